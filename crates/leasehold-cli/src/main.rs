@@ -1,0 +1,2 @@
+//! leasehold
+fn main() {}

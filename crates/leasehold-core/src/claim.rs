@@ -1,0 +1,115 @@
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Invalid;
+
+/// Where a claim came in the queue of its key: the number that orders claims.
+///
+/// Rises by one while the queue is not empty; a queue that starts anew starts
+/// at the store's clock in microseconds, so numbers still rise after the record
+/// was lost.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Arrival(pub u64);
+
+impl fmt::Display for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+fn word(what: &str, text: &str, max: usize) -> Result<(), Invalid> {
+    let printable = text.bytes().all(|b| b.is_ascii_graphic());
+    if text.is_empty() || text.len() > max || !printable {
+        return Err(Invalid::plain(format!(
+            "{what} is 1 to {max} printable ASCII characters without spaces"
+        )));
+    }
+    Ok(())
+}
+
+/// The unguessable id of one claim. Whoever knows it can renew and release the
+/// claim, so `Debug` and `Display` show its first six characters only.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClaimId(Arc<str>);
+
+impl ClaimId {
+    /// The longest id, in bytes.
+    pub const MAX_BYTES: usize = 64;
+
+    /// Takes an id made elsewhere.
+    ///
+    /// # Errors
+    /// [`Invalid`] unless it is 1 to 64 printable ASCII characters without spaces.
+    pub fn new(id: impl AsRef<str>) -> Result<Self, Invalid> {
+        word("a claim id", id.as_ref(), Self::MAX_BYTES)?;
+        Ok(Self(id.as_ref().into()))
+    }
+
+    /// The id made of 128 random bits.
+    #[must_use]
+    pub fn from_random(bits: u128) -> Self {
+        Self(format!("{bits:032x}").into())
+    }
+
+    /// The whole secret, for the wire.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.len().min(6);
+        write!(f, "{}…", &self.0[..shown])
+    }
+}
+
+impl fmt::Debug for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClaimId({self})")
+    }
+}
+
+/// The address at which one client hears of its grants: random, one a client.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Inbox(Arc<str>);
+
+impl Inbox {
+    /// The longest name, in bytes.
+    pub const MAX_BYTES: usize = 64;
+
+    /// Takes a name made elsewhere.
+    ///
+    /// # Errors
+    /// [`Invalid`] unless it is 1 to 64 printable ASCII characters without spaces.
+    pub fn new(name: impl AsRef<str>) -> Result<Self, Invalid> {
+        word("an inbox name", name.as_ref(), Self::MAX_BYTES)?;
+        Ok(Self(name.as_ref().into()))
+    }
+
+    /// The name made of 64 random bits.
+    #[must_use]
+    pub fn from_random(bits: u64) -> Self {
+        Self(format!("{bits:016x}").into())
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inbox({})", self.0)
+    }
+}

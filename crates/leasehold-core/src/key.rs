@@ -1,0 +1,89 @@
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Invalid;
+
+/// The name being protected: 1 to 512 bytes of UTF-8 without control
+/// characters. Braces, spaces, slashes and emoji are welcome.
+///
+/// Cheap to clone. Control characters are refused because a key travels
+/// through environment variables, log lines and line-based messages.
+///
+/// ```
+/// use leasehold_core::Key;
+/// assert!(Key::new("orders/42").is_ok());
+/// assert!(Key::new("").is_err());
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Key(Arc<str>);
+
+impl Key {
+    /// The longest key, in bytes.
+    pub const MAX_BYTES: usize = 512;
+
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`Invalid`] when it is empty, longer than [`Key::MAX_BYTES`], or holds a
+    /// control character.
+    pub fn new(name: impl AsRef<str>) -> Result<Self, Invalid> {
+        let name = name.as_ref();
+        if name.is_empty() {
+            return Err(Invalid::new(
+                "the key is empty",
+                "name what is to be protected, e.g. orders/42",
+            ));
+        }
+        if name.len() > Self::MAX_BYTES {
+            return Err(Invalid::new(
+                format!(
+                    "the key has {} bytes, {} at most",
+                    name.len(),
+                    Self::MAX_BYTES
+                ),
+                "hash the long part of the name",
+            ));
+        }
+        if let Some(bad) = name.chars().find(|c| c.is_control()) {
+            return Err(Invalid::plain(format!(
+                "the key holds the control character U+{:04X}",
+                u32::from(bad)
+            )));
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name as given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Key {
+    type Error = Invalid;
+    fn try_from(name: String) -> Result<Self, Invalid> {
+        Self::new(name)
+    }
+}
+
+impl From<Key> for String {
+    fn from(key: Key) -> Self {
+        key.0.as_ref().to_owned()
+    }
+}

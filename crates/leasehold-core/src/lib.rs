@@ -1,0 +1,74 @@
+//! The decisions of leasehold, and nothing else.
+//!
+//! No async, no I/O, no clock, no randomness: time and seeds come in as
+//! arguments. Two halves live here:
+//!
+//! - the **store's half**: [`Queue`] is the specification of a key. A store
+//!   applies one [`Command`] at a time and hands on the [`Event`]s. The memory
+//!   and local stores run this code; Redis runs its twin in Lua and is held
+//!   against it by replay.
+//! - the **client's half**: [`Waiter`] brings a claim to its grant, [`Renewal`]
+//!   keeps it, [`Validity`] says how long a client may believe in it. Inputs are
+//!   `handle_*`, outputs `poll_*`, the next deadline is `poll_timeout`.
+//!
+//! The one rule: *a claim is granted when the weights of the claims ahead of
+//! it, plus its own, fit the key's capacity.*
+
+#![forbid(unsafe_code)]
+
+mod backoff;
+mod claim;
+mod command;
+mod key;
+mod kind;
+mod owner;
+mod queue;
+mod renewal;
+mod time;
+mod token;
+mod validity;
+mod waiter;
+
+pub use backoff::Backoff;
+pub use claim::{Arrival, ClaimId, Inbox};
+pub use command::{
+    Claim, ClaimView, Command, Event, Holder, Outcome, Release, Renew, Reply, Snapshot, Standing,
+    WaiterView,
+};
+pub use key::Key;
+pub use kind::{Capacity, Mode};
+pub use owner::Owner;
+pub use queue::{DROPS_PER_STEP, PROMOTED_FLOOR, Queue, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT};
+pub use renewal::{Loss, Renewal, RenewalPolicy, Standpoint};
+pub use time::{Moment, StoreTime};
+pub use token::Token;
+pub use validity::{Validity, drift_allowance};
+pub use waiter::{Request, Verdict, Waiter, WaiterConfig};
+
+/// A value that was refused, in one sentence, with a hint where there is one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Invalid {
+    /// What is wrong, naming the value and the bound it breaks.
+    pub message: String,
+    /// What to do instead.
+    pub hint: Option<String>,
+}
+
+impl Invalid {
+    /// A refusal with a hint.
+    pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: Some(hint.into()),
+        }
+    }
+
+    /// A refusal that needs no hint.
+    pub fn plain(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: None,
+        }
+    }
+}

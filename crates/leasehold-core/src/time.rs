@@ -1,0 +1,57 @@
+use std::fmt;
+use std::ops::Add;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A duration in whole microseconds, as far as one fits.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+macro_rules! instant {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            /// The time that passed since `earlier`; zero if it is later.
+            #[must_use]
+            pub fn since(self, earlier: Self) -> Duration {
+                Duration::from_micros(self.0.saturating_sub(earlier.0))
+            }
+
+            /// So much earlier; never before the origin.
+            #[must_use]
+            pub fn before(self, by: Duration) -> Self {
+                Self(self.0.saturating_sub(micros(by)))
+            }
+        }
+
+        impl Add<Duration> for $name {
+            type Output = Self;
+            fn add(self, by: Duration) -> Self {
+                Self(self.0.saturating_add(micros(by)))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}µs", self.0)
+            }
+        }
+    };
+}
+
+instant! {
+    /// The store's time, in microseconds since 1970. Deadlines are kept in it.
+    StoreTime
+}
+
+instant! {
+    /// The client's time, in microseconds since an origin of its own, by a clock
+    /// that never steps and runs on while the machine sleeps.
+    Moment
+}

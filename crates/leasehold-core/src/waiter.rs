@@ -1,0 +1,297 @@
+use std::time::Duration;
+
+use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
+
+/// After the time at which the one ahead can lapse, each place in the queue
+/// waits this much longer before it looks: the next in line asks, the others
+/// only if it does not.
+const STAGGER: Duration = Duration::from_millis(50);
+
+/// The shortest pause between two looks of one waiter.
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
+
+/// How a claim is brought to its grant.
+#[derive(Debug, Clone, Copy)]
+pub struct WaiterConfig {
+    /// The TTL of a grant.
+    pub lease_ttl: Duration,
+    /// The TTL while waiting; renewed at a third.
+    pub waiter_ttl: Duration,
+    /// Give up then, and withdraw.
+    pub give_up: Option<Moment>,
+    /// Without any answer for this long, the store counts as out of reach.
+    pub patience: Duration,
+    /// Where random pauses come from.
+    pub seed: u64,
+}
+
+/// What is to be sent for a claim now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Ask for the key, with both TTLs.
+    Claim,
+    /// Raise the deadline by this much.
+    Renew(Duration),
+}
+
+/// How waiting ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The key is ours.
+    Granted {
+        /// The place in the order of arrival.
+        arrival: Arrival,
+        /// The fencing token.
+        token: Token,
+        /// Until when to rely on it.
+        validity: Validity,
+        /// When the first renewal is due if the grant still lives on the waiter
+        /// TTL; `None` when it has the lease TTL.
+        confirm_at: Option<Moment>,
+    },
+    /// Somebody else has it, and the claim did not want to wait.
+    Busy,
+    /// The time to wait is over; the claim is to be withdrawn.
+    TimedOut,
+    /// No answer for too long; the claim is to be withdrawn.
+    Unreachable,
+    /// The claim has lapsed or was removed: a new one, with a new id, may start
+    /// at the tail.
+    Gone,
+    /// The key is in use with another capacity.
+    Mismatch(Capacity),
+}
+
+/// One claim on its way to a grant: asks, keeps its place, looks when the one
+/// ahead can lapse, and knows which pushes to believe.
+#[derive(Debug, Clone)]
+pub struct Waiter {
+    config: WaiterConfig,
+    phase: Phase,
+    in_flight: bool,
+    /// What the last answer about this claim allows us to believe once granted.
+    basis: Validity,
+    renew_at: Moment,
+    /// When to ask next, by whatever reason comes first.
+    due: Moment,
+    last_heard: Moment,
+    backoff: Backoff,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Asking,
+    Waiting {
+        arrival: Arrival,
+        position: u64,
+        epoch: u64,
+    },
+    Over(Verdict),
+}
+
+impl Waiter {
+    /// A claim that has not been asked for yet.
+    #[must_use]
+    pub fn new(config: WaiterConfig, now: Moment) -> Self {
+        let backoff = Backoff::new(
+            Duration::from_millis(20),
+            Duration::from_secs(1),
+            config.seed,
+        );
+        Self {
+            config,
+            phase: Phase::Asking,
+            in_flight: false,
+            basis: Validity::default(),
+            renew_at: now,
+            due: now,
+            last_heard: now,
+            backoff,
+        }
+    }
+
+    /// How it ended, once it has.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        match self.phase {
+            Phase::Over(verdict) => Some(verdict),
+            _ => None,
+        }
+    }
+
+    /// The place in the queue, once known; an upper bound, 1 is next.
+    #[must_use]
+    pub fn position(&self) -> Option<(Arrival, u64)> {
+        match self.phase {
+            Phase::Waiting {
+                arrival, position, ..
+            } => Some((arrival, position)),
+            _ => None,
+        }
+    }
+
+    /// The request to send now, if one is due. Each must be answered by
+    /// [`Waiter::handle_reply`] or [`Waiter::handle_unanswered`].
+    pub fn poll_transmit(&mut self, now: Moment) -> Option<Request> {
+        if self.in_flight || now < self.due || self.verdict().is_some() {
+            return None;
+        }
+        self.in_flight = true;
+        Some(match self.phase {
+            Phase::Asking | Phase::Over(_) => Request::Claim,
+            Phase::Waiting { .. } => Request::Renew(self.config.waiter_ttl),
+        })
+    }
+
+    /// When [`Waiter::handle_timeout`] and [`Waiter::poll_transmit`] want to be
+    /// called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Moment> {
+        if self.verdict().is_some() {
+            return None;
+        }
+        let mut next = self.unreachable_at();
+        if !self.in_flight {
+            next = next.min(self.due);
+        }
+        Some(
+            self.config
+                .give_up
+                .map_or(next, |give_up| next.min(give_up)),
+        )
+    }
+
+    /// Time has passed. Tolerates early calls.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        if self.verdict().is_some() {
+            return;
+        }
+        if self.config.give_up.is_some_and(|give_up| now >= give_up) {
+            self.phase = Phase::Over(Verdict::TimedOut);
+        } else if now >= self.unreachable_at() {
+            self.phase = Phase::Over(Verdict::Unreachable);
+        }
+    }
+
+    /// An answer to `request`, sent at `sent`, arrived at `now` on connection
+    /// epoch `epoch`; the store took the step at `at`.
+    pub fn handle_reply(
+        &mut self,
+        now: Moment,
+        sent: Moment,
+        epoch: u64,
+        request: Request,
+        reply: &Reply,
+        at: StoreTime,
+    ) {
+        self.in_flight = false;
+        self.last_heard = now;
+        self.backoff.reset();
+        if self.verdict().is_some() {
+            return;
+        }
+        match reply {
+            Reply::Standing(standing) => self.stand(now, sent, epoch, request, standing, at),
+            Reply::Busy { .. } => self.phase = Phase::Over(Verdict::Busy),
+            Reply::Mismatch { in_use } => self.phase = Phase::Over(Verdict::Mismatch(*in_use)),
+            Reply::Gone
+            | Reply::Absent
+            | Reply::Released { .. }
+            | Reply::Broken { .. }
+            | Reply::Done => self.phase = Phase::Over(Verdict::Gone),
+        }
+    }
+
+    /// A request got no answer: whether it was carried out is unknown. The same
+    /// claim asks again.
+    pub fn handle_unanswered(&mut self, now: Moment) {
+        self.in_flight = false;
+        self.due = now + self.backoff.pause();
+    }
+
+    /// The claim was granted, says a push on connection epoch `epoch`. It counts
+    /// only if a waiting answer for that very arrival came on the same epoch.
+    pub fn handle_granted(&mut self, epoch: u64, arrival: Arrival, token: Token) {
+        if matches!(self.phase, Phase::Waiting { arrival: a, epoch: e, .. } if (a, e) == (arrival, epoch))
+        {
+            self.phase = Phase::Over(Verdict::Granted {
+                arrival,
+                token,
+                validity: self.basis,
+                confirm_at: Some(self.renew_at),
+            });
+        }
+    }
+
+    /// The claim is next in line, says a push: what blocks it can lapse after `left`.
+    pub fn handle_next(&mut self, now: Moment, arrival: Arrival, left: Duration) {
+        if let Phase::Waiting {
+            arrival: a,
+            position,
+            ..
+        } = &mut self.phase
+            && *a == arrival
+        {
+            *position = 1;
+            self.due = self.renew_at.min(now + left);
+        }
+    }
+
+    /// The connection was lost: pushes may have been missed, so ask at once.
+    pub fn handle_reset(&mut self, now: Moment) {
+        self.due = now;
+    }
+
+    fn unreachable_at(&self) -> Moment {
+        let patience = match self.phase {
+            // Before that the claim still has its place, and the store may come back.
+            Phase::Waiting { .. } => self.config.patience.max(self.config.waiter_ttl),
+            Phase::Asking | Phase::Over(_) => self.config.patience,
+        };
+        self.last_heard + patience
+    }
+
+    fn stand(
+        &mut self,
+        now: Moment,
+        sent: Moment,
+        epoch: u64,
+        request: Request,
+        standing: &Standing,
+        at: StoreTime,
+    ) {
+        let arrival = standing.arrival;
+        if let Some(token) = standing.token {
+            let (ttl, confirm_at) = match request {
+                Request::Claim => (self.config.lease_ttl, None),
+                Request::Renew(ttl) => (ttl, Some(sent + ttl / 3)),
+            };
+            let mut validity = Validity::default();
+            validity.confirm(sent, ttl);
+            self.phase = Phase::Over(Verdict::Granted {
+                arrival,
+                token,
+                validity,
+                confirm_at,
+            });
+            return;
+        }
+        if self.position().is_some_and(|(known, _)| known != arrival) {
+            self.basis = Validity::default();
+        }
+        self.basis.confirm(sent, self.config.waiter_ttl);
+        self.renew_at = sent + self.config.waiter_ttl / 3;
+        let stagger = STAGGER
+            .saturating_mul(u32::try_from(standing.position.saturating_sub(1)).unwrap_or(u32::MAX));
+        let left = standing
+            .blocked_until
+            .map_or(Duration::ZERO, |until| until.since(at));
+        let look_at = now + (left + stagger).max(LOOK_PAUSE);
+        self.due = self.renew_at.min(look_at);
+        self.phase = Phase::Waiting {
+            arrival,
+            position: standing.position,
+            epoch,
+        };
+    }
+}

@@ -1,0 +1,89 @@
+//! What can be set, as plain data.
+
+use std::time::Duration;
+
+use leasehold_core::{Invalid, drift_allowance};
+use serde::{Deserialize, Serialize};
+
+/// How a client's locks behave unless told otherwise. Plain data: read it from
+/// any configuration format.
+///
+/// Durations are written as `{ secs, nanos }` by most formats.
+///
+/// ```
+/// use std::time::Duration;
+/// let settings = leasehold::Settings { ttl: Duration::from_secs(60), ..Default::default() };
+/// assert!(settings.check().is_ok());
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How long a lease lives without renewal. Default 30 s; 50 ms to 24 h.
+    pub ttl: Duration,
+    /// How long a waiting claim lives without renewal: what a dead waiter can
+    /// cost the others at most. Default 10 s; the lease TTL if that is shorter.
+    pub waiter_ttl: Duration,
+    /// At which share of the TTL a lease is renewed. Default a third.
+    pub renew_at: f64,
+    /// How long one request to the store may take, retries included, before it
+    /// counts as unanswered. Default 5 s; at most 30 s.
+    pub operation_timeout: Duration,
+    /// How others see this client, beside host and process id.
+    pub label: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(30),
+            waiter_ttl: Duration::from_secs(10),
+            renew_at: 1.0 / 3.0,
+            operation_timeout: Duration::from_secs(5),
+            label: None,
+        }
+    }
+}
+
+/// The shortest TTL.
+pub const MIN_TTL: Duration = Duration::from_millis(50);
+/// The longest TTL.
+pub const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
+/// The longest operation time-out: released ids are remembered for longer.
+pub const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Refuses a TTL out of bounds.
+pub(crate) fn check_ttl(ttl: Duration) -> Result<(), Invalid> {
+    if ttl < MIN_TTL || ttl > MAX_TTL {
+        return Err(Invalid::new(
+            format!("a TTL of {ttl:?} is out of bounds"),
+            "choose between 50 ms and 24 h; 30 s suits most",
+        ));
+    }
+    debug_assert!(drift_allowance(ttl) < ttl);
+    Ok(())
+}
+
+impl Settings {
+    /// Refuses settings that cannot work.
+    ///
+    /// # Errors
+    /// [`Invalid`], naming the setting and its bounds.
+    pub fn check(&self) -> Result<(), Invalid> {
+        check_ttl(self.ttl)?;
+        check_ttl(self.waiter_ttl)?;
+        if !(0.05..=0.8).contains(&self.renew_at) {
+            return Err(Invalid::new(
+                format!("renew_at = {} is out of bounds", self.renew_at),
+                "choose a share of the TTL between 0.05 and 0.8",
+            ));
+        }
+        let timeout = self.operation_timeout;
+        if timeout < Duration::from_millis(10) || timeout > MAX_OPERATION_TIMEOUT {
+            return Err(Invalid::new(
+                format!("an operation time-out of {timeout:?} is out of bounds"),
+                "choose between 10 ms and 30 s",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,18 @@
+//! What leasehold is tested with.
+//!
+//! - [`server`] — real servers, started by the test and ended with it;
+//! - [`process`] — child processes whose lines and signals a test can wait for;
+//! - [`tls`] — certificates.
+//!
+//! Test support says what went wrong by panicking: a test has nothing better to do with an error
+//! than to fail with its text. What a test may want to look at is a value.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "test support fails the test that uses it, with a message, and nothing else"
+)]
+
+pub mod process;
+pub mod server;
+pub mod tls;

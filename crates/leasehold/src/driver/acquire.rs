@@ -1,0 +1,365 @@
+//! From "I want this key" to a lease.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use leasehold_core::{
+    Arrival, Backoff, Claim, Mode, Moment, Owner, Renewal, Standpoint, Token, Validity, Verdict,
+    Waiter, WaiterConfig,
+};
+use tokio::time::{sleep, timeout};
+
+use super::registry::{EntryId, Subject, Terms};
+use super::signal::{Progress, Signal};
+use super::{Departure, Driver, random_claim_id, random_u64, unanswered};
+use crate::clock;
+use crate::error::{ErrorKind, StoreError};
+
+/// What is wanted, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    pub(crate) key: leasehold_core::Key,
+    pub(crate) mode: Mode,
+    pub(crate) terms: Terms,
+    pub(crate) waiter_ttl: Duration,
+    pub(crate) ahead: bool,
+    pub(crate) owner: Owner,
+}
+
+/// How long to wait for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Patience {
+    No,
+    Until(Moment),
+    Forever,
+}
+
+/// A claim that was granted, and is kept by the watchdog from now on.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) entry: EntryId,
+    pub(crate) subject: Subject,
+    pub(crate) token: Token,
+    pub(crate) signal: Arc<Signal>,
+    pub(crate) rejoined: u32,
+}
+
+/// How one attempt with one claim id ended.
+enum Attempt {
+    Granted(Grant),
+    Busy,
+    /// The claim lapsed or was removed under us.
+    Gone,
+}
+
+/// Gets the key. `None`: it is busy, and nobody wants to wait.
+///
+/// Dropping the future at any point leaves the queue, in the background.
+pub(crate) async fn acquire(
+    driver: &Arc<Driver>,
+    wish: &Wish,
+    patience: Patience,
+    mut progress: impl FnMut(u64, u32),
+) -> Result<Option<Grant>, StoreError> {
+    let mut pause = Backoff::new(
+        Duration::from_millis(5),
+        Duration::from_secs(1),
+        random_u64(),
+    );
+    let mut rejoined = 0;
+    loop {
+        driver.check_open()?;
+        match attempt(driver, wish, patience, |position| {
+            progress(position, rejoined);
+        })
+        .await?
+        {
+            Attempt::Granted(grant) => return Ok(Some(Grant { rejoined, ..grant })),
+            Attempt::Busy => return Ok(None),
+            Attempt::Gone => {
+                rejoined += 1;
+                tracing::debug!(key = %wish.key, "the claim has gone; joining again at the tail");
+                sleep(pause.pause()).await;
+            }
+        }
+    }
+}
+
+async fn attempt(
+    driver: &Arc<Driver>,
+    wish: &Wish,
+    patience: Patience,
+    mut progress: impl FnMut(u64),
+) -> Result<Attempt, StoreError> {
+    let now = clock::now();
+    let config = WaiterConfig {
+        lease_ttl: wish.terms.ttl,
+        waiter_ttl: wish.waiter_ttl,
+        give_up: match patience {
+            Patience::Until(moment) => Some(moment),
+            Patience::No | Patience::Forever => None,
+        },
+        patience: driver.settings.operation_timeout,
+        seed: random_u64(),
+    };
+    let claim = Claim {
+        id: random_claim_id(),
+        mode: wish.mode,
+        lease_ttl: wish.terms.ttl,
+        waiter_ttl: wish.waiter_ttl,
+        wait: !matches!(patience, Patience::No),
+        ahead: wish.ahead,
+        inbox: Some(driver.store.inbox().clone()),
+        owner: wish.owner.clone(),
+    };
+    let subject = Subject {
+        key: wish.key.clone(),
+        id: claim.id.clone(),
+        terms: wish.terms.clone(),
+    };
+    let asking = Asking::start(driver);
+    let mut waiter = Waiter::new(config, now);
+    let departure = Departure::new(driver, subject.clone());
+    let asked = ask(driver, wish, &claim, &mut waiter).await;
+    let (sends, last_error) = match asked {
+        Ok(asked) => asked,
+        Err(refused) => {
+            // A definite no to the only request: nothing was changed.
+            departure.confirmed();
+            return Err(refused);
+        }
+    };
+
+    let signal = Arc::new(Signal::default());
+    let (entry, verdict) = match waiter.verdict() {
+        Some(Verdict::Granted {
+            arrival,
+            token,
+            validity,
+            ..
+        }) => {
+            let entry = keep(driver, &subject, &signal, arrival, validity);
+            asking.end();
+            departure.confirmed();
+            let grant = Grant {
+                entry,
+                subject,
+                token,
+                signal,
+                rejoined: 0,
+            };
+            return Ok(Attempt::Granted(grant));
+        }
+        Some(verdict) => {
+            if sends == 1 && matches!(verdict, Verdict::Busy | Verdict::Mismatch(_)) {
+                departure.confirmed();
+            }
+            asking.end();
+            (None, verdict)
+        }
+        None => {
+            let entry = driver.with_registry(|registry, now| {
+                registry.insert_waiting(subject.clone(), waiter, signal.clone(), now)
+            });
+            asking.end();
+            // From here on the registry has the claim; dropping us withdraws it.
+            departure.confirmed();
+            let mut registered = Registered {
+                driver,
+                entry: Some(entry),
+                subject: &subject,
+            };
+            let verdict = wait(&signal, &mut progress).await?;
+            registered.entry = None;
+            (Some(entry), verdict)
+        }
+    };
+    let last_error = signal.last_error().or(last_error);
+    match verdict {
+        Verdict::Granted { token, .. } => {
+            let Some(entry) = entry else {
+                return Ok(Attempt::Gone);
+            };
+            let grant = Grant {
+                entry,
+                subject,
+                token,
+                signal,
+                rejoined: 0,
+            };
+            Ok(hand_over(driver, wish, grant).await)
+        }
+        Verdict::Busy => Ok(Attempt::Busy),
+        Verdict::Gone => Ok(Attempt::Gone),
+        Verdict::TimedOut => Err(StoreError::new(
+            ErrorKind::Timeout,
+            "it was not free in the time allowed",
+        )),
+        Verdict::Unreachable => {
+            Err(last_error.unwrap_or_else(|| unanswered(driver.settings.operation_timeout)))
+        }
+        Verdict::Mismatch(in_use) => Err(StoreError::new(
+            ErrorKind::Invalid,
+            format!(
+                "the key is in use as {in_use}, and {} was asked for",
+                wish.mode.capacity()
+            ),
+        )
+        .with_hint("one key is one kind of lock: use another key, or the same kind")),
+    }
+}
+
+/// Asks until the store has answered once, or it is out of reach. Gives the
+/// number of requests sent and the last error.
+async fn ask(
+    driver: &Arc<Driver>,
+    wish: &Wish,
+    claim: &Claim,
+    waiter: &mut Waiter,
+) -> Result<(u32, Option<StoreError>), StoreError> {
+    let mut sends = 0;
+    let mut last_error = None;
+    loop {
+        let now = clock::now();
+        waiter.handle_timeout(now);
+        if waiter.verdict().is_some() || waiter.position().is_some() {
+            return Ok((sends, last_error));
+        }
+        let next = waiter
+            .poll_timeout()
+            .map_or(Duration::ZERO, |next| next.since(now));
+        let Some(request) = waiter.poll_transmit(now) else {
+            sleep(next).await;
+            continue;
+        };
+        sends += 1;
+        let limit = waiter
+            .poll_timeout()
+            .map_or(Duration::ZERO, |end| end.since(now));
+        match timeout(limit, driver.store.claim(&wish.key, claim)).await {
+            Ok(Ok(answer)) => {
+                waiter.handle_reply(
+                    clock::now(),
+                    now,
+                    answer.epoch,
+                    request,
+                    &answer.reply,
+                    answer.at,
+                );
+            }
+            Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => {
+                last_error = Some(error);
+                waiter.handle_unanswered(clock::now());
+            }
+            Ok(Err(error)) if sends == 1 => return Err(error),
+            Ok(Err(error)) => {
+                last_error = Some(error);
+                waiter.handle_unanswered(clock::now());
+            }
+            Err(_) => {
+                last_error = Some(unanswered(limit));
+                waiter.handle_unanswered(clock::now());
+            }
+        }
+    }
+}
+
+/// Hands a claim that was granted at once to the watchdog.
+fn keep(
+    driver: &Arc<Driver>,
+    subject: &Subject,
+    signal: &Arc<Signal>,
+    arrival: Arrival,
+    validity: Validity,
+) -> EntryId {
+    let Terms { ttl, policy, .. } = subject.terms;
+    signal.set_standpoint(Standpoint::Held, validity.until());
+    driver.with_registry(|registry, now| {
+        let renewal = Renewal::new(now, ttl, policy, validity, None, false, random_seed(now));
+        registry.insert_held(subject.clone(), renewal, signal.clone(), arrival, now)
+    })
+}
+
+/// A seed for pauses; not a secret, so no system randomness on the way to a lease.
+fn random_seed(now: Moment) -> u64 {
+    now.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+async fn wait(signal: &Signal, progress: &mut impl FnMut(u64)) -> Result<Verdict, StoreError> {
+    let mut seen = 0;
+    loop {
+        match signal.next(seen).await {
+            Progress::Verdict(verdict) => return Ok(verdict),
+            Progress::Position(position) => {
+                seen = position;
+                progress(position);
+            }
+            Progress::Closed => {
+                return Err(StoreError::new(
+                    ErrorKind::Invalid,
+                    "the client was shut down",
+                ));
+            }
+        }
+    }
+}
+
+/// Checks the validity once more before a guard is handed out. What waited too
+/// long on its way is confirmed first.
+async fn hand_over(driver: &Arc<Driver>, wish: &Wish, grant: Grant) -> Attempt {
+    let margin = wish.waiter_ttl / 4;
+    let mut registered = Registered {
+        driver,
+        entry: Some(grant.entry),
+        subject: &grant.subject,
+    };
+    let remaining = grant.signal.valid_until().since(clock::now());
+    if remaining < margin {
+        // Whatever comes of it is told by the standpoint.
+        driver.renew(grant.entry, &grant.subject).await.ok();
+    }
+    if matches!(grant.signal.standpoint(), Standpoint::Lost(_)) {
+        // What may be left of it is given back as `registered` goes.
+        return Attempt::Gone;
+    }
+    registered.entry = None;
+    drop(registered);
+    Attempt::Granted(grant)
+}
+
+/// Counts a claim that is under way and not registered yet, so that a push that
+/// overtakes its answer is kept.
+struct Asking<'a>(&'a Driver);
+
+impl<'a> Asking<'a> {
+    fn start(driver: &'a Driver) -> Self {
+        driver.asking.fetch_add(1, Ordering::AcqRel);
+        Self(driver)
+    }
+
+    /// The claim is registered, or over.
+    fn end(self) {}
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.asking.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A registered claim whose caller may go away: then it leaves the queue,
+/// unless the entry was taken out before.
+struct Registered<'a> {
+    driver: &'a Arc<Driver>,
+    entry: Option<EntryId>,
+    subject: &'a Subject,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            self.driver.leave(Some(entry), self.subject.clone());
+        }
+    }
+}

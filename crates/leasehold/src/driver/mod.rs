@@ -1,0 +1,250 @@
+//! The shell around the core's machines: sends what they want sent, feeds them
+//! what came of it, and wakes whoever waits.
+//!
+//! - [`Driver`]: what one client's handles share.
+//! - `registry`: every claim of the client, and when each wants attention.
+//! - `acquire`: from "I want this key" to a lease.
+//! - `watchdog`: the one task that keeps all claims of the client.
+//! - `signal`: what the watchdog tells the tasks that wait or hold.
+
+pub(crate) mod acquire;
+pub(crate) mod registry;
+pub(crate) mod signal;
+mod watchdog;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{ClaimId, Moment, Release, Renew, Reply};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::clock;
+use crate::error::{ErrorKind, StoreError};
+use crate::settings::Settings;
+use crate::store::{LockStore, Push, PushSink};
+use registry::{Done, EntryId, Errand, Registry, Subject};
+
+/// What all handles, leases and tasks of one client share.
+pub(crate) struct Driver {
+    pub(crate) store: Arc<dyn LockStore>,
+    pub(crate) settings: Settings,
+    registry: Mutex<Registry>,
+    /// Claims under way that are not registered yet.
+    asking: AtomicUsize,
+    /// When the watchdog means to wake next; zero while none runs.
+    wake_at: AtomicU64,
+    wake: Notify,
+    departed: Notify,
+    closed: AtomicBool,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        store: Arc<dyn LockStore>,
+        settings: Settings,
+        runtime: tokio::runtime::Handle,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            settings,
+            registry: Mutex::new(Registry::new(random_u64())),
+            asking: AtomicUsize::new(0),
+            wake_at: AtomicU64::new(0),
+            wake: Notify::new(),
+            departed: Notify::new(),
+            closed: AtomicBool::new(false),
+            runtime,
+        })
+    }
+
+    /// Changes the registry, and sees that the watchdog wakes in time for it.
+    fn with_registry<T>(self: &Arc<Self>, change: impl FnOnce(&mut Registry, Moment) -> T) -> T {
+        let (result, due) = {
+            let mut registry = self.lock();
+            let result = change(&mut registry, clock::now());
+            (result, registry.next_due())
+        };
+        if let Some(due) = due {
+            watchdog::ensure_awake(self, due);
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn check_open(&self) -> Result<(), StoreError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(
+                StoreError::new(ErrorKind::Invalid, "the client was shut down")
+                    .with_hint("connect anew"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Gives a claim to the background: released until that is confirmed or the
+    /// claim has lapsed. Never blocks.
+    pub(crate) fn leave(self: &Arc<Self>, entry: Option<EntryId>, subject: Subject) {
+        self.with_registry(|registry, now| {
+            if let Some(entry) = entry {
+                registry.remove(entry);
+            }
+            let until = now + subject.terms.ttl;
+            registry.insert_leaving(subject, now, until);
+        });
+    }
+
+    /// Stops keeping a claim, and releases it now. If no answer comes, or the
+    /// future is dropped, the background goes on.
+    ///
+    /// Says whether the claim still held the key.
+    pub(crate) async fn release(
+        self: &Arc<Self>,
+        entry: Option<EntryId>,
+        subject: Subject,
+    ) -> Result<bool, StoreError> {
+        if let Some(entry) = entry {
+            self.with_registry(|registry, _| registry.remove(entry));
+        }
+        let release = Release {
+            id: subject.id.clone(),
+            hand_off: subject.terms.hand_off,
+        };
+        let key = subject.key.clone();
+        let departure = Departure::new(self, subject);
+        let limit = self.settings.operation_timeout;
+        let answer = match timeout(limit, self.store.release(&key, &release)).await {
+            Ok(answer) => answer?,
+            Err(_) => return Err(unanswered(limit)),
+        };
+        departure.confirmed();
+        Ok(matches!(answer.reply, Reply::Released { held: true }))
+    }
+
+    /// Renews a lease now, by its whole TTL. The answer raises its validity.
+    pub(crate) async fn renew(
+        self: &Arc<Self>,
+        entry: EntryId,
+        subject: &Subject,
+    ) -> Result<(), StoreError> {
+        let sent = clock::now();
+        let renew = Renew {
+            id: subject.id.clone(),
+            ttl: subject.terms.ttl,
+        };
+        let limit = self.settings.operation_timeout;
+        let answer = timeout(limit, self.store.renew(&subject.key, &renew)).await;
+        let result = answer.unwrap_or_else(|_| Err(unanswered(limit)));
+        let outcome = result.as_ref().map(|_| ()).map_err(StoreError::clone);
+        let done = Done {
+            entry,
+            errand: Errand::Renew(renew.ttl),
+            sent,
+            result,
+        };
+        self.with_registry(|registry, now| registry.complete(&done, now));
+        outcome
+    }
+
+    /// Gives every claim back, and waits until all have left.
+    pub(crate) async fn shut_down(self: &Arc<Self>, within: Duration) -> (u64, u64) {
+        self.closed.store(true, Ordering::Release);
+        let before = self.lock().departures().1;
+        self.with_registry(Registry::close);
+        let all_left = async {
+            loop {
+                let departed = self.departed.notified();
+                tokio::pin!(departed);
+                departed.as_mut().enable();
+                if self.lock().departures().0 == 0 {
+                    return;
+                }
+                departed.await;
+            }
+        };
+        // Out of time is an outcome here, told by the numbers.
+        timeout(within, all_left).await.ok();
+        let (leaving, confirmed) = self.lock().departures();
+        (confirmed - before, leaving as u64)
+    }
+}
+
+impl PushSink for Driver {
+    fn push(&self, push: Push) {
+        let asking = self.asking.load(Ordering::Acquire) > 0;
+        let now = clock::now();
+        let due = {
+            let mut registry = self.lock();
+            if !asking {
+                registry.forget_early_pushes();
+            }
+            registry.handle_push(&push, now, asking);
+            registry.next_due()
+        };
+        // The watchdog runs while anything is registered.
+        if due.is_some_and(|due| due.0 < self.wake_at.load(Ordering::Acquire)) {
+            self.wake.notify_one();
+        }
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A claim that must not be left behind: unless confirmed, dropping it hands
+/// the claim to the background.
+pub(crate) struct Departure {
+    driver: Arc<Driver>,
+    subject: Subject,
+    armed: bool,
+}
+
+impl Departure {
+    pub(crate) fn new(driver: &Arc<Driver>, subject: Subject) -> Self {
+        Self {
+            driver: driver.clone(),
+            subject,
+            armed: true,
+        }
+    }
+
+    /// Nothing is left at the store, or somebody else sees to it.
+    pub(crate) fn confirmed(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        if self.armed {
+            self.driver.leave(None, self.subject.clone());
+        }
+    }
+}
+
+pub(crate) fn unanswered(limit: Duration) -> StoreError {
+    StoreError::new(
+        ErrorKind::Unavailable,
+        format!("the store gave no answer within {limit:?}"),
+    )
+    .with_hint("is it running and reachable? `operation_timeout` sets how long to wait")
+}
+
+pub(crate) fn random_u64() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().1
+}
+
+pub(crate) fn random_claim_id() -> ClaimId {
+    ClaimId::from_random(uuid::Uuid::new_v4().as_u128())
+}

@@ -1,0 +1,515 @@
+//! Every claim of one client, and when each wants attention.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    Arrival, Backoff, ClaimId, Key, Loss, Moment, Renewal, RenewalPolicy, Reply, Request,
+    Standpoint, Verdict, Waiter,
+};
+
+use super::signal::Signal;
+use crate::error::StoreError;
+use crate::store::{Answer, Push};
+
+pub(crate) type EntryId = u64;
+
+/// Pushes for claims that nobody has registered yet are kept until then, this
+/// many at most: more than that and a heartbeat will find the grant.
+const EARLY_PUSHES: usize = 4096;
+
+/// How a claim is to be asked for and kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Duration,
+    pub(crate) policy: RenewalPolicy,
+    pub(crate) hand_off: bool,
+}
+
+/// Which claim, at which key.
+#[derive(Debug, Clone)]
+pub(crate) struct Subject {
+    pub(crate) key: Key,
+    pub(crate) id: ClaimId,
+    pub(crate) terms: Terms,
+}
+
+impl Subject {
+    /// A registered claim has been answered once, so it is never claimed again.
+    fn renewal(&self, request: Request) -> Errand {
+        Errand::Renew(match request {
+            Request::Renew(ttl) => ttl,
+            Request::Claim => self.terms.ttl,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    subject: Subject,
+    stage: Stage,
+    signal: Arc<Signal>,
+    timer: Option<Moment>,
+    arrival: Option<Arrival>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Waiting(Waiter),
+    Held(Renewal),
+    Leaving(Leaving),
+}
+
+/// A claim on its way out: released until somebody has confirmed it, or until
+/// it has lapsed anyway.
+#[derive(Debug)]
+struct Leaving {
+    until: Moment,
+    due: Moment,
+    in_flight: bool,
+    backoff: Backoff,
+}
+
+/// What is to be sent to the store.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    /// A renewal of a waiting or held claim, by this much.
+    Renew(Duration),
+    /// A release.
+    Release,
+}
+
+/// One request to send, stamped before it is handed to the store.
+#[derive(Debug)]
+pub(crate) struct Send {
+    pub(crate) entry: EntryId,
+    pub(crate) subject: Subject,
+    pub(crate) errand: Errand,
+    pub(crate) sent: Moment,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) entry: EntryId,
+    pub(crate) errand: Errand,
+    pub(crate) sent: Moment,
+    pub(crate) result: Result<Answer, StoreError>,
+}
+
+/// The claims of one client. Decides nothing: the machines do.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    entries: HashMap<EntryId, Entry>,
+    by_arrival: HashMap<(Key, Arrival), EntryId>,
+    timers: BTreeSet<(Moment, EntryId)>,
+    next_id: EntryId,
+    early: Vec<Push>,
+    waiting: usize,
+    leaving: usize,
+    /// Releases that were confirmed since the client was opened.
+    confirmed: u64,
+    seed: u64,
+}
+
+impl Registry {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            ..Self::default()
+        }
+    }
+
+    /// Takes over a claim that waits in the queue.
+    pub(crate) fn insert_waiting(
+        &mut self,
+        subject: Subject,
+        waiter: Waiter,
+        signal: Arc<Signal>,
+        now: Moment,
+    ) -> EntryId {
+        let position = waiter.position();
+        let id = self.insert(subject, Stage::Waiting(waiter), signal);
+        self.waiting += 1;
+        if let Some((arrival, _)) = position {
+            let key = self.entries[&id].subject.key.clone();
+            let early: Vec<_> = self
+                .early
+                .iter()
+                .filter(|p| is_for(p, &key, arrival))
+                .cloned()
+                .collect();
+            self.settle(id, now);
+            for push in early {
+                self.handle_push(&push, now, true);
+            }
+        }
+        id
+    }
+
+    /// Takes over a claim that was granted at once.
+    pub(crate) fn insert_held(
+        &mut self,
+        subject: Subject,
+        renewal: Renewal,
+        signal: Arc<Signal>,
+        arrival: Arrival,
+        now: Moment,
+    ) -> EntryId {
+        let id = self.insert(subject, Stage::Held(renewal), signal);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.arrival = Some(arrival);
+            self.by_arrival
+                .insert((entry.subject.key.clone(), arrival), id);
+        }
+        self.settle(id, now);
+        id
+    }
+
+    /// Takes over a claim that is to leave; `until` is when it has lapsed anyway.
+    pub(crate) fn insert_leaving(&mut self, subject: Subject, now: Moment, until: Moment) {
+        let stage = Stage::Leaving(self.leaving(now, until));
+        let id = self.insert(subject, stage, Arc::default());
+        self.leaving += 1;
+        self.settle(id, now);
+    }
+
+    /// Gives a claim back to its caller, who will see to its release.
+    pub(crate) fn remove(&mut self, id: EntryId) {
+        let Some(entry) = self.entries.remove(&id) else {
+            return;
+        };
+        if let Some(timer) = entry.timer {
+            self.timers.remove(&(timer, id));
+        }
+        if let Some(arrival) = entry.arrival {
+            self.by_arrival.remove(&(entry.subject.key, arrival));
+        }
+        match entry.stage {
+            Stage::Waiting(_) => self.waiting -= 1,
+            Stage::Leaving(_) => self.leaving -= 1,
+            Stage::Held(_) => {}
+        }
+    }
+
+    /// When something is next due.
+    pub(crate) fn next_due(&self) -> Option<Moment> {
+        self.timers.first().map(|(due, _)| *due)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether somebody waits: the inbox must be open.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// How many claims are on their way out, and how many have left.
+    pub(crate) fn departures(&self) -> (usize, u64) {
+        (self.leaving, self.confirmed)
+    }
+
+    /// What is to be sent now.
+    pub(crate) fn collect_due(&mut self, now: Moment, sends: &mut Vec<Send>) {
+        while let Some((due, id)) = self.timers.first().copied() {
+            if due > now {
+                return;
+            }
+            self.timers.remove(&(due, id));
+            let Some(entry) = self.entries.get_mut(&id) else {
+                continue;
+            };
+            entry.timer = None;
+            let errand = match &mut entry.stage {
+                Stage::Waiting(waiter) => {
+                    waiter.handle_timeout(now);
+                    waiter
+                        .poll_transmit(now)
+                        .map(|request| entry.subject.renewal(request))
+                }
+                Stage::Held(renewal) => {
+                    renewal.handle_timeout(now);
+                    renewal
+                        .poll_transmit(now)
+                        .map(|request| entry.subject.renewal(request))
+                }
+                Stage::Leaving(leaving) => leaving.poll_transmit(now).then_some(Errand::Release),
+            };
+            if let Some(errand) = errand {
+                sends.push(Send {
+                    entry: id,
+                    subject: entry.subject.clone(),
+                    errand,
+                    sent: now,
+                });
+            }
+            self.settle(id, now);
+        }
+    }
+
+    /// An answer, or the lack of one.
+    pub(crate) fn complete(&mut self, done: &Done, now: Moment) {
+        let Some(entry) = self.entries.get_mut(&done.entry) else {
+            return;
+        };
+        if let Err(error) = &done.result {
+            entry.signal.set_error(error.clone());
+        }
+        match (&mut entry.stage, &done.errand, &done.result) {
+            (Stage::Waiting(waiter), Errand::Renew(ttl), Ok(answer)) => {
+                let request = Request::Renew(*ttl);
+                waiter.handle_reply(
+                    now,
+                    done.sent,
+                    answer.epoch,
+                    request,
+                    &answer.reply,
+                    answer.at,
+                );
+            }
+            (Stage::Waiting(waiter), Errand::Renew(_), Err(_)) => waiter.handle_unanswered(now),
+            (Stage::Held(renewal), Errand::Renew(ttl), Ok(answer)) => {
+                renewal.handle_reply(now, done.sent, *ttl, &answer.reply);
+            }
+            (Stage::Held(renewal), Errand::Renew(_), Err(_)) => renewal.handle_unanswered(now),
+            (Stage::Leaving(leaving), Errand::Release, result) => match result {
+                Ok(answer) => {
+                    if matches!(answer.reply, Reply::Released { .. }) {
+                        self.confirmed += 1;
+                    }
+                    self.remove(done.entry);
+                    return;
+                }
+                Err(_) => leaving.handle_unanswered(now),
+            },
+            // An answer to something sent before the claim was given back.
+            (Stage::Leaving(_), Errand::Renew(_), _)
+            | (Stage::Waiting(_) | Stage::Held(_), Errand::Release, _) => return,
+        }
+        self.settle(done.entry, now);
+    }
+
+    /// A push from the store. `asking` says whether claims are under way that
+    /// are not registered yet.
+    pub(crate) fn handle_push(&mut self, push: &Push, now: Moment, asking: bool) {
+        if matches!(push, Push::Reset) {
+            self.reset(now);
+            return;
+        }
+        let Some((key, arrival)) = subject_of(push) else {
+            return;
+        };
+        let Some(id) = self.by_arrival.get(&(key.clone(), arrival)).copied() else {
+            if asking && self.early.len() < EARLY_PUSHES {
+                self.early.push(push.clone());
+            }
+            return;
+        };
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        match (&mut entry.stage, push) {
+            (Stage::Waiting(waiter), Push::Granted { epoch, token, .. }) => {
+                waiter.handle_granted(*epoch, arrival, *token);
+            }
+            (Stage::Waiting(waiter), Push::Next { left, .. }) => {
+                waiter.handle_next(now, arrival, *left);
+            }
+            (Stage::Held(renewal), Push::Revoked { .. }) => renewal.handle_revoked(),
+            _ => return,
+        }
+        self.settle(id, now);
+    }
+
+    /// No claim is under way any more that is not registered.
+    pub(crate) fn forget_early_pushes(&mut self) {
+        self.early.clear();
+    }
+
+    /// The client is shut down: every claim is to leave.
+    pub(crate) fn close(&mut self, now: Moment) {
+        let ids: Vec<_> = self.entries.keys().copied().collect();
+        for id in ids {
+            let Some(entry) = self.entries.get_mut(&id) else {
+                continue;
+            };
+            match &entry.stage {
+                Stage::Waiting(_) => entry.signal.close(),
+                Stage::Held(_) => {
+                    let lost = Standpoint::Lost(Loss::Shutdown);
+                    entry.signal.set_standpoint(lost, Moment::default());
+                }
+                Stage::Leaving(_) => continue,
+            }
+            let subject = entry.subject.clone();
+            self.remove(id);
+            let until = now + subject.terms.ttl;
+            self.insert_leaving(subject, now, until);
+        }
+    }
+
+    fn insert(&mut self, subject: Subject, stage: Stage, signal: Arc<Signal>) -> EntryId {
+        self.next_id += 1;
+        let entry = Entry {
+            subject,
+            stage,
+            signal,
+            timer: None,
+            arrival: None,
+        };
+        self.entries.insert(self.next_id, entry);
+        self.next_id
+    }
+
+    fn leaving(&mut self, now: Moment, until: Moment) -> Leaving {
+        let backoff = Backoff::new(
+            Duration::from_millis(20),
+            Duration::from_secs(1),
+            self.draw_seed(),
+        );
+        Leaving {
+            until,
+            due: now,
+            in_flight: false,
+            backoff,
+        }
+    }
+
+    fn draw_seed(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.seed
+    }
+
+    /// Pushes may have been missed: every claim asks where it stands.
+    pub(crate) fn reset(&mut self, now: Moment) {
+        let ids: Vec<_> = self.entries.keys().copied().collect();
+        for id in ids {
+            let Some(entry) = self.entries.get_mut(&id) else {
+                continue;
+            };
+            match &mut entry.stage {
+                Stage::Waiting(waiter) => waiter.handle_reset(now),
+                Stage::Held(renewal) => renewal.handle_reset(now),
+                Stage::Leaving(leaving) => leaving.due = now,
+            }
+            self.settle(id, now);
+        }
+    }
+
+    /// After anything happened to a claim: moves it on to its next stage, tells
+    /// its task, and sets its timer.
+    fn settle(&mut self, id: EntryId, now: Moment) {
+        let seed = self.draw_seed();
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        if let Stage::Waiting(waiter) = &entry.stage {
+            if let Some((arrival, position)) = waiter.position() {
+                if entry.arrival != Some(arrival) {
+                    let key = &entry.subject.key;
+                    if let Some(old) = entry.arrival.replace(arrival) {
+                        self.by_arrival.remove(&(key.clone(), old));
+                    }
+                    self.by_arrival.insert((key.clone(), arrival), id);
+                }
+                entry.signal.set_position(position);
+            }
+            match waiter.verdict() {
+                None => {}
+                Some(
+                    verdict @ Verdict::Granted {
+                        validity,
+                        confirm_at,
+                        ..
+                    },
+                ) => {
+                    let Terms { ttl, policy, .. } = entry.subject.terms;
+                    let in_flight = waiter.in_flight();
+                    self.waiting -= 1;
+                    entry.stage = Stage::Held(Renewal::new(
+                        now, ttl, policy, validity, confirm_at, in_flight, seed,
+                    ));
+                    entry
+                        .signal
+                        .set_standpoint(Standpoint::Held, validity.until());
+                    entry.signal.set_verdict(verdict);
+                }
+                Some(verdict) => {
+                    let withdraw = matches!(verdict, Verdict::TimedOut | Verdict::Unreachable);
+                    let (subject, signal) = (entry.subject.clone(), entry.signal.clone());
+                    self.remove(id);
+                    if withdraw {
+                        let until = now + subject.terms.ttl;
+                        self.insert_leaving(subject, now, until);
+                    }
+                    signal.set_verdict(verdict);
+                    return;
+                }
+            }
+        }
+        let due = match &mut entry.stage {
+            Stage::Waiting(waiter) => waiter.poll_timeout(),
+            Stage::Held(renewal) => {
+                entry
+                    .signal
+                    .set_standpoint(renewal.standpoint(), renewal.validity().until());
+                renewal.poll_timeout()
+            }
+            Stage::Leaving(leaving) => leaving.poll_timeout(now),
+        };
+        match due {
+            Some(due) => self.set_timer(id, due),
+            // A lost lease is its holder's to release; one that left too late has lapsed.
+            None => self.remove(id),
+        }
+    }
+
+    fn set_timer(&mut self, id: EntryId, due: Moment) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        if entry.timer == Some(due) {
+            return;
+        }
+        if let Some(old) = entry.timer.replace(due) {
+            self.timers.remove(&(old, id));
+        }
+        self.timers.insert((due, id));
+    }
+}
+
+impl Leaving {
+    fn poll_transmit(&mut self, now: Moment) -> bool {
+        let send = !self.in_flight && now >= self.due;
+        self.in_flight |= send;
+        send
+    }
+
+    fn handle_unanswered(&mut self, now: Moment) {
+        self.in_flight = false;
+        self.due = now + self.backoff.pause();
+    }
+
+    fn poll_timeout(&self, now: Moment) -> Option<Moment> {
+        if self.in_flight {
+            return Some(self.until.max(now + Duration::from_secs(1)));
+        }
+        (now < self.until).then(|| self.due.min(self.until))
+    }
+}
+
+fn subject_of(push: &Push) -> Option<(&Key, Arrival)> {
+    match push {
+        Push::Granted { key, arrival, .. }
+        | Push::Next { key, arrival, .. }
+        | Push::Revoked { key, arrival } => Some((key, *arrival)),
+        Push::Reset => None,
+    }
+}
+
+fn is_for(push: &Push, key: &Key, arrival: Arrival) -> bool {
+    subject_of(push) == Some((key, arrival))
+}

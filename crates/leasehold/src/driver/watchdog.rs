@@ -1,0 +1,217 @@
+//! The one task that keeps all claims of a client: renews, asks again,
+//! releases in the background, and holds the inbox open. It ends when nothing
+//! is left to keep.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use leasehold_core::{Moment, Release, Renew};
+use tokio::time::{sleep, timeout};
+
+use super::registry::{Done, Errand, Send};
+use super::{Driver, unanswered};
+use crate::clock;
+use crate::error::StoreError;
+use crate::store::Listening;
+
+/// With nothing to keep, the task stays this long in case there is something
+/// again, with its inbox open.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A lease that is kept for this long is worth an open inbox, so that its
+/// holder hears at once if an administrator breaks it.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// The longest sleep. Timers stand still while the machine sleeps, validity
+/// does not: on waking up, a lost lease is noticed within this time.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// A failed attempt to open the inbox is repeated after this.
+const LISTEN_PAUSE: Duration = Duration::from_millis(250);
+
+/// Starts the task, or wakes it if it means to sleep beyond `due`.
+pub(super) fn ensure_awake(driver: &Arc<Driver>, due: Moment) {
+    let planned = driver.wake_at.load(Ordering::Acquire);
+    if planned == 0 {
+        let claimed = driver
+            .wake_at
+            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok();
+        if claimed {
+            driver.runtime.spawn(Watchdog::new(driver.clone()).run());
+        } else {
+            driver.wake.notify_one();
+        }
+    } else if due.0 < planned {
+        driver.wake.notify_one();
+    }
+}
+
+type Listened = Result<Box<dyn Listening>, StoreError>;
+
+struct Watchdog {
+    driver: Arc<Driver>,
+    in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
+    opening: FuturesUnordered<BoxFuture<'static, Listened>>,
+    inbox: Option<Box<dyn Listening>>,
+    listen_after: Moment,
+    idle_since: Option<Moment>,
+}
+
+impl Watchdog {
+    fn new(driver: Arc<Driver>) -> Self {
+        Self {
+            driver,
+            in_flight: FuturesUnordered::new(),
+            opening: FuturesUnordered::new(),
+            inbox: None,
+            listen_after: clock::now() + SETTLED,
+            idle_since: None,
+        }
+    }
+
+    async fn run(mut self) {
+        let mut sends = Vec::new();
+        loop {
+            let now = clock::now();
+            let (next, empty) = {
+                let mut registry = self.driver.lock();
+                registry.collect_due(now, &mut sends);
+                self.driver.departed.notify_waiters();
+                (registry.next_due(), registry.is_empty())
+            };
+            for send in sends.drain(..) {
+                self.in_flight.push(carry(self.driver.clone(), send));
+            }
+            self.open_inbox(now);
+            if empty && self.in_flight.is_empty() {
+                if self.is_over(now) {
+                    return;
+                }
+            } else {
+                self.idle_since = None;
+            }
+            let wake_at = self.plan(now, next);
+            tokio::select! {
+                Some(done) = self.in_flight.next() => {
+                    self.driver.lock().complete(&done, clock::now());
+                }
+                Some(listened) = self.opening.next() => self.listened(listened),
+                () = self.driver.wake.notified() => {}
+                () = sleep(wake_at.since(now)) => {}
+            }
+        }
+    }
+
+    /// Says when the task means to wake, so that others wake it only for less.
+    fn plan(&self, now: Moment, next: Option<Moment>) -> Moment {
+        let mut wake_at = now + LONGEST_SLEEP;
+        if let Some(next) = next {
+            wake_at = wake_at.min(next);
+        }
+        if self.inbox.is_none() && self.opening.is_empty() && self.listen_after > now {
+            wake_at = wake_at.min(self.listen_after);
+        }
+        self.driver
+            .wake_at
+            .store(wake_at.0.max(2), Ordering::Release);
+        // Something may have been registered just before that was said.
+        match self.driver.lock().next_due() {
+            Some(due) if due < wake_at => due,
+            _ => wake_at,
+        }
+    }
+
+    /// Whether nothing was kept for a while: then the task ends, and whoever
+    /// registers something starts another.
+    fn is_over(&mut self, now: Moment) -> bool {
+        let idle_since = *self.idle_since.get_or_insert(now);
+        if now.since(idle_since) < LINGER {
+            return false;
+        }
+        let registry = self.driver.lock();
+        let over = registry.is_empty();
+        if over {
+            self.driver.wake_at.store(0, Ordering::Release);
+        }
+        over
+    }
+
+    fn open_inbox(&mut self, now: Moment) {
+        let wanted = {
+            let registry = self.driver.lock();
+            registry.has_waiters() || !registry.is_empty() && now >= self.listen_after
+        };
+        let may = self.inbox.is_none() && self.opening.is_empty();
+        if wanted && may && (now >= self.listen_after || self.driver.lock().has_waiters()) {
+            let driver = self.driver.clone();
+            let limit = driver.settings.operation_timeout;
+            self.opening.push(Box::pin(async move {
+                let listened = timeout(limit, driver.store.listen(driver.clone())).await;
+                listened.unwrap_or_else(|_| Err(unanswered(limit)))
+            }));
+        }
+    }
+
+    fn listened(&mut self, listened: Listened) {
+        let now = clock::now();
+        match listened {
+            Ok(inbox) => {
+                self.inbox = Some(inbox);
+                // What was pushed before it was open went unheard.
+                self.driver.lock().reset(now);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot listen for grants; asking from time to time instead");
+                self.listen_after = now + LISTEN_PAUSE;
+            }
+        }
+    }
+}
+
+/// Carries one request to the store and back.
+fn carry(driver: Arc<Driver>, send: Send) -> BoxFuture<'static, Done> {
+    let Send {
+        entry,
+        subject,
+        errand,
+        sent,
+    } = send;
+    // A request must fail early enough to be repeated within the lease.
+    let limit = driver.settings.operation_timeout.min(subject.terms.ttl / 3);
+    Box::pin(async move {
+        let store = &driver.store;
+        let ask = async {
+            match &errand {
+                Errand::Renew(ttl) => {
+                    let renew = Renew {
+                        id: subject.id.clone(),
+                        ttl: *ttl,
+                    };
+                    store.renew(&subject.key, &renew).await
+                }
+                Errand::Release => {
+                    let hand_off = subject.terms.hand_off;
+                    let release = Release {
+                        id: subject.id.clone(),
+                        hand_off,
+                    };
+                    store.release(&subject.key, &release).await
+                }
+            }
+        };
+        let result = timeout(limit, ask)
+            .await
+            .unwrap_or_else(|_| Err(unanswered(limit)));
+        Done {
+            entry,
+            errand,
+            sent,
+            result,
+        }
+    })
+}

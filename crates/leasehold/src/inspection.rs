@@ -1,0 +1,131 @@
+//! Who holds what, and who waits.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold_core::{Capacity, ClaimView, Key, Mode, Owner, Snapshot, StoreTime, Token};
+
+/// A key as it was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspection {
+    /// The key.
+    pub key: Key,
+    /// What it is, or would be: a key that nobody holds shows as a lock.
+    pub kind: Kind,
+    /// The highest token issued; zero if none is remembered.
+    pub last_token: Token,
+    /// When the store was looked at, by its own clock.
+    pub at: SystemTime,
+    /// Those who hold, in order of their grants.
+    pub holders: Vec<HolderInfo>,
+    /// Those who wait, in order of arrival.
+    pub waiters: Vec<WaiterInfo>,
+}
+
+/// The kind of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A mutex, read-write lock or election.
+    Lock,
+    /// A semaphore.
+    Semaphore {
+        /// How many permits there are.
+        permits: u32,
+    },
+}
+
+/// One who holds a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HolderInfo {
+    /// How it holds.
+    pub mode: Mode,
+    /// Who.
+    pub owner: Owner,
+    /// Since when, by the store's clock.
+    pub since: SystemTime,
+    /// How long the lease lives without renewal.
+    pub expires_in: Duration,
+    /// The fencing token.
+    pub token: Token,
+    /// The first characters of the claim id; the rest is a secret.
+    pub id_hint: String,
+}
+
+/// One who waits for a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaiterInfo {
+    /// How it wants to hold.
+    pub mode: Mode,
+    /// Who.
+    pub owner: Owner,
+    /// Since when, by the store's clock.
+    pub since: SystemTime,
+    /// How long the place lasts without renewal.
+    pub expires_in: Duration,
+    /// 1 is next.
+    pub position: u64,
+    /// The first characters of the claim id; the rest is a secret.
+    pub id_hint: String,
+}
+
+impl Inspection {
+    pub(crate) fn new(key: Key, look: Snapshot) -> Self {
+        let (at, clock) = (look.at, look.clock);
+        // Deadlines run in a time that never goes back; people read the clock.
+        let wall = |time: StoreTime| {
+            UNIX_EPOCH + Duration::from_micros(clock.0).saturating_sub(at.since(time))
+        };
+        let left = |claim: &ClaimView| claim.deadline.since(at);
+        Self {
+            key,
+            kind: match look.capacity {
+                None | Some(Capacity::Lock) => Kind::Lock,
+                Some(Capacity::Permits(permits)) => Kind::Semaphore { permits },
+            },
+            last_token: look.last_token,
+            at: wall(at),
+            holders: look
+                .holders
+                .into_iter()
+                .map(|holder| HolderInfo {
+                    mode: holder.claim.mode,
+                    since: wall(holder.claim.since),
+                    expires_in: left(&holder.claim),
+                    token: holder.token,
+                    owner: holder.claim.owner,
+                    id_hint: holder.claim.id_hint,
+                })
+                .collect(),
+            waiters: look
+                .waiters
+                .into_iter()
+                .map(|waiter| WaiterInfo {
+                    mode: waiter.claim.mode,
+                    since: wall(waiter.claim.since),
+                    expires_in: left(&waiter.claim),
+                    position: waiter.position,
+                    owner: waiter.claim.owner,
+                    id_hint: waiter.claim.id_hint,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// What breaking a lock did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Broken {
+    /// How many held it.
+    pub holders: u64,
+    /// The highest token that is void now; later ones are higher.
+    pub token: Token,
+}
+
+/// What shutting down a client did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shutdown {
+    /// Claims whose release was confirmed.
+    pub released: u64,
+    /// Claims whose release was not confirmed in time: they lapse by their TTL.
+    pub unconfirmed: u64,
+}

@@ -1,6 +1,8 @@
 //! What leasehold is tested with.
 //!
+//! - [`conformance`] — the contract of a store, case by case;
 //! - [`server`] — real servers, started by the test and ended with it;
+//! - [`proxy`] — a TCP proxy in front of one, with faults that a test switches on and off;
 //! - [`process`] — child processes whose lines and signals a test can wait for;
 //! - [`tls`] — certificates.
 //!
@@ -13,6 +15,8 @@
     reason = "test support fails the test that uses it, with a message, and nothing else"
 )]
 
+pub mod conformance;
 pub mod process;
+pub mod proxy;
 pub mod server;
 pub mod tls;

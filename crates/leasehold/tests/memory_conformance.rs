@@ -1,0 +1,29 @@
+//! The memory store keeps the contract of a store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold::store::LockStore;
+use leasehold::store::memory::{ManualClock, MemoryStore};
+use leasehold_testkit::conformance::Fixture;
+
+struct Memory(MemoryStore, ManualClock);
+
+#[async_trait]
+impl Fixture for Memory {
+    async fn client(&self) -> Arc<dyn LockStore> {
+        Arc::new(self.0.client())
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.1.advance(time);
+    }
+}
+
+fn fresh() -> Memory {
+    let (store, clock) = MemoryStore::with_manual_clock();
+    Memory(store, clock)
+}
+
+leasehold_testkit::conformance!(fresh());

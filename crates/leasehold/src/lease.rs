@@ -38,7 +38,6 @@ pub struct Lease {
 
 /// What a release found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a lease that was already gone may have let another in"]
 pub enum Released {
     /// The lease was ours up to now.
     StillOurs,

@@ -1,0 +1,464 @@
+//! What a user of the library relies on, over any store: mount with
+//! [`crate::facade!`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::{
+    Acquire, Client, ErrorKind, Loss, Released, RenewalPolicy, Settings, Standpoint, Token, Wait,
+};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::conformance::Fixture;
+
+/// How long anything may take on a busy machine before a case fails.
+const LIMIT: Duration = Duration::from_secs(20);
+
+async fn client_with(fixture: &dyn Fixture, settings: Settings) -> Client {
+    let store = fixture.client().await;
+    Client::builder()
+        .with_store(store)
+        .settings(settings)
+        .connect()
+        .await
+        .expect("a client")
+}
+
+async fn client(fixture: &dyn Fixture) -> Client {
+    client_with(fixture, Settings::default()).await
+}
+
+fn ttl(ttl: Duration) -> Settings {
+    Settings {
+        ttl,
+        ..Settings::default()
+    }
+}
+
+async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    timeout(LIMIT, work)
+        .await
+        .unwrap_or_else(|_| panic!("{what} within {LIMIT:?}"))
+}
+
+/// Waits until nobody holds or waits for `key`.
+async fn idle(client: &Client, key: &str) {
+    soon("an idle key", async {
+        loop {
+            let seen = client.inspect(key).await.expect("a look");
+            if seen.holders.is_empty() && seen.waiters.is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
+/// Waits until so many wait for `key`.
+async fn queued(client: &Client, key: &str, waiters: usize) {
+    soon("a queue", async {
+        while client.inspect(key).await.expect("a look").waiters.len() != waiters {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
+/// One holder at a time, over clients; nobody's work is lost.
+pub async fn excludes_each_other(fixture: &dyn Fixture) {
+    let inside = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    let mut tokens = Vec::new();
+    for _ in 0..4 {
+        let client = client(fixture).await;
+        for _ in 0..5 {
+            let (lock, inside) = (client.mutex("k").expect("a lock"), inside.clone());
+            tasks.spawn(async move {
+                let mut tokens = Vec::new();
+                for _ in 0..10 {
+                    let lease = lock.lock().await.expect("a lease");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone inside");
+                    tokio::task::yield_now().await;
+                    assert!(lease.is_valid());
+                    tokens.push(lease.token());
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    let released = lease.release().await.expect("an answer");
+                    assert_eq!(released, Released::StillOurs);
+                }
+                tokens
+            });
+        }
+    }
+    while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
+        tokens.extend(done.expect("no task failed"));
+    }
+    let count = tokens.len();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!((count, tokens.len()), (200, 200), "no token twice");
+}
+
+/// Served strictly in order of arrival, over clients, with rising tokens.
+pub async fn serves_in_order_of_arrival(fixture: &dyn Fixture) {
+    let clients = [
+        client(fixture).await,
+        client(fixture).await,
+        client(fixture).await,
+    ];
+    let first = clients[0]
+        .mutex("k")
+        .expect("a lock")
+        .lock()
+        .await
+        .expect("a lease");
+    let (served, mut order) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    for n in 0..12 {
+        let (lock, served) = (clients[n % 3].mutex("k").expect("a lock"), served.clone());
+        tasks.spawn(async move {
+            let lease = lock.lock().await.expect("a lease");
+            served.send((n, lease.token())).expect("somebody listens");
+            lease.release().await.expect("an answer");
+        });
+        queued(&clients[0], "k", n + 1).await;
+    }
+    let mut last = first.token();
+    first.release().await.expect("an answer");
+    for n in 0..12 {
+        let (who, token) = soon("the next turn", order.recv()).await.expect("a turn");
+        assert_eq!(who, n);
+        assert!(token > last);
+        last = token;
+    }
+    tasks.join_all().await;
+}
+
+/// Busy is an answer of `try_lock`, and leaves nothing behind.
+pub async fn try_lock_says_busy(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let lease = a
+        .mutex("k")
+        .expect("a lock")
+        .try_lock()
+        .await
+        .expect("an answer")
+        .expect("free");
+    let lock = b.mutex("k").expect("a lock");
+    assert!(lock.try_lock().await.expect("an answer").is_none());
+    assert!(b.inspect("k").await.expect("a look").waiters.is_empty());
+    lease.release().await.expect("an answer");
+    assert!(lock.try_lock().await.expect("an answer").is_some());
+}
+
+/// A wait that is over leaves the queue.
+pub async fn lock_within_leaves_the_queue(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let lease = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let late = b
+        .mutex("k")
+        .expect("a lock")
+        .lock_within(Duration::from_millis(50))
+        .await;
+    assert_eq!(late.expect_err("busy").kind(), ErrorKind::Timeout);
+    queued(&a, "k", 0).await;
+    lease.release().await.expect("an answer");
+    let within = b
+        .mutex("k")
+        .expect("a lock")
+        .lock_within(LIMIT)
+        .await
+        .expect("a lease");
+    assert!(within.is_valid());
+}
+
+/// A lease outlives its TTL while the watchdog renews it.
+pub async fn watchdog_renews(fixture: &dyn Fixture) {
+    let a = client_with(fixture, ttl(Duration::from_millis(400))).await;
+    let lease = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    // Held for three of its TTLs: the passing of time is what is tested.
+    let lost = timeout(Duration::from_millis(1200), lease.lost()).await;
+    assert!(lost.is_err(), "{lost:?}");
+    assert!(lease.is_valid());
+    assert_eq!(
+        lease.release().await.expect("an answer"),
+        Released::StillOurs
+    );
+}
+
+/// A fixed lease ends at its time; a manual one lives by its holder's renewals.
+pub async fn fixed_and_manual_leases(fixture: &dyn Fixture) {
+    let time = Duration::from_millis(300);
+    let a = client_with(fixture, ttl(time)).await;
+    let fixed = a
+        .mutex("f")
+        .expect("a lock")
+        .with_renewal(RenewalPolicy::Fixed)
+        .expect("a policy");
+    let lease = fixed.lock().await.expect("a lease");
+    assert_eq!(soon("the end", lease.lost()).await, Loss::Expired);
+    assert!(!lease.is_valid());
+    assert!(
+        lease
+            .run(async {})
+            .await
+            .is_err_and(|error| error.kind() == ErrorKind::Lost)
+    );
+
+    let manual = a
+        .mutex("m")
+        .expect("a lock")
+        .with_renewal(RenewalPolicy::Manual)
+        .expect("a policy");
+    let lease = manual.lock().await.expect("a lease");
+    let before = lease.remaining();
+    tokio::time::sleep(time / 3).await;
+    lease.renew().await.expect("renewed");
+    assert!(lease.remaining() > before.saturating_sub(time / 3));
+    assert_eq!(soon("the end", lease.lost()).await, Loss::Expired);
+    assert_eq!(
+        lease.renew().await.expect_err("over").kind(),
+        ErrorKind::Lost
+    );
+}
+
+/// Breaking a lock tells its holder, and a later token is higher.
+pub async fn a_broken_lease_is_lost(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let lease = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let work = lease.run(std::future::pending::<()>());
+    let (lost, broken) = tokio::join!(soon("the loss", work), b.break_key("k"));
+    assert_eq!(lost.expect_err("lost").kind(), ErrorKind::Lost);
+    let broken = broken.expect("an answer");
+    assert_eq!((broken.holders, broken.token), (1, lease.token()));
+    let next = b.mutex("k").expect("a lock").lock().await.expect("a lease");
+    assert!(next.token() > Token(broken.token.0 + 1));
+    assert!(matches!(lease.standpoint(), Standpoint::Lost(_)));
+    assert_eq!(
+        lease.release().await.expect("an answer"),
+        Released::AlreadyGone
+    );
+    assert!(next.is_valid());
+}
+
+/// Dropping a guard releases it, and hands on.
+pub async fn dropping_a_lease_hands_on(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let lease = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let lock = b.mutex("k").expect("a lock");
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    queued(&a, "k", 1).await;
+    drop(lease);
+    let next = soon("the hand-off", waiter)
+        .await
+        .expect("no panic")
+        .expect("a lease");
+    drop(next);
+    idle(&a, "k").await;
+}
+
+/// A waiting future can be dropped at any point: nothing is left.
+pub async fn cancelled_waits_leave_nothing(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let mut held = Some(a.mutex("k").expect("a lock").lock().await.expect("a lease"));
+    let lock = b.mutex("k").expect("a lock");
+    let mut tasks = JoinSet::new();
+    for n in 0..200_u64 {
+        let lock = lock.clone();
+        let after = Duration::from_micros(n * n % 7919);
+        tasks.spawn(async move {
+            // A lease that is won is dropped at once: also a cancellation.
+            timeout(after, lock.lock()).await.ok();
+        });
+        if n == 100 {
+            held = None;
+        }
+    }
+    tasks.join_all().await;
+    drop(held);
+    idle(&a, "k").await;
+}
+
+/// The place in the queue is told while waiting.
+pub async fn progress_tells_the_place(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let first = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let lock = a.mutex("k").expect("a lock");
+    let second = tokio::spawn(async move { lock.lock().await });
+    queued(&b, "k", 1).await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let progress = Arc::new(move |p: &leasehold::Progress| {
+        tell.send(p.position).ok();
+    });
+    let lock = b.mutex("k").expect("a lock");
+    let third = tokio::spawn(async move {
+        lock.acquire(Acquire {
+            wait: Wait::Forever,
+            progress: Some(progress),
+        })
+        .await
+    });
+    assert_eq!(soon("a place", told.recv()).await, Some(2));
+    first.release().await.expect("an answer");
+    let second = soon("the second", second)
+        .await
+        .expect("no panic")
+        .expect("a lease");
+    assert_eq!(soon("a better place", told.recv()).await, Some(1));
+    second.release().await.expect("an answer");
+    let third = soon("the third", third)
+        .await
+        .expect("no panic")
+        .expect("an answer");
+    assert!(third.is_some());
+}
+
+/// An unfair lock excludes, and lets nobody hang.
+pub async fn unfair_locks_exclude(fixture: &dyn Fixture) {
+    let inside = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..2 {
+        let client = client(fixture).await;
+        for _ in 0..4 {
+            let (lock, inside) = (client.mutex("k").expect("a lock").unfair(), inside.clone());
+            tasks.spawn(async move {
+                for _ in 0..10 {
+                    let lease = lock.lock().await.expect("a lease");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone inside");
+                    tokio::task::yield_now().await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    lease.release().await.expect("an answer");
+                }
+            });
+        }
+    }
+    soon("everyone's turn", tasks.join_all()).await;
+}
+
+/// Shutting down gives everything back, tells everyone, and takes no more.
+pub async fn shutdown_releases_everything(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let mut leases = Vec::new();
+    for n in 0..20 {
+        let lock = a.mutex(format!("k{n}")).expect("a lock");
+        leases.push(lock.lock().await.expect("a lease"));
+    }
+    let theirs = b
+        .mutex("theirs")
+        .expect("a lock")
+        .lock()
+        .await
+        .expect("a lease");
+    let lock = a.mutex("theirs").expect("a lock");
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    queued(&b, "theirs", 1).await;
+    let done = a.shutdown(LIMIT).await;
+    assert_eq!((done.released, done.unconfirmed), (21, 0));
+    for lease in leases {
+        assert_eq!(lease.lost().await, Loss::Shutdown);
+    }
+    assert!(
+        soon("the waiter", waiting)
+            .await
+            .expect("no panic")
+            .is_err()
+    );
+    assert!(a.mutex("new").expect("a lock").lock().await.is_err());
+    assert!(b.list("k*").await.expect("a list").is_empty());
+    assert!(theirs.is_valid());
+}
+
+/// Thousands of held and waiting locks of one client: all kept by one task.
+pub async fn many_locks_one_watchdog(fixture: &dyn Fixture) {
+    const LOCKS: usize = 300;
+    let settings = ttl(Duration::from_secs(3));
+    let (a, b) = (
+        client_with(fixture, settings.clone()).await,
+        client_with(fixture, settings).await,
+    );
+    let mut held = Vec::new();
+    for n in 0..LOCKS {
+        held.push(
+            a.mutex(format!("k{n}"))
+                .expect("a lock")
+                .lock()
+                .await
+                .expect("a lease"),
+        );
+    }
+    let tasks_before = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    let mut waiting = JoinSet::new();
+    for n in 0..LOCKS {
+        let lock = b.mutex(format!("k{n}")).expect("a lock");
+        waiting.spawn(async move { lock.lock().await });
+    }
+    queued(&a, &format!("k{}", LOCKS - 1), 1).await;
+    let tasks = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    assert!(
+        tasks <= tasks_before + LOCKS + 16,
+        "{tasks} tasks, {tasks_before} before"
+    );
+    assert!(held.iter().all(leasehold::Lease::is_valid));
+    drop(held);
+    let leases = soon("all hand-offs", waiting.join_all()).await;
+    assert!(leases.iter().all(Result::is_ok));
+}
+
+/// After the last guard and waiter are gone, no task, claim or inbox is left.
+pub async fn nothing_is_left(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let before = metrics.num_alive_tasks();
+    for round in 0..3 {
+        let mut tasks = JoinSet::new();
+        for n in 0..30 {
+            let lock = [&a, &b][n % 2]
+                .mutex(format!("k{}", n % 3))
+                .expect("a lock");
+            tasks.spawn(async move {
+                let lease = timeout(Duration::from_millis(n as u64 * 3), lock.lock()).await;
+                if let (0, Ok(Ok(lease))) = (round % 2, lease) {
+                    lease.release().await.expect("an answer");
+                }
+            });
+        }
+        tasks.join_all().await;
+    }
+    for n in 0..3 {
+        idle(&a, &format!("k{n}")).await;
+    }
+    soon("no task left", async {
+        while metrics.num_alive_tasks() > before {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert!(a.list("*").await.expect("a list").is_empty());
+}
+
+/// Mounts every case as a test of the store that the expression makes a
+/// [`crate::conformance::Fixture`] of.
+#[macro_export]
+macro_rules! facade {
+    ($fixture:expr) => {
+        $crate::facade!(@cases $fixture;
+            excludes_each_other, serves_in_order_of_arrival, try_lock_says_busy,
+            lock_within_leaves_the_queue, watchdog_renews, fixed_and_manual_leases,
+            a_broken_lease_is_lost, dropping_a_lease_hands_on, cancelled_waits_leave_nothing,
+            progress_tells_the_place, unfair_locks_exclude, shutdown_releases_everything,
+            many_locks_one_watchdog, nothing_is_left);
+    };
+    (@cases $fixture:expr; $($case:ident),+) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            $crate::facade::$case(&$fixture).await;
+        })+
+    };
+}

@@ -340,8 +340,16 @@ impl Queue {
             self.promote(step);
             return self.raise(&claim.id, claim.lease_ttl, claim.waiter_ttl, step);
         }
-        self.promote(step);
-        if self.is_buried(&claim.id, step.now) {
+        let buried = self.is_buried(&claim.id, step.now);
+        // An unfair claim is asked first: else it could never win a vacant key.
+        let barges = claim.ahead
+            && !buried
+            && self.capacity == Some(claim.mode.capacity())
+            && self.make_room(claim.mode.weight(), step);
+        if !barges {
+            self.promote(step);
+        }
+        if buried {
             return Reply::Gone;
         }
         if self
@@ -358,7 +366,7 @@ impl Queue {
         self.capacity = Some(claim.mode.capacity());
 
         let may_pass = claim.ahead || self.waiting.is_empty();
-        let now = may_pass && self.make_room(claim.mode.weight(), step);
+        let now = barges || (may_pass && self.make_room(claim.mode.weight(), step));
         if !now && !claim.wait {
             return Reply::Busy {
                 blocked_until: self.blocked_until(step),
@@ -382,6 +390,9 @@ impl Queue {
         self.furthest = self.furthest.max(entry.deadline);
         if now {
             self.grant(entry, step);
+            if barges {
+                self.promote(step);
+            }
         } else {
             self.places
                 .insert(entry.id.clone(), Place::Waiting(arrival));

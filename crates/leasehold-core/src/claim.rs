@@ -113,3 +113,40 @@ impl fmt::Debug for Inbox {
         write!(f, "Inbox({})", self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_short_printable_and_not_empty() {
+        let longest = "x".repeat(ClaimId::MAX_BYTES);
+        for good in ["a", "~!", longest.as_str()] {
+            assert_eq!(ClaimId::new(good).unwrap().expose(), good);
+            assert_eq!(Inbox::new(good).unwrap().as_str(), good);
+        }
+        let too_long = "x".repeat(ClaimId::MAX_BYTES + 1);
+        for bad in ["", " ", "a b", "tab\t", "line\n", "ä", too_long.as_str()] {
+            assert!(ClaimId::new(bad).is_err(), "{bad:?}");
+            assert!(Inbox::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_id_does_not_show_its_secret() {
+        let id = ClaimId::from_random(0x1234_5678_9abc_def0_1234_5678_9abc_def0);
+        assert_eq!(id.expose().len(), 32);
+        assert_eq!(id.to_string(), "123456…");
+        assert_eq!(format!("{id:?}"), "ClaimId(123456…)");
+        assert_eq!(ClaimId::from_random(1).expose().len(), 32);
+        assert_eq!(ClaimId::new("ab").unwrap().to_string(), "ab…");
+    }
+
+    #[test]
+    fn random_names_are_words() {
+        for bits in [0, 1, u64::MAX] {
+            let inbox = Inbox::from_random(bits);
+            assert_eq!(Inbox::new(inbox.as_str()), Ok(inbox));
+        }
+    }
+}

@@ -87,3 +87,30 @@ impl From<Key> for String {
         key.0.as_ref().to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_type_is_a_key() {
+        let longest = "é".repeat(Key::MAX_BYTES / 2);
+        for name in ["a", " ", "{a}{b}", "a:b/c*?[]\\", "🔒", longest.as_str()] {
+            let key = Key::new(name).unwrap();
+            assert_eq!(key.as_str(), name);
+            assert_eq!(Key::try_from(String::from(key.clone())), Ok(key));
+        }
+    }
+
+    #[test]
+    fn too_long_empty_and_control_characters_are_refused() {
+        let too_long = "x".repeat(Key::MAX_BYTES + 1);
+        let refused = |name: &str| Key::new(name).unwrap_err().message;
+        assert!(refused(&too_long).contains("513"));
+        assert!(refused("").contains("empty"));
+        for bad in ["a\nb", "\0", "\u{7f}", "\u{85}"] {
+            assert!(refused(bad).contains("U+"), "{bad:?}");
+        }
+        assert!(refused("a\nb").contains("U+000A"));
+    }
+}

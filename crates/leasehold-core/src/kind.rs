@@ -91,3 +91,38 @@ impl Mode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_excludes_a_reader_and_readers_fit_together() {
+        let units = Capacity::Lock.units();
+        assert_eq!(Mode::Exclusive.weight(), units);
+        assert!(Mode::Exclusive.weight() + Mode::Shared.weight() > units);
+        assert_eq!(Mode::Shared.weight() * Capacity::LOCK, units);
+        assert_eq!(Mode::Exclusive.capacity(), Mode::Shared.capacity());
+    }
+
+    #[test]
+    fn what_could_never_be_granted_is_refused() {
+        let check = |of, take| Mode::Permits { of, take }.check();
+        for (of, take) in [(0, 0), (0, 1), (1, 0), (1, 2), (5, u32::MAX)] {
+            assert!(check(of, take).is_err(), "{take} of {of}");
+        }
+        for (of, take) in [(1, 1), (5, 5), (u32::MAX, u32::MAX)] {
+            assert_eq!(check(of, take), Ok(()));
+            let mode = Mode::Permits { of, take };
+            assert!(mode.weight() <= mode.capacity().units());
+        }
+        assert_eq!(Mode::Exclusive.check(), Ok(()));
+        assert_eq!(Mode::Shared.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_semaphore_as_large_as_a_lock_is_no_lock() {
+        let permits = u32::try_from(Capacity::LOCK).unwrap();
+        assert_ne!(Capacity::Permits(permits), Capacity::Lock);
+    }
+}

@@ -40,3 +40,24 @@ fn tame(text: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_at_a_character_and_freed_of_control_characters() {
+        let long = "é".repeat(Owner::MAX_BYTES);
+        let owner = Owner::new(&long, 1, Some("\u{1b}[31mred\r\n"));
+        assert_eq!(owner.host.len(), Owner::MAX_BYTES - 1);
+        assert!(owner.host.chars().all(|c| c == 'é'));
+        assert_eq!(owner.label.as_deref(), Some("[31mred"));
+    }
+
+    #[test]
+    fn an_empty_label_is_none() {
+        for label in [None, Some(""), Some("\n")] {
+            assert_eq!(Owner::new("h", 1, label).label, None);
+        }
+    }
+}

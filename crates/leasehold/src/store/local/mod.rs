@@ -1,1 +1,300 @@
-//! `local:`
+//! `local:` — many processes on one machine, and no server.
+//!
+//! The queue of each key is a file; a step locks it, runs the core and puts a
+//! new file in its place. Who lives is seen by locked files, and pushes travel
+//! through datagram sockets. `docs/adr/0004-local-store.md` says what is
+//! promised and what is not.
+//!
+//! ```text
+//! clock               the wall clock at this boot's origin
+//! keys/<key>.json     the record: key, boot, checksum; the queue
+//! keys/<key>.lock     locked during a step
+//! sessions/<inbox>    locked as long as that client lives
+//! inbox/<inbox>.sock  open while that client listens
+//! ```
+
+mod clock;
+mod directory;
+mod file;
+mod inbox;
+mod name;
+mod options;
+mod record;
+mod session;
+mod step;
+mod sweep;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_core::{Claim, Command, Inbox, Key, Queue, Release, Renew, Reply, Snapshot};
+
+pub use self::options::LocalOptions;
+
+use self::clock::Clock;
+use self::directory::Directory;
+use self::inbox::OpenInbox;
+use self::name::file_name;
+use self::record::Place;
+use self::session::Session;
+use super::{Answer, Capabilities, Listening, LockStore, PushSink, glob};
+use crate::error::{ErrorKind, StoreError};
+
+/// How soon the next in line looks whether those ahead of it live.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
+
+/// How soon those look who cannot be told anything.
+const POLL_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a key may be in the middle of another's step: a process may have
+/// been stopped there.
+const STEP_PATIENCE: Duration = Duration::from_secs(4);
+
+/// Queues in files of one machine: for the processes of one user.
+///
+/// One value is one client. Its claims end with it, even when it is killed, as
+/// soon as somebody else wants the key.
+///
+/// [`listen`](LockStore::listen) wants a Tokio runtime with I/O enabled.
+#[derive(Clone)]
+pub struct LocalStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    directory: Arc<Directory>,
+    clock: Clock,
+    session: Session,
+    retention: Duration,
+    hearing: Hearing,
+}
+
+impl LocalStore {
+    /// Opens the store, making its directory if it is missing.
+    ///
+    /// # Errors
+    /// `Invalid` for options that cannot work. `Refused` for a directory that
+    /// is another user's, that others may write to, that is on a network file
+    /// system, or where files cannot be written.
+    pub async fn open(options: LocalOptions) -> Result<Self, StoreError> {
+        options.check()?;
+        let path = options.resolve()?;
+        let inner = blocking(move || {
+            let directory = Arc::new(Directory::open(path)?);
+            let inbox = Inbox::from_random(uuid::Uuid::new_v4().as_u64_pair().0);
+            let inner = Inner {
+                clock: Clock::open(&directory)?,
+                session: Session::open(directory.clone(), inbox)?,
+                directory,
+                retention: options.retention,
+                hearing: Hearing::default(),
+            };
+            sweep::sweep(&inner);
+            Ok(inner)
+        })
+        .await?;
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.inner.directory.path()
+    }
+
+    /// The address under which another process finds this store.
+    #[must_use]
+    pub fn url(&self) -> String {
+        options::url(self.directory(), self.inner.retention)
+    }
+
+    async fn step(&self, key: &Key, command: Command) -> Result<Answer, StoreError> {
+        let epoch = self.inner.hearing.epoch();
+        let command = Arc::new(command);
+        let give_up = self.inner.clock.now() + STEP_PATIENCE;
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let (inner, key, command) = (self.inner.clone(), key.clone(), command.clone());
+            // Goes on when this future is dropped: no lock stays behind.
+            let step = blocking(move || step::take(&inner, &key, Some(&command))).await?;
+            if let Some((_, outcome)) = step {
+                let reply = self.asked_again_soon(outcome.reply, outcome.at);
+                return Ok(Answer { reply, at: outcome.at, epoch });
+            }
+            if self.inner.clock.now() >= give_up {
+                return Err(StoreError::new(
+                    ErrorKind::Unavailable,
+                    "another process does not finish its step on this key",
+                )
+                .with_hint("look for a stopped process that uses the same directory"));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(16));
+        }
+    }
+
+    /// Lets a waiting claim ask again before anything can lapse: whoever asks
+    /// finds the dead.
+    fn asked_again_soon(&self, mut reply: Reply, at: leasehold_core::StoreTime) -> Reply {
+        if let Reply::Standing(standing) = &mut reply {
+            let pause = match self.inner.hearing.is_deaf() {
+                true => POLL_PAUSE,
+                false => look_pause(standing.position),
+            };
+            standing.blocked_until = standing.blocked_until.map(|until| until.min(at + pause));
+        }
+        reply
+    }
+}
+
+/// The further back, the rarer the looks: should all ahead be dead, somebody
+/// still finds out.
+fn look_pause(position: u64) -> Duration {
+    LOOK_PAUSE.saturating_mul(u32::try_from(position.max(1)).unwrap_or(u32::MAX))
+}
+
+impl fmt::Debug for LocalStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalStore")
+            .field("directory", &self.directory())
+            .field("inbox", self.inbox())
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl LockStore for LocalStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durable_tokens: true,
+            liveness: true,
+            ..Capabilities::queueing("local")
+        }
+    }
+
+    async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
+        self.step(key, Command::Claim(claim.clone())).await
+    }
+
+    async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        self.step(key, Command::Renew(renew.clone())).await
+    }
+
+    async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
+        self.step(key, Command::Release(release.clone())).await
+    }
+
+    async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
+        self.step(key, Command::Break).await
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        let (inner, key) = (self.inner.clone(), key.clone());
+        blocking(move || {
+            let place = Place::of(&file_name(key.as_str()));
+            let queue = place.read_key(&inner.directory, &inner.clock, &key)?;
+            look(&inner, &key, queue)
+        })
+        .await
+    }
+
+    async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError> {
+        let (inner, pattern) = (self.inner.clone(), pattern.to_owned());
+        blocking(move || {
+            let names = sweep::records(&inner.directory)
+                .map_err(|errno| inner.directory.failed("read", errno))?;
+            let mut found = Vec::new();
+            for name in names {
+                let (key, queue) = match Place::of(&name).read(&inner.directory, &inner.clock) {
+                    Ok(Some((header, queue))) => (header.key, queue),
+                    Ok(None) => continue,
+                    // One bad record must not hide the others.
+                    Err(error) => {
+                        tracing::warn!(%error, "a record was left out");
+                        continue;
+                    }
+                };
+                if queue.is_empty() || !glob::matches(&pattern, key.as_str()) {
+                    continue;
+                }
+                let snapshot = look(&inner, &key, queue)?;
+                if !snapshot.holders.is_empty() || !snapshot.waiters.is_empty() {
+                    found.push((key, snapshot));
+                }
+            }
+            found.sort_by(|(a, _), (b, _)| a.cmp(b));
+            Ok(found)
+        })
+        .await
+    }
+
+    fn inbox(&self) -> &Inbox {
+        self.inner.session.inbox()
+    }
+
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        Ok(Box::new(OpenInbox::open(self.inner.clone(), sink)))
+    }
+
+    fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+        self.inner.session.lifeline().into_iter().collect()
+    }
+}
+
+/// A look that buries the dead first, if there are any and nobody is in the way.
+fn look(inner: &Inner, key: &Key, mut queue: Queue) -> Result<Snapshot, StoreError> {
+    if step::has_dead(inner, &queue)
+        && let Some((buried, _)) = step::take(inner, key, None)?
+    {
+        queue = buried;
+    }
+    Ok(queue.look(inner.clock.now()))
+}
+
+/// Runs file work where it holds nobody up.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        Err(StoreError::new(ErrorKind::Unavailable, "the runtime is shutting down").with_source(error))
+    })
+}
+
+/// Whether the inbox is open, and since when.
+#[derive(Debug, Default)]
+struct Hearing {
+    /// The epoch of the open inbox; zero while none is open.
+    epoch: AtomicU64,
+    epochs: AtomicU64,
+    /// No socket could be had.
+    deaf: AtomicBool,
+}
+
+impl Hearing {
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    fn is_deaf(&self) -> bool {
+        self.deaf.load(Ordering::SeqCst)
+    }
+
+    fn next_epoch(&self) -> u64 {
+        self.epochs.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    fn open(&self, epoch: u64, hears: bool) {
+        self.deaf.store(!hears, Ordering::SeqCst);
+        self.epoch.store(epoch, Ordering::SeqCst);
+    }
+
+    /// Whether it was that inbox that was open, which is now closed.
+    fn close(&self, epoch: u64) -> bool {
+        self.epoch.compare_exchange(epoch, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+}

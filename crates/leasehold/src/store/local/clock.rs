@@ -1,0 +1,111 @@
+//! The time that all processes of one boot share.
+//!
+//! The time since boot, which nobody can set, plus an anchor: the wall clock of
+//! that boot's origin as the first process found it. So no step of the wall
+//! clock moves a deadline, and times look like microseconds since 1970, which
+//! keeps tokens rising over restarts.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold_core::StoreTime;
+use rustix::fs::{OFlags, Stat};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::directory::{Directory, Locked};
+use super::file;
+use crate::error::{ErrorKind, StoreError};
+
+const FILE: &str = "clock";
+const TEMPORARY: &str = "clock.tmp";
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const SINCE_BOOT: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const SINCE_BOOT: ClockId = ClockId::Monotonic;
+
+/// How far a file time may be off the clock, and the boot's origin off itself.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// The clock of this boot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Clock {
+    /// Which boot: claims of another one are void.
+    boot: String,
+    /// The wall clock at the boot's origin, in microseconds since 1970.
+    anchor: u64,
+}
+
+impl Clock {
+    /// Finds the anchor of this boot, or sets it.
+    pub(super) fn open(directory: &Directory) -> Result<Self, StoreError> {
+        let failed = |errno| directory.failed("write to", errno);
+        let _alone = Locked::wait(directory.reopen(".").map_err(failed)?).map_err(failed)?;
+        let found = match directory.file(FILE, OFlags::RDONLY) {
+            Ok(found) => Some(found),
+            Err(rustix::io::Errno::NOENT) => None,
+            Err(errno) => return Err(failed(errno)),
+        };
+        if let Some(found) = found {
+            let (text, stat) = file::read(found).map_err(failed)?;
+            let earlier = is_of_earlier_boot(&stat);
+            match serde_json::from_slice::<Self>(&text) {
+                Ok(clock) if clock.is_of_this_boot(earlier) => return Ok(clock),
+                Err(_) if !earlier => return Err(corrupt(directory)),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let clock = Self::new();
+        let text = serde_json::to_vec(&clock).unwrap_or_default();
+        file::replace(directory, TEMPORARY, FILE, &text).map_err(failed)?;
+        Ok(clock)
+    }
+
+    fn new() -> Self {
+        let anchor = wall().saturating_sub(since_boot());
+        Self {
+            boot: boot_id().unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
+            anchor: u64::try_from(anchor.as_micros()).unwrap_or(0),
+        }
+    }
+
+    /// Where the kernel does not number its boots, the file's age decides.
+    fn is_of_this_boot(&self, earlier: bool) -> bool {
+        boot_id().map_or(!earlier, |boot| boot == self.boot)
+    }
+
+    pub(super) fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    pub(super) fn now(&self) -> StoreTime {
+        StoreTime(self.anchor) + since_boot()
+    }
+}
+
+/// Whether a file was last written before the machine started.
+pub(super) fn is_of_earlier_boot(stat: &Stat) -> bool {
+    let written = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+    written + SLACK < wall().saturating_sub(since_boot())
+}
+
+pub(super) fn wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn since_boot() -> Duration {
+    let time = clock_gettime(SINCE_BOOT);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+fn boot_id() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
+fn corrupt(directory: &Directory) -> StoreError {
+    let path = directory.path().join(FILE);
+    StoreError::new(ErrorKind::Corrupt, format!("{} is damaged", path.display()))
+        .with_hint("stop what uses that directory, then remove it")
+}

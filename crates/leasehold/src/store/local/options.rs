@@ -1,0 +1,215 @@
+//! Where a local store keeps its files.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leasehold_core::{Invalid, TOMBSTONE_LIFE};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
+/// What a path must not show as it stands in a URL of this store.
+const RESERVED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
+
+/// How a [`LocalStore`](super::LocalStore) is opened. Plain data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalOptions {
+    /// The directory, absolute. `None`: `leasehold` in the user's state
+    /// directory, `$XDG_STATE_HOME` or `~/.local/state`.
+    pub directory: Option<PathBuf>,
+    /// How long an idle key keeps its last token. Default 24 h; at least 60 s.
+    pub retention: Duration,
+}
+
+impl Default for LocalOptions {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            retention: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+impl LocalOptions {
+    /// Reads `local:` or `local:/some/dir`, percent-decoded, either with
+    /// `?retention=` and a number of `s`, `m`, `h` or `d`.
+    ///
+    /// ```
+    /// use leasehold::store::local::LocalOptions;
+    /// let options = LocalOptions::from_url("local:/var/lib/jobs?retention=2d")?;
+    /// assert_eq!(options.retention.as_secs(), 172_800);
+    /// # Ok::<(), leasehold::core::Invalid>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`] when it is something else, with a hint.
+    pub fn from_url(url: &str) -> Result<Self, Invalid> {
+        let rest = url.strip_prefix("local:").ok_or_else(|| {
+            Invalid::new(
+                format!("{url:?} is no address of a local store"),
+                "write local: or local:/some/dir",
+            )
+        })?;
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut options = Self {
+            directory: directory(path)?,
+            ..Self::default()
+        };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("retention", value)) => options.retention = retention(value)?,
+                _ => {
+                    return Err(Invalid::new(
+                        format!("a local store has no option {pair:?}"),
+                        "there is retention=, e.g. local:?retention=24h",
+                    ));
+                }
+            }
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    /// Refuses options that cannot work.
+    ///
+    /// # Errors
+    /// [`Invalid`] for a relative directory, or a retention under 60 s.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if let Some(path) = self.directory.as_deref().filter(|path| !path.is_absolute()) {
+            return Err(relative(&path.display().to_string()));
+        }
+        if self.retention < TOMBSTONE_LIFE {
+            return Err(Invalid::new(
+                format!("a retention of {:?} is too short", self.retention),
+                "keep idle keys for 60 s at least: released claims are remembered as long",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The directory meant, whether it was named or not.
+    pub(super) fn resolve(&self) -> Result<PathBuf, Invalid> {
+        if let Some(directory) = &self.directory {
+            return Ok(directory.clone());
+        }
+        let state = env::var_os("XDG_STATE_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .or_else(|| {
+                let home = env::home_dir().filter(|path| path.is_absolute())?;
+                Some(home.join(".local/state"))
+            });
+        state.map(|path| path.join("leasehold")).ok_or_else(|| {
+            Invalid::new(
+                "there is no home directory to keep local locks in",
+                "name a directory: local:/some/dir",
+            )
+        })
+    }
+}
+
+/// The address of the store in that directory.
+pub(super) fn url(directory: &Path, retention: Duration) -> String {
+    let path = directory.to_string_lossy();
+    let path = utf8_percent_encode(&path, RESERVED);
+    if retention == LocalOptions::default().retention {
+        format!("local:{path}")
+    } else {
+        format!("local:{path}?retention={}s", retention.as_secs())
+    }
+}
+
+fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let decoded = percent_decode_str(path)
+        .decode_utf8()
+        .map_err(|_| Invalid::plain(format!("the path {path:?} is not UTF-8")))?;
+    if decoded.contains('\0') {
+        return Err(Invalid::plain(format!("the path {path:?} holds a zero byte")));
+    }
+    let decoded = match decoded.strip_prefix("//") {
+        Some(rest) if rest.starts_with('/') => rest,
+        Some(rest) => {
+            return Err(Invalid::new(
+                format!("{path:?} names a host: a local store is on this machine"),
+                format!("write local:/{}", rest.trim_start_matches('/')),
+            ));
+        }
+        None => &decoded,
+    };
+    if !decoded.starts_with('/') {
+        return Err(relative(decoded));
+    }
+    Ok(Some(decoded.into()))
+}
+
+fn relative(path: &str) -> Invalid {
+    Invalid::new(
+        format!("the directory {path:?} is not absolute"),
+        "processes in other directories must find it too: write local:/some/dir",
+    )
+}
+
+fn retention(text: &str) -> Result<Duration, Invalid> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3600),
+        "d" => Some(24 * 3600),
+        _ => None,
+    };
+    digits
+        .parse::<u64>()
+        .ok()
+        .zip(unit)
+        .and_then(|(number, unit)| number.checked_mul(unit))
+        .map(Duration::from_secs)
+        .ok_or_else(|| {
+            Invalid::new(
+                format!("{text:?} is no retention"),
+                "write a number and s, m, h or d, e.g. 24h",
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_addresses() {
+        let of = |url| LocalOptions::from_url(url).unwrap();
+        assert_eq!(of("local:"), LocalOptions::default());
+        assert_eq!(of("local:/a%20b").directory, Some("/a b".into()));
+        assert_eq!(of("local:///a").directory, Some("/a".into()));
+        assert_eq!(of("local:?retention=90m").retention.as_secs(), 5_400);
+    }
+
+    #[test]
+    fn refuses_with_a_hint() {
+        for url in [
+            "local:dir",
+            "local:./dir",
+            "local://host/dir",
+            "local:/d?ttl=3",
+            "local:?retention=5",
+            "local:?retention=3s",
+            "local:?retention=99999999999999999999d",
+            "redis://h",
+        ] {
+            assert!(LocalOptions::from_url(url).unwrap_err().hint.is_some(), "{url}");
+        }
+    }
+
+    #[test]
+    fn its_own_address_leads_back() {
+        let options = LocalOptions {
+            directory: Some("/a b/50%?#é".into()),
+            retention: Duration::from_secs(61),
+        };
+        let url = url(options.directory.as_deref().unwrap(), options.retention);
+        assert_eq!(LocalOptions::from_url(&url).unwrap(), options);
+    }
+}

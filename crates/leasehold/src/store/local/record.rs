@@ -1,0 +1,214 @@
+//! The record of a key: two lines of JSON that `cat` can show.
+
+use leasehold_core::{Key, Queue, StoreTime};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::clock::{self, Clock};
+use super::directory::{Directory, KEYS, Locked, is_regular};
+use super::file;
+use crate::error::{ErrorKind, StoreError};
+
+/// The format written; a reader refuses a later one.
+const FORMAT: u32 = 1;
+
+/// How often one attempt tries to lock a key. Steps are short: the next
+/// one in turn mostly gets it by yielding.
+const LOCK_TRIES: usize = 40;
+
+/// The first line; the queue is the second.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Header {
+    leasehold: u32,
+    pub(super) key: Key,
+    /// The boot in which it was written: claims of another one are void.
+    boot: String,
+    /// When an idle record may be removed, by the store's clock.
+    pub(super) expires: StoreTime,
+    checksum: String,
+}
+
+/// Where a key's files are.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    record: String,
+    temporary: String,
+    lock: String,
+}
+
+impl Place {
+    pub(super) fn of(file_name: &str) -> Self {
+        Self {
+            record: format!("{KEYS}/{file_name}.json"),
+            temporary: format!("{KEYS}/{file_name}.tmp"),
+            lock: format!("{KEYS}/{file_name}.lock"),
+        }
+    }
+
+    /// Locks the key for one step, unless another step takes too long.
+    /// The record itself cannot carry the lock, since each step replaces it.
+    pub(super) fn lock(&self, directory: &Directory) -> Result<Option<Locked>, Errno> {
+        for _ in 0..LOCK_TRIES {
+            if let Some(locked) = self.try_lock(directory)? {
+                return Ok(Some(locked));
+            }
+            std::thread::yield_now();
+        }
+        Ok(None)
+    }
+
+    pub(super) fn try_lock(&self, directory: &Directory) -> Result<Option<Locked>, Errno> {
+        let file = directory.file(&self.lock, OFlags::RDWR | OFlags::CREATE)?;
+        match Locked::now(file)? {
+            Some(locked) if locked.stands_at(directory, &self.lock)? => Ok(Some(locked)),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// Removes all of it. Only for who holds the lock.
+    pub(super) fn remove(&self, directory: &Directory) {
+        file::remove(directory, &self.record);
+        file::remove(directory, &self.temporary);
+        file::remove(directory, &self.lock);
+    }
+
+    /// Reads the record without a lock: it is replaced as a whole.
+    pub(super) fn read(
+        &self,
+        directory: &Directory,
+        clock: &Clock,
+    ) -> Result<Option<(Header, Queue)>, StoreError> {
+        let (bytes, stat) = match directory.file(&self.record, OFlags::RDONLY | OFlags::NONBLOCK) {
+            Ok(opened) => file::read(opened),
+            Err(errno) => Err(errno),
+        }
+        .map_or_else(
+            |errno| match errno {
+                Errno::NOENT => Ok(None),
+                Errno::LOOP | Errno::ISDIR | Errno::NXIO => Err(self.corrupt(directory, "is no file")),
+                _ => Err(directory.failed("read", errno)),
+            },
+            |read| Ok(Some(read)),
+        )?
+        .unzip();
+        let (Some(bytes), Some(stat)) = (bytes, stat) else {
+            return Ok(None);
+        };
+        if !is_regular(&stat) {
+            return Err(self.corrupt(directory, "is no file"));
+        }
+        match decode(&bytes) {
+            Ok((header, mut queue)) => {
+                if header.boot != clock.boot() {
+                    queue.void_claims();
+                }
+                Ok(Some((header, queue)))
+            }
+            // The machine went down before it was on the disk: nothing of it
+            // is still valid, and later tokens are above the clock of then.
+            Err(Flaw::Torn) if clock::is_of_earlier_boot(&stat) => Ok(None),
+            Err(Flaw::Torn) => Err(self.corrupt(directory, "is damaged")),
+            Err(Flaw::Later(format)) => Err(StoreError::new(
+                ErrorKind::Unsupported,
+                format!("{} has format {format}", self.shown(directory)),
+            )
+            .with_hint("a later version of leasehold wrote it: use that one")),
+        }
+    }
+
+    /// Reads the record of `key`; an empty queue if there is none.
+    pub(super) fn read_key(
+        &self,
+        directory: &Directory,
+        clock: &Clock,
+        key: &Key,
+    ) -> Result<Queue, StoreError> {
+        match self.read(directory, clock)? {
+            None => Ok(Queue::default()),
+            Some((header, queue)) if header.key == *key => Ok(queue),
+            Some((header, _)) => {
+                let what = format!("is the record of {:?}, not of {key:?}", header.key);
+                Err(self.corrupt(directory, &what))
+            }
+        }
+    }
+
+    /// Puts the record in the place of the last one. Only for who holds the lock.
+    pub(super) fn write(
+        &self,
+        directory: &Directory,
+        clock: &Clock,
+        key: &Key,
+        queue: &Queue,
+        expires: StoreTime,
+    ) -> Result<(), StoreError> {
+        let bytes = encode(key, clock.boot(), queue, expires).map_err(|error| {
+            StoreError::new(ErrorKind::Refused, "the queue cannot be written down").with_source(error)
+        })?;
+        file::replace(directory, &self.temporary, &self.record, &bytes)
+            .map_err(|errno| directory.failed("write to", errno))
+    }
+
+    fn shown(&self, directory: &Directory) -> String {
+        directory.path().join(&self.record).display().to_string()
+    }
+
+    fn corrupt(&self, directory: &Directory, what: &str) -> StoreError {
+        StoreError::new(ErrorKind::Corrupt, format!("{} {what}", self.shown(directory)))
+            .with_hint("it was left as it is: look at it, and remove it when nobody uses the key")
+    }
+}
+
+enum Flaw {
+    Torn,
+    Later(u32),
+}
+
+fn encode(key: &Key, boot: &str, queue: &Queue, expires: StoreTime) -> serde_json::Result<Vec<u8>> {
+    let body = serde_json::to_vec(queue)?;
+    let mut header = Header {
+        leasehold: FORMAT,
+        key: key.clone(),
+        boot: boot.to_owned(),
+        expires,
+        checksum: String::new(),
+    };
+    header.checksum = checksum(&header, &body);
+    let mut bytes = serde_json::to_vec(&header)?;
+    bytes.push(b'\n');
+    bytes.extend(body);
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+fn decode(bytes: &[u8]) -> Result<(Header, Queue), Flaw> {
+    #[derive(Deserialize)]
+    struct Version {
+        leasehold: u32,
+    }
+    let end = bytes.iter().position(|byte| *byte == b'\n').ok_or(Flaw::Torn)?;
+    let (line, rest) = bytes.split_at(end);
+    let version: Version = serde_json::from_slice(line).map_err(|_| Flaw::Torn)?;
+    if version.leasehold > FORMAT {
+        return Err(Flaw::Later(version.leasehold));
+    }
+    let header: Header = serde_json::from_slice(line).map_err(|_| Flaw::Torn)?;
+    let body = rest[1..].strip_suffix(b"\n").ok_or(Flaw::Torn)?;
+    if checksum(&header, body) != header.checksum {
+        return Err(Flaw::Torn);
+    }
+    let queue = serde_json::from_slice(body).map_err(|_| Flaw::Torn)?;
+    Ok((header, queue))
+}
+
+fn checksum(header: &Header, body: &[u8]) -> String {
+    let mut sum = Xxh3::new();
+    for part in [header.key.as_str().as_bytes(), header.boot.as_bytes(), body] {
+        sum.update(&(part.len() as u64).to_le_bytes());
+        sum.update(part);
+    }
+    sum.update(&header.expires.0.to_le_bytes());
+    format!("{:016x}", sum.digest())
+}

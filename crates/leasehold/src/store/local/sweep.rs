@@ -1,0 +1,99 @@
+//! Removes what nobody needs any more, a bounded share each time.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Dir, Stat, statat};
+use rustix::io::Errno;
+
+use super::Inner;
+use super::clock::wall;
+use super::directory::{Directory, INBOXES, KEYS, SESSIONS};
+use super::record::Place;
+use super::session::is_dead_file;
+
+/// How many keys and sessions one sweep looks into.
+const LOOKS: usize = 128;
+
+/// How many names one sweep reads.
+const NAMES: usize = 10_000;
+
+/// Sweeps, as far as it goes: whatever cannot be removed is left to the next.
+pub(super) fn sweep(store: &Inner) {
+    let names = [(SESSIONS, ""), (INBOXES, ".sock")]
+        .into_iter()
+        .flat_map(|(sub, ending)| names(&store.directory, sub, &[ending]));
+    for name in names.take(LOOKS) {
+        if name != super::name::file_name(store.session.inbox().as_str()) {
+            is_dead_file(&store.directory, &name);
+        }
+    }
+    names_of_keys(store).for_each(|name| sweep_key(store, &name));
+}
+
+fn names_of_keys(store: &Inner) -> impl Iterator<Item = String> {
+    let idle = names(&store.directory, KEYS, &[".json", ".lock", ".tmp"]);
+    idle.into_iter().filter(|name| is_old(store, name)).take(LOOKS)
+}
+
+/// Whether the key was not used for so long that it is worth a look.
+fn is_old(store: &Inner, name: &str) -> bool {
+    let stat = |ending: &str| {
+        let path = format!("{KEYS}/{name}.{ending}");
+        statat(&store.directory, path, AtFlags::SYMLINK_NOFOLLOW).ok()
+    };
+    stat("json")
+        .or_else(|| stat("lock"))
+        .is_none_or(|stat: Stat| {
+            let used = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+            used + store.retention <= wall()
+        })
+}
+
+fn sweep_key(store: &Inner, name: &str) {
+    let place = Place::of(name);
+    let Ok(Some(_locked)) = place.try_lock(&store.directory) else { return };
+    let expired = match place.read(&store.directory, &store.clock) {
+        Ok(Some((header, _))) => header.expires <= store.clock.now(),
+        Ok(None) => true,
+        Err(_) => false,
+    };
+    if expired {
+        place.remove(&store.directory);
+    }
+}
+
+/// The names in a part of the directory, without their endings. Starts
+/// somewhere else each time, so that in the end all have their turn.
+fn names(directory: &Directory, sub: &str, endings: &[&str]) -> Vec<String> {
+    let read = || -> Result<BTreeSet<String>, Errno> {
+        Ok(Dir::new(directory.reopen(sub)?)?
+            .take(NAMES)
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_str()?;
+                let name = endings.iter().find_map(|ending| name.strip_suffix(ending))?;
+                Some(name.to_owned()).filter(|name| !name.starts_with('.') && !name.is_empty())
+            })
+            .collect())
+    };
+    let mut names: Vec<_> = read().unwrap_or_default().into_iter().collect();
+    if !names.is_empty() {
+        let start = uuid::Uuid::new_v4().as_u128() % names.len() as u128;
+        names.rotate_left(usize::try_from(start).unwrap_or(0));
+    }
+    names
+}
+
+/// The file names of all records.
+pub(super) fn records(directory: &Directory) -> Result<Vec<String>, Errno> {
+    let mut found = Vec::new();
+    for entry in Dir::new(directory.reopen(KEYS)?)? {
+        let entry = entry?;
+        let name = entry.file_name().to_str().ok();
+        found.extend(name.and_then(|name| name.strip_suffix(".json")).map(str::to_owned));
+    }
+    Ok(found)
+}

@@ -1,2 +1,80 @@
-//! leasehold
-fn main() {}
+//! The leasehold command: guard any program with a distributed lock.
+//!
+//! The arguments as typed are in `cli`; each subcommand has a file under
+//! `commands`; `child` runs the guarded program; `output` is the only place
+//! that writes.
+
+#[cfg(not(unix))]
+compile_error!("the leasehold command needs process groups and signals, as Unix has them");
+
+mod acquire;
+mod child;
+mod cli;
+mod commands;
+mod connect;
+mod duration;
+mod env;
+mod exit;
+mod failure;
+mod output;
+mod signals;
+mod sys;
+mod view;
+mod waiting;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Failure;
+use crate::output::Printer;
+
+fn main() -> ExitCode {
+    let status = match Cli::try_parse() {
+        Ok(cli) => perform(cli.command),
+        Err(asked) => output::usage(&asked),
+    };
+    status.into()
+}
+
+fn perform(command: Command) -> u8 {
+    // One thread: the guarded program dies with the thread that started it.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let failure = Failure::new(exit::SYSTEM, format!("cannot start: {error}"));
+            Printer::default().failure(&failure);
+            return failure.status;
+        }
+    };
+    let status = runtime.block_on(dispatch(command));
+    // A name that is still being looked up keeps nobody waiting.
+    runtime.shutdown_background();
+    status
+}
+
+async fn dispatch(command: Command) -> u8 {
+    let printer = match &command {
+        // Says how it ended, whatever happened.
+        Command::Run(args) => return commands::run(args).await,
+        Command::Hold(args) => Printer::new(&args.output, args.json),
+        Command::Show(args) => Printer::new(&args.output, false),
+        Command::Ls(args) => Printer::new(&args.output, false),
+        Command::Break(args) => Printer::new(&args.output, false),
+        Command::Completions(_) | Command::Man(_) => Printer::default(),
+    };
+    let done = match &command {
+        Command::Run(_) => Ok(exit::OK),
+        Command::Hold(args) => commands::hold(args, &printer).await,
+        Command::Show(args) => commands::show(args, &printer).await,
+        Command::Ls(args) => commands::ls(args, &printer).await,
+        Command::Break(args) => commands::break_key(args, &printer).await,
+        Command::Completions(args) => commands::completions(args, &printer),
+        Command::Man(args) => commands::man(args, &printer),
+    };
+    done.unwrap_or_else(|failure| {
+        printer.failure(&failure);
+        failure.status
+    })
+}

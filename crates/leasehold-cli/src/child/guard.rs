@@ -1,0 +1,237 @@
+//! What to do with the child when its lease runs out or is lost: decisions only.
+
+use std::time::Duration;
+
+use leasehold::core::{Loss, Standpoint};
+use tokio::time::Instant;
+
+/// The longest sleep between two looks. A machine that slept wakes up with its
+/// timers late; the lease's clock ran on.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// What happens to the command when the lease is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OnLost {
+    /// Ask it to stop (SIGTERM), and kill it when it does not
+    Term,
+    /// Kill it at once (SIGKILL)
+    Kill,
+    /// Warn, and let it run on
+    Ignore,
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Ask the child to stop: the lease is lost, or ends in so long.
+    Tell(Loss, Duration),
+    /// Kill the child and its group.
+    Kill(Loss),
+    /// Say that the lease is lost, and nothing else.
+    Warn(Loss),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Guarding,
+    Told { at: Instant },
+    Done,
+}
+
+/// Watches one lease on behalf of one child.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    on_lost: OnLost,
+    grace: Duration,
+    /// How long before its end the lease counts as over: what a kill takes.
+    margin: Duration,
+    /// What was left right after the last renewal.
+    basis: Duration,
+    seen: Duration,
+    phase: Phase,
+}
+
+impl Guard {
+    pub(crate) fn new(on_lost: OnLost, grace: Duration, ttl: Duration) -> Self {
+        Self {
+            on_lost,
+            grace,
+            margin: (ttl / 20).min(Duration::from_millis(50)),
+            basis: Duration::ZERO,
+            seen: Duration::ZERO,
+            phase: Phase::Guarding,
+        }
+    }
+
+    /// Whether the child was told, killed, or left to itself because of the lease.
+    pub(crate) fn lost(&self) -> bool {
+        self.phase != Phase::Guarding
+    }
+
+    /// Whether the child may be ended because of the lease.
+    pub(crate) fn strikes(&self) -> bool {
+        self.on_lost != OnLost::Ignore
+    }
+
+    /// Looks at the lease: what is to be done now, at most once each.
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        remaining: Duration,
+        standpoint: Standpoint,
+    ) -> Option<Action> {
+        if remaining > self.seen {
+            self.basis = remaining;
+        }
+        self.seen = remaining;
+        let action = match self.phase {
+            Phase::Done => None,
+            Phase::Guarding => self.judge(remaining, standpoint),
+            Phase::Told { at } => match ended(remaining, self.margin, standpoint) {
+                Some(End::ByStore(loss)) => (now >= at + self.grace).then_some(Action::Kill(loss)),
+                Some(End::ByClock(loss)) => Some(Action::Kill(loss)),
+                None => None,
+            },
+        };
+        match action {
+            Some(Action::Tell(..)) => self.phase = Phase::Told { at: now },
+            Some(Action::Kill(_) | Action::Warn(_)) => self.phase = Phase::Done,
+            None => {}
+        }
+        action
+    }
+
+    /// How long to sleep before the next look, unless something happens.
+    pub(crate) fn sleep(&self, now: Instant, remaining: Duration, standpoint: Standpoint) -> Duration {
+        let left = match self.phase {
+            Phase::Done => LONGEST_SLEEP,
+            Phase::Guarding if self.on_lost == OnLost::Term => {
+                remaining.saturating_sub(self.grace())
+            }
+            Phase::Told { at } if matches!(standpoint, Standpoint::Lost(_)) => {
+                (at + self.grace).saturating_duration_since(now)
+            }
+            Phase::Guarding | Phase::Told { .. } => remaining.saturating_sub(self.margin),
+        };
+        left.clamp(Duration::from_millis(1), LONGEST_SLEEP)
+    }
+
+    fn judge(&self, remaining: Duration, standpoint: Standpoint) -> Option<Action> {
+        let Some(end) = ended(remaining, self.margin, standpoint) else {
+            let near = self.on_lost == OnLost::Term && remaining <= self.grace();
+            return near.then_some(Action::Tell(Loss::Unanswered, remaining));
+        };
+        Some(match (self.on_lost, end) {
+            (OnLost::Ignore, End::ByStore(loss) | End::ByClock(loss)) => Action::Warn(loss),
+            (OnLost::Term, End::ByStore(loss)) => Action::Tell(loss, Duration::ZERO),
+            (_, End::ByStore(loss) | End::ByClock(loss)) => Action::Kill(loss),
+        })
+    }
+
+    /// The grace time, or less while the lease still lives on a shorter TTL than
+    /// its own, as it does right after a long wait: a healthy lease is renewed
+    /// well before half of what it had.
+    fn grace(&self) -> Duration {
+        self.grace.min(self.basis / 2)
+    }
+}
+
+enum End {
+    /// The store says so: the child is told at once, and has the grace time.
+    ByStore(Loss),
+    /// The time is over: nothing is left for grace.
+    ByClock(Loss),
+}
+
+fn ended(remaining: Duration, margin: Duration, standpoint: Standpoint) -> Option<End> {
+    match standpoint {
+        Standpoint::Lost(loss @ (Loss::Gone | Loss::Revoked)) => Some(End::ByStore(loss)),
+        Standpoint::Lost(loss) => Some(End::ByClock(loss)),
+        _ if remaining <= margin => Some(End::ByClock(Loss::Unanswered)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(20);
+    const GRACE: Duration = Duration::from_secs(5);
+    const HELD: Standpoint = Standpoint::Held;
+    const UNKNOWN: Standpoint = Standpoint::Unknown;
+
+    fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    fn guard(on_lost: OnLost) -> (Guard, Instant) {
+        (Guard::new(on_lost, GRACE, TTL), Instant::now())
+    }
+
+    #[test]
+    fn an_unanswered_renewal_tells_at_the_end_less_grace_and_kills_at_the_end() {
+        let (mut guard, start) = guard(OnLost::Term);
+        assert_eq!(guard.look(start, secs(20), HELD), None);
+        assert_eq!(guard.sleep(start, secs(20), HELD), LONGEST_SLEEP);
+        assert_eq!(guard.look(start, secs(6), UNKNOWN), None);
+        assert!(!guard.lost());
+        assert_eq!(
+            guard.look(start, secs(5), UNKNOWN),
+            Some(Action::Tell(Loss::Unanswered, secs(5)))
+        );
+        assert!(guard.lost());
+        assert_eq!(guard.look(start, secs(1), UNKNOWN), None);
+        let end = Duration::from_millis(50);
+        assert_eq!(guard.sleep(start, end * 2, UNKNOWN), end);
+        assert_eq!(guard.look(start, end, UNKNOWN), Some(Action::Kill(Loss::Unanswered)));
+        assert_eq!(guard.look(start, Duration::ZERO, UNKNOWN), None);
+    }
+
+    #[test]
+    fn when_the_store_says_gone_the_child_is_told_at_once_and_killed_after_grace() {
+        let (mut guard, start) = guard(OnLost::Term);
+        let gone = Standpoint::Lost(Loss::Gone);
+        assert_eq!(guard.look(start, secs(20), HELD), None);
+        let told = guard.look(start, Duration::ZERO, gone);
+        assert_eq!(told, Some(Action::Tell(Loss::Gone, Duration::ZERO)));
+        assert_eq!(guard.look(start + secs(4), Duration::ZERO, gone), None);
+        let left = guard.sleep(start + GRACE - Duration::from_millis(10), Duration::ZERO, gone);
+        assert_eq!(left, Duration::from_millis(10));
+        let killed = guard.look(start + GRACE, Duration::ZERO, gone);
+        assert_eq!(killed, Some(Action::Kill(Loss::Gone)));
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_beyond_its_lease_kills_without_telling() {
+        let (mut guard, start) = guard(OnLost::Term);
+        assert_eq!(guard.look(start, secs(20), HELD), None);
+        let killed = guard.look(start + secs(60), Duration::ZERO, HELD);
+        assert_eq!(killed, Some(Action::Kill(Loss::Unanswered)));
+    }
+
+    #[test]
+    fn kill_kills_and_ignore_warns() {
+        for standpoint in [Standpoint::Lost(Loss::Gone), Standpoint::Lost(Loss::Unanswered)] {
+            let (mut guard, start) = guard(OnLost::Kill);
+            assert_eq!(guard.look(start, secs(1), HELD), None);
+            assert!(matches!(guard.look(start, Duration::ZERO, standpoint), Some(Action::Kill(_))));
+        }
+        let (mut guard, start) = guard(OnLost::Ignore);
+        assert_eq!(guard.look(start, secs(1), HELD), None);
+        let warned = guard.look(start, Duration::ZERO, Standpoint::Lost(Loss::Revoked));
+        assert_eq!(warned, Some(Action::Warn(Loss::Revoked)));
+        assert!(guard.lost());
+        assert_eq!(guard.look(start, Duration::ZERO, Standpoint::Lost(Loss::Revoked)), None);
+    }
+
+    #[test]
+    fn a_lease_fresh_from_the_queue_is_not_mistaken_for_a_dying_one() {
+        let mut guard = Guard::new(OnLost::Term, secs(15), secs(60));
+        let start = Instant::now();
+        assert_eq!(guard.look(start, secs(7), HELD), None, "still on the waiter's TTL");
+        assert_eq!(guard.look(start, secs(4), HELD), None);
+        assert_eq!(guard.look(start, secs(59), HELD), None, "renewed");
+        assert!(guard.look(start, secs(15), UNKNOWN).is_some());
+    }
+}

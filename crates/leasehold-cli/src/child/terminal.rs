@@ -1,0 +1,71 @@
+//! The terminal, and whose turn it is to read from it.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsRawFd, RawFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, getpgrp};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
+
+use crate::sys;
+
+/// The controlling terminal of this process. The child's group is another than
+/// ours, and a terminal serves one group at a time: the foreground is handed to
+/// the child and taken back.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    tty: File,
+    ours: Pid,
+    modes: Option<Termios>,
+}
+
+impl Terminal {
+    /// The controlling terminal, if there is one.
+    ///
+    /// From here on this thread may write to it and take it at any time.
+    pub(crate) fn open() -> Option<Self> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let tty = File::from(rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?);
+        let modes = tcgetattr(&tty).ok();
+        sys::block_ttou();
+        Some(Self { tty, ours: getpgrp(), modes })
+    }
+
+    /// The terminal if the child is to have it from the start: someone sits there, and no other
+    /// program of a pipeline shares our group and its turn.
+    pub(crate) fn for_the_start(&self) -> Option<RawFd> {
+        let interactive = io::stdin().is_terminal() && io::stdout().is_terminal();
+        (interactive && self.is_ours()).then_some(self.tty.as_raw_fd())
+    }
+
+    /// Whether it is that group's turn.
+    pub(crate) fn is_of(&self, group: Pid) -> bool {
+        tcgetpgrp(&self.tty).is_ok_and(|front| front == group)
+    }
+
+    /// Whether it is our group's turn.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.is_of(self.ours)
+    }
+
+    /// Hands the foreground to a group.
+    pub(crate) fn give(&self, group: Pid) {
+        // A terminal that has gone needs no hand-over.
+        let _ = tcsetpgrp(&self.tty, group);
+    }
+
+    /// Takes the foreground back from that group, if it has it.
+    pub(crate) fn take_back(&self, group: Pid) {
+        if self.is_of(group) {
+            self.give(self.ours);
+        }
+    }
+
+    /// Restores the modes, after a program that had no chance to.
+    pub(crate) fn restore(&self) {
+        if let Some(modes) = &self.modes {
+            let _ = tcsetattr(&self.tty, OptionalActions::Drain, modes);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! `leasehold break`: the administrator's verb.
+
+use leasehold::core::Key;
+use serde::Serialize;
+
+use crate::cli::BreakArgs;
+use crate::connect::connect;
+use crate::exit;
+use crate::failure::Failure;
+use crate::output::Printer;
+use crate::view::{KeyView, held_by};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Done<'a> {
+    key: &'a str,
+    holders: u64,
+    token: u64,
+}
+
+/// Takes the key from its holders, after asking.
+pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8, Failure> {
+    let key = &*args.key;
+    Key::new(key)?;
+    let client = connect(&args.store).await?;
+    if !args.yes {
+        let seen = KeyView::from(&client.inspect(key).await?);
+        let Some(held) = held_by(&seen.holders) else {
+            printer.notice(&format!("nobody holds {key}"));
+            return Ok(exit::OK);
+        };
+        if !confirmed(&format!("{key} is {held}. Break it?"), printer)? {
+            return Ok(exit::DECLINED);
+        }
+    }
+    let broken = client.break_key(key).await?;
+    let (holders, token) = (broken.holders, broken.token.get());
+    if args.json {
+        printer.json(&Done { key, holders, token })?;
+    }
+    printer.notice(&match holders {
+        0 => format!("nobody held {key}"),
+        1 => format!("broke {key}: its holder is fenced by token {token}"),
+        _ => format!("broke {key}: its {holders} holders are fenced by token {token}"),
+    });
+    Ok(exit::OK)
+}
+
+fn confirmed(question: &str, printer: &Printer) -> Result<bool, Failure> {
+    let answer = printer
+        .ask(question)
+        .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot ask: {error}")))?;
+    match answer.as_deref() {
+        Some(answer) => Ok(matches!(answer, "y" | "yes")),
+        None => Err(Failure::usage("nobody is there to be asked").hint("say --yes")),
+    }
+}

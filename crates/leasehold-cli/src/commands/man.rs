@@ -1,0 +1,68 @@
+//! `leasehold man`: the manual, from the same definitions as the help.
+
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+use crate::cli::{Cli, ManArgs};
+use crate::failure::Failure;
+use crate::output::Printer;
+use crate::{env, exit};
+
+/// Prints a page.
+pub(crate) fn man(args: &ManArgs, printer: &Printer) -> Result<u8, Failure> {
+    let mut all = Cli::command();
+    all.build();
+    let command = match &args.of {
+        None => all,
+        Some(name) => page_of(&all, name)?,
+    };
+    let page = page(command)
+        .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot write the page: {error}")))?;
+    printer.data(&page)?;
+    Ok(exit::OK)
+}
+
+fn page_of(all: &Command, name: &str) -> Result<Command, Failure> {
+    let of = all.find_subcommand(name).ok_or_else(|| {
+        let names: Vec<_> = all.get_subcommands().map(Command::get_name).collect();
+        Failure::usage(format!("no page for {name}")).hint(format!("there are {}", names.join(", ")))
+    })?;
+    Ok(of.clone())
+}
+
+fn page(command: Command) -> std::io::Result<String> {
+    // The tables have sections of their own here.
+    let example = command.get_after_help().map(ToString::to_string);
+    let lines = example.iter().flat_map(|example| example.lines());
+    let examples: Vec<_> = lines.filter_map(|line| line.strip_prefix("  ")).collect();
+    let examples = examples.join("\n");
+    let man = Man::new(command);
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    man.render_subcommands_section(&mut page)?;
+    let mut rest = Roff::new();
+    for (title, rows) in [
+        ("EXIT STATUS", exit::TABLE),
+        ("ENVIRONMENT", env::READ),
+        ("ENVIRONMENT OF THE COMMAND", env::GIVEN),
+    ] {
+        rest.control("SH", [title]);
+        for (name, meaning) in rows {
+            rest.control("TP", []);
+            rest.text([bold(*name)]);
+            rest.text([roman(*meaning)]);
+        }
+    }
+    rest.control("SH", ["EXAMPLES"]);
+    rest.control("nf", []);
+    rest.text([roman(examples)]);
+    rest.control("fi", []);
+    rest.to_writer(&mut page)?;
+    man.render_version_section(&mut page)?;
+    Ok(String::from_utf8_lossy(&page).into_owned())
+}

@@ -1,0 +1,17 @@
+//! The subcommands, one file each.
+
+mod break_key;
+mod completions;
+mod hold;
+mod ls;
+mod man;
+mod run;
+mod show;
+
+pub(crate) use break_key::break_key;
+pub(crate) use completions::completions;
+pub(crate) use hold::hold;
+pub(crate) use ls::ls;
+pub(crate) use man::man;
+pub(crate) use run::run;
+pub(crate) use show::show;

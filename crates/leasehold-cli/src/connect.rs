@@ -1,0 +1,76 @@
+//! From the arguments to a client of the store.
+
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold::{Client, Settings, TlsFiles};
+
+use crate::cli::{AcquireArgs, StoreArgs};
+use crate::env;
+use crate::failure::Failure;
+use crate::output::Printer;
+
+/// How long giving back may take at the end.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Connects, for looking only.
+pub(crate) async fn connect(store: &StoreArgs) -> Result<Client, Failure> {
+    open(store, Settings::default()).await
+}
+
+/// Connects, for holding.
+pub(crate) async fn connect_to_hold(
+    store: &StoreArgs,
+    acquire: &AcquireArgs,
+) -> Result<Client, Failure> {
+    let settings =
+        Settings { ttl: acquire.ttl, label: acquire.label.clone(), ..Settings::default() };
+    settings.check()?;
+    open(store, settings).await
+}
+
+/// Leaves the store: what is still held or waited for is given back.
+pub(crate) async fn leave(client: &Client, printer: &Printer) {
+    if client.shutdown(GOODBYE).await.unconfirmed > 0 {
+        printer.warn("the store did not confirm the release; the lock ends with its lease");
+    }
+}
+
+async fn open(store: &StoreArgs, settings: Settings) -> Result<Client, Failure> {
+    let url = if store.url.trim().is_empty() { "local:" } else { store.url.trim() };
+    let mut builder = Client::builder().store(url).settings(settings);
+    if let Some(user) = &store.user {
+        builder = builder.user(user);
+    }
+    if let Some(password) = password(store)? {
+        builder = builder.password(password);
+    }
+    let tls = TlsFiles {
+        ca: store.tls_ca.clone(),
+        cert: store.tls_cert.clone(),
+        key: store.tls_key.clone(),
+    };
+    if tls.ca.is_some() || tls.cert.is_some() || tls.key.is_some() {
+        builder = builder.tls(tls);
+    }
+    Ok(builder.connect().await?)
+}
+
+/// The file that was named goes before the environment; both before the URL.
+fn password(store: &StoreArgs) -> Result<Option<String>, Failure> {
+    if let Some(file) = &store.password_file {
+        return read(file).map(Some);
+    }
+    Ok(std::env::var(env::PASSWORD).ok().filter(|password| !password.is_empty()))
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::usage(format!("cannot read the password file {}: {error}", file.display()))
+    })?;
+    match text.lines().next() {
+        Some(password) if !password.is_empty() => Ok(password.to_owned()),
+        _ => Err(Failure::usage(format!("the password file {} is empty", file.display()))
+            .hint("write the password into its first line")),
+    }
+}

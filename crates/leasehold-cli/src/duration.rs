@@ -1,0 +1,103 @@
+//! Durations as people write and read them.
+
+use std::time::Duration;
+
+const EXAMPLES: &str = "write it like 500ms, 30s, 5m or 1h30m";
+
+/// Reads `500ms`, `30s`, `5m`, `1h30m`, `1h 30m`.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(format!("the duration is empty; {EXAMPLES}"));
+    }
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Err(format!("say the unit: {text}s for seconds, {text}m for minutes"));
+    }
+    if text.starts_with('-') {
+        return Err("a duration is not negative".to_owned());
+    }
+    humantime::parse_duration(text).map_err(|_| format!("not a duration; {EXAMPLES}"))
+}
+
+/// For people: two units at most, e.g. `350 ms`, `3.2 s`, `12 s`, `5 min 3 s`.
+pub(crate) fn spoken(duration: Duration) -> String {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 60 * MINUTE;
+    const DAY: u64 = 24 * HOUR;
+    let millis = duration.as_millis();
+    if millis < 1_000 {
+        return format!("{millis} ms");
+    }
+    if millis < 9_950 {
+        return format!("{:.1} s", duration.as_secs_f64());
+    }
+    let seconds = (millis + 500) / 1_000;
+    let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
+    let two = |large, unit, small, smaller| match small {
+        0 => format!("{large} {unit}"),
+        _ => format!("{large} {unit} {small} {smaller}"),
+    };
+    match seconds {
+        ..MINUTE => format!("{seconds} s"),
+        ..HOUR => two(seconds / MINUTE, "min", seconds % MINUTE, "s"),
+        ..DAY => two(seconds / HOUR, "h", seconds % HOUR / MINUTE, "min"),
+        _ => two(seconds / DAY, "d", seconds % DAY / HOUR, "h"),
+    }
+}
+
+/// For machines: whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        for (text, millis) in [
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("5m", 300_000),
+            ("1h30m", 5_400_000),
+            ("1h 30m", 5_400_000),
+            (" 2s ", 2_000),
+            ("0", 0),
+            ("0s", 0),
+        ] {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        assert_eq!(
+            parse("30"),
+            Err("say the unit: 30s for seconds, 30m for minutes".to_owned())
+        );
+        for text in ["", "soon", "-1s", "5 parsecs", "9999999999999999y"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn speaks_in_two_units_at_most() {
+        for (millis, text) in [
+            (0, "0 ms"),
+            (350, "350 ms"),
+            (3_210, "3.2 s"),
+            (9_960, "10 s"),
+            (12_400, "12 s"),
+            (59_700, "1 min"),
+            (303_000, "5 min 3 s"),
+            (7_500_000, "2 h 5 min"),
+            (90_000_000, "1 d 1 h"),
+        ] {
+            assert_eq!(spoken(Duration::from_millis(millis)), text);
+        }
+    }
+}

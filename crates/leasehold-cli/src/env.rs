@@ -1,0 +1,48 @@
+//! Every environment variable of the command.
+
+/// The store, when `-S` does not name one; for the guarded command, without password.
+pub(crate) const STORE: &str = "LEASEHOLD_STORE";
+/// The user name at the store.
+pub(crate) const USER: &str = "LEASEHOLD_USER";
+/// The password at the store.
+pub(crate) const PASSWORD: &str = "LEASEHOLD_PASSWORD";
+/// A file that holds the password.
+pub(crate) const PASSWORD_FILE: &str = "LEASEHOLD_PASSWORD_FILE";
+/// Certificates to believe for TLS.
+pub(crate) const TLS_CA: &str = "LEASEHOLD_TLS_CA";
+/// The client's certificate for TLS.
+pub(crate) const TLS_CERT: &str = "LEASEHOLD_TLS_CERT";
+/// The client's key for TLS.
+pub(crate) const TLS_KEY: &str = "LEASEHOLD_TLS_KEY";
+/// Which log lines to show.
+pub(crate) const LOG: &str = "LEASEHOLD_LOG";
+/// The key, for the guarded command.
+pub(crate) const KEY: &str = "LEASEHOLD_KEY";
+/// The fencing token, for the guarded command.
+pub(crate) const TOKEN: &str = "LEASEHOLD_TOKEN";
+
+/// What is read, for the help and the manual.
+pub(crate) const READ: &[(&str, &str)] = &[
+    (STORE, "the store, when -S does not name one"),
+    (USER, "the user name at the store"),
+    (
+        PASSWORD,
+        "the password at the store; not handed to the guarded command",
+    ),
+    (PASSWORD_FILE, "a file whose first line is the password"),
+    (TLS_CA, "PEM file of the certificates to believe"),
+    (TLS_CERT, "PEM file of the client's certificate"),
+    (TLS_KEY, "PEM file of the client's key"),
+    (LOG, "which log lines to show, e.g. leasehold=trace"),
+    ("NO_COLOR", "no colours in help texts when set"),
+];
+
+/// What the guarded command is given, for the help and the manual.
+pub(crate) const GIVEN: &[(&str, &str)] = &[
+    (KEY, "the key"),
+    (
+        TOKEN,
+        "the fencing token: hand it to what you protect, which refuses lower ones",
+    ),
+    (STORE, "the store, without password"),
+];

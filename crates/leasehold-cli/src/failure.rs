@@ -1,0 +1,57 @@
+//! Why the command ends without having done what it was asked for.
+
+use std::error::Error as _;
+use std::fmt;
+
+use leasehold::core::Invalid;
+
+use crate::exit;
+
+/// One sentence, a hint where there is one, and the exit status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) status: u8,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+    /// What lies beneath, for those who want to know.
+    pub(crate) cause: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(status: u8, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), hint: None, cause: None }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(exit::USAGE, message)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<leasehold::Error> for Failure {
+    fn from(error: leasehold::Error) -> Self {
+        Self {
+            status: exit::of_error(error.kind()),
+            message: error.to_string(),
+            hint: error.hint().map(str::to_owned),
+            cause: error.source().map(ToString::to_string),
+        }
+    }
+}
+
+impl From<Invalid> for Failure {
+    fn from(invalid: Invalid) -> Self {
+        Self { hint: invalid.hint, ..Self::usage(invalid.message) }
+    }
+}
+

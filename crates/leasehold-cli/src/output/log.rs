@@ -1,0 +1,62 @@
+//! The library's log lines, on standard error in the command's own shape.
+
+use std::fmt::{self, Write};
+
+use tracing::field::{Field, Visit};
+use tracing::{Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, registry};
+
+use super::{Event, Printer};
+use crate::{cli, env};
+
+/// Shows warnings; more with `-v`, less with `-q`, whatever is asked for by `LEASEHOLD_LOG`.
+pub(super) fn begin(printer: &Printer, options: &cli::OutputArgs) {
+    let level = match (options.quiet, options.verbose) {
+        (true, _) => "off",
+        (_, true) => "warn,leasehold=debug,leasehold_core=debug",
+        _ => "off,leasehold=warn",
+    };
+    let asked = std::env::var(env::LOG).ok().filter(|asked| !asked.trim().is_empty());
+    let filter = EnvFilter::try_new(asked.as_deref().unwrap_or(level)).unwrap_or_else(|_| {
+        printer.warn(format!("{} is not understood, e.g. leasehold=trace", env::LOG));
+        EnvFilter::new(level)
+    });
+    // Only the first call of a process counts.
+    let _ = registry().with(filter).with(Lines(printer.clone())).try_init();
+}
+
+struct Lines(Printer);
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &tracing::Event<'_>, _context: Context<'_, S>) {
+        let mut text = Text::default();
+        event.record(&mut text);
+        let message = text.message + &text.fields;
+        self.0.event(&match *event.metadata().level() {
+            Level::WARN => Event::Warning { message },
+            level => Event::Log { level: level.to_string(), message },
+        });
+    }
+}
+
+#[derive(Default)]
+struct Text {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Text {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+}

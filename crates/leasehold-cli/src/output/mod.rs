@@ -1,0 +1,161 @@
+//! The only place that writes: data to standard output, all else to standard error.
+
+mod event;
+mod log;
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use indicatif::ProgressBar;
+
+pub(crate) use event::{Event, Measure, Weight};
+
+use crate::failure::Failure;
+use crate::{cli, exit};
+
+const PREFIX: &str = "leasehold: ";
+
+/// Writes for one run of the command. Clones write to the same place.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Printer(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    quiet: bool,
+    verbose: bool,
+    json: bool,
+    live: Mutex<Option<ProgressBar>>,
+}
+
+impl Printer {
+    /// A printer, and the library's log through it.
+    pub(crate) fn new(options: &cli::OutputArgs, json: bool) -> Self {
+        let printer = Self(Arc::new(Inner {
+            quiet: options.quiet,
+            verbose: options.verbose,
+            json,
+            live: Mutex::default(),
+        }));
+        log::begin(&printer, options);
+        printer
+    }
+
+    /// Data, as it is.
+    pub(crate) fn data(&self, text: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        match written {
+            // Who closes a pipe has seen enough.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Failure::new(exit::OUTPUT, format!("cannot write the output: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Data, as a line of JSON.
+    pub(crate) fn json(&self, value: &impl serde::Serialize) -> Result<(), Failure> {
+        let line = serde_json::to_string(value)
+            .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot write JSON: {error}")))?;
+        self.data(&(line + "\n"))
+    }
+
+    /// Something that happened.
+    pub(crate) fn event(&self, event: &Event) {
+        if self.0.quiet && event.weight() == Weight::Notice {
+            return;
+        }
+        if self.0.json {
+            if let Ok(line) = serde_json::to_string(event) {
+                self.line(&line);
+            }
+        } else if let Some(sentence) = event.sentence() {
+            for line in sentence.lines() {
+                self.line(&format!("{PREFIX}{line}"));
+            }
+        }
+    }
+
+    /// Why it did not work.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        self.event(&failure.into());
+        if let (true, false, Some(cause)) = (self.0.verbose, self.0.json, &failure.cause) {
+            self.line(&format!("{PREFIX}cause: {cause}"));
+        }
+    }
+
+    /// Something to know.
+    pub(crate) fn notice(&self, text: &str) {
+        if !self.0.quiet && !self.0.json {
+            self.line(&format!("{PREFIX}{text}"));
+        }
+    }
+
+    /// Something to worry about.
+    pub(crate) fn warn(&self, message: impl Into<String>) {
+        self.event(&Event::Warning { message: message.into() });
+    }
+
+    /// A question to the person at the terminal; nothing if nobody sits there.
+    pub(crate) fn ask(&self, question: &str) -> io::Result<Option<String>> {
+        if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+            return Ok(None);
+        }
+        let mut err = io::stderr().lock();
+        write!(err, "{PREFIX}{question} [y/N] ")?;
+        err.flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(Some(answer.trim().to_lowercase()))
+    }
+
+    /// Whether a live line may be shown.
+    pub(crate) fn is_live(&self) -> bool {
+        !self.0.quiet && !self.0.json && io::stderr().is_terminal()
+    }
+
+    /// Shows `bar` below all other lines, until the next call.
+    pub(crate) fn show_live(&self, bar: Option<ProgressBar>) {
+        let mut live = self.0.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = live.take() {
+            last.finish_and_clear();
+        }
+        *live = bar;
+    }
+
+    fn line(&self, line: &str) {
+        // Standard error that is closed or full is no reason to stop.
+        let write = || drop(writeln!(io::stderr().lock(), "{line}"));
+        let live = self.0.live.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*live {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+}
+
+/// What the arguments were refused for, or the help that was asked for.
+pub(crate) fn usage(asked: &clap::Error) -> u8 {
+    if !asked.use_stderr() {
+        // Nobody reads the help of a pipe that is closed.
+        let _ = asked.print();
+        return exit::OK;
+    }
+    let text = asked.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let _ = writeln!(io::stderr().lock(), "{PREFIX}{}", text.trim_end());
+    exit::USAGE
+}
+
+/// An empty table, in columns without lines.
+pub(crate) fn table(columns: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(columns.iter().copied());
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}

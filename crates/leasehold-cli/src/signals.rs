@@ -1,0 +1,58 @@
+//! The signals that end a wait and go on to the guarded command.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use rustix::process::Signal;
+use tokio::signal::unix::{self, SignalKind};
+
+use crate::exit;
+use crate::failure::Failure;
+use crate::sys;
+
+/// What a person or a supervisor sends. SIGKILL and SIGSTOP cannot be caught; a terminal sends
+/// the news of its size by itself.
+const HANDLED: [Signal; 6] =
+    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
+
+/// Signals as events, from the moment this was made.
+#[derive(Debug)]
+pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
+
+impl Signals {
+    /// Begins to listen. What was ignored when we were started stays ignored, for the child too:
+    /// so `nohup` works.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let heard = HANDLED.into_iter().filter(|&signal| !sys::is_ignored(signal));
+        let listen = |signal: Signal| Ok((signal, stream(signal)?));
+        heard.map(listen).collect::<io::Result<_>>().map(Self).map_err(refused)
+    }
+
+    /// The next signal.
+    ///
+    /// # Cancel safety
+    /// No signal is lost when the future is dropped.
+    pub(crate) async fn next(&mut self) -> Signal {
+        poll_fn(|context| {
+            for (signal, stream) in &mut self.0 {
+                if let Poll::Ready(Some(())) = stream.poll_recv(context) {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// One signal as a stream of events.
+pub(crate) fn stream(signal: Signal) -> io::Result<unix::Signal> {
+    unix::signal(SignalKind::from_raw(signal.as_raw()))
+}
+
+/// The system does not let us listen.
+#[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
+pub(crate) fn refused(error: io::Error) -> Failure {
+    Failure::new(exit::SYSTEM, format!("cannot listen to signals: {error}"))
+}

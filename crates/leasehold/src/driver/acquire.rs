@@ -276,7 +276,8 @@ fn keep(
     let Terms { ttl, policy, .. } = subject.terms;
     signal.set_standpoint(Standpoint::Held, validity.until());
     driver.with_registry(|registry, now| {
-        let renewal = Renewal::new(now, ttl, policy, validity, None, false, random_seed(now));
+        let renewal =
+            Renewal::new(now, ttl, policy, validity, None, false, random_seed(now)).of(arrival);
         registry.insert_held(subject.clone(), renewal, signal.clone(), arrival, now)
     })
 }

@@ -421,6 +421,7 @@ impl Registry {
                 None => {}
                 Some(
                     verdict @ Verdict::Granted {
+                        arrival,
                         validity,
                         confirm_at,
                         ..
@@ -429,9 +430,10 @@ impl Registry {
                     let Terms { ttl, policy, .. } = entry.subject.terms;
                     let in_flight = waiter.in_flight();
                     self.waiting -= 1;
-                    entry.stage = Stage::Held(Renewal::new(
-                        now, ttl, policy, validity, confirm_at, in_flight, seed,
-                    ));
+                    entry.stage = Stage::Held(
+                        Renewal::new(now, ttl, policy, validity, confirm_at, in_flight, seed)
+                            .of(arrival),
+                    );
                     entry
                         .signal
                         .set_standpoint(Standpoint::Held, validity.until());

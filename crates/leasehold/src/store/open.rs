@@ -42,7 +42,10 @@ pub(crate) async fn open(
 
 #[cfg(feature = "local")]
 async fn local(url: &str) -> Result<(Arc<dyn LockStore>, String), StoreError> {
-    Err(not_built(url, "local"))
+    use super::local::{LocalOptions, LocalStore};
+    let store = LocalStore::open(LocalOptions::from_url(url)?).await?;
+    let url = store.url();
+    Ok((Arc::new(store), url))
 }
 
 #[cfg(not(feature = "local"))]

@@ -84,6 +84,7 @@ impl Mutex {
             waiter_ttl: settings.waiter_ttl.min(settings.ttl),
             ahead: false,
             owner,
+            tells_position: false,
         };
         Self { driver, wish }
     }
@@ -261,7 +262,8 @@ impl Mutex {
                 });
             }
         };
-        let grant = acquire(&self.driver, &self.wish, patience, tell)
+        let wish = Wish { tells_position: how.progress.is_some(), ..self.wish.clone() };
+        let grant = acquire(&self.driver, &wish, patience, tell)
             .await
             .map_err(|error| self.error(error))?;
         Ok(grant.map(|grant| Lease::new(self.driver.clone(), grant, waited())))

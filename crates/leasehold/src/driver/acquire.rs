@@ -25,6 +25,8 @@ pub(crate) struct Wish {
     pub(crate) waiter_ttl: Duration,
     pub(crate) ahead: bool,
     pub(crate) owner: Owner,
+    /// Whether the caller wants to hear of its place in the queue.
+    pub(crate) tells_position: bool,
 }
 
 /// How long to wait for it.
@@ -131,7 +133,7 @@ async fn attempt(
         }
     };
 
-    let signal = Arc::new(Signal::default());
+    let signal = Arc::new(Signal::new(wish.tells_position));
     let (entry, verdict) = match waiter.verdict() {
         Some(Verdict::Granted {
             arrival,

@@ -13,6 +13,8 @@ use crate::error::StoreError;
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     changed: Notify,
+    /// Whether anybody wants to hear of places in the queue.
+    tells_position: bool,
     /// Until when the lease may be relied on; zero once lost.
     valid_until: AtomicU64,
     state: Mutex<State>,
@@ -28,6 +30,10 @@ struct State {
 }
 
 impl Signal {
+    pub(crate) fn new(tells_position: bool) -> Self {
+        Self { tells_position, ..Self::default() }
+    }
+
     /// The lease may be relied on: a comparison, no lock.
     pub(crate) fn valid_until(&self) -> Moment {
         Moment(self.valid_until.load(Ordering::Acquire))
@@ -58,6 +64,9 @@ impl Signal {
     }
 
     pub(crate) fn set_position(&self, position: u64) {
+        if !self.tells_position {
+            return;
+        }
         let before = self.write(|state| std::mem::replace(&mut state.position, position));
         if before != position {
             self.changed.notify_waiters();

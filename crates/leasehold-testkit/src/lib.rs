@@ -1,7 +1,7 @@
 //! What leasehold is tested with.
 //!
-//! - [`conformance`] — the contract of a store, case by case;
-//! - [`facade`] — what users of the library rely on, over any store;
+//! - [`mod@conformance`] — the contract of a store, case by case;
+//! - [`mod@facade`] — what users of the library rely on, over any store;
 //! - [`server`] — real servers, started by the test and ended with it;
 //! - [`proxy`] — a TCP proxy in front of one, with faults that a test switches on and off;
 //! - [`process`] — child processes whose lines and signals a test can wait for;

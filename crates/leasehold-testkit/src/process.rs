@@ -21,7 +21,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{LazyLock, mpsc};
+use std::sync::{LazyLock, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -85,7 +85,10 @@ pub fn spawn_tied(mut command: Command) -> io::Result<Child> {
             .spawn(move || {
                 // Ends never: the sender is a static.
                 for mut order in inbox {
-                    let _ = order.answer.send(order.command.spawn());
+                    let forking = FORKING.lock();
+                    let child = order.command.spawn();
+                    drop(forking);
+                    let _ = order.answer.send(child);
                 }
             })
             .expect("a thread can be started");
@@ -99,6 +102,17 @@ pub fn spawn_tied(mut command: Command) -> io::Result<Child> {
         .send(Order { command, answer })
         .expect("the launcher lives as long as the process");
     answered.recv().expect("the launcher answers every order")
+}
+
+static FORKING: Mutex<()> = Mutex::new(());
+
+/// Returns when what this process has closed is closed for good.
+///
+/// Between fork and exec a child has copies of all sockets of its parent: one that the parent
+/// closes meanwhile lives a little longer, and a port that should refuse accepts. [`spawn_tied`]
+/// returns from its fork after the exec.
+pub(crate) fn forks_settled() {
+    drop(FORKING.lock());
 }
 
 #[cfg(target_os = "linux")]

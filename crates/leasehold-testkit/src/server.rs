@@ -458,8 +458,8 @@ impl RedisServerBuilder {
         self.config("requirepass", password)
     }
 
-    /// Adds a user by its rules: `user("alice", "on >secret ~app:* &app:* +@all")`. Rules for
-    /// `default` are rules for clients that do not log in.
+    /// Adds a user by its rules: `user("alice", "on >secret ~app:* &app:* +@all")`. Those of
+    /// `default`, for clients that do not log in, start with nothing too: `"on nopass ~* +@all"`.
     #[must_use]
     pub fn user(self, name: &str, rules: &str) -> Self {
         self.config("user", &format!("{name} {rules}"))
@@ -629,7 +629,7 @@ pub struct Stats {
 pub struct CommandStats {
     /// How often it ran.
     pub calls: u64,
-    /// How long that took in all.
+    /// How long that took in all, by the clock: more than CPU time on a busy machine.
     pub time: Duration,
     /// How often it was turned away before it ran (no permission, out of memory, …).
     pub rejected: u64,

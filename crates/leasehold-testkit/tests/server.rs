@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 use std::{fs, thread};
 
@@ -391,7 +391,7 @@ mod tls {
     use super::*;
 
     /// Asks with a client that is not ours; answers whether the server did.
-    fn ping(
+    async fn ping(
         server: &RedisServer,
         trusted: &Certificates,
         with_certificate: bool,
@@ -410,18 +410,14 @@ mod tls {
             cli.arg("--cert").arg(&trusted.client_certificate.path);
             cli.arg("--key").arg(&trusted.client_key.path);
         }
-        let output = cli
-            .arg("PING")
-            .stdin(Stdio::null())
-            .output()
-            .expect("redis-cli is installed");
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said).into_owned();
+        cli.arg("PING");
+        let finished = Process::run(cli).await;
+        let said = finished.stdout + &finished.stderr;
         (said.trim() == "PONG", said)
     }
 
-    #[test]
-    fn it_serves_tls_to_those_who_trust_its_authority() {
+    #[tokio::test]
+    async fn it_serves_tls_to_those_who_trust_its_authority() {
         let server = RedisServer::builder()
             .tls(ClientCertificate::NotAsked)
             .start();
@@ -429,25 +425,26 @@ mod tls {
             server.url(),
             format!("rediss://127.0.0.1:{}/", server.port())
         );
-        let (answered, said) = ping(&server, server.certificates(), false);
+        let (answered, said) = ping(&server, server.certificates(), false).await;
         assert!(answered, "{said}");
 
         let elsewhere = tempfile::tempdir().unwrap();
-        let (answered, said) = ping(&server, &Certificates::generate(elsewhere.path()), false);
+        let (answered, said) =
+            ping(&server, &Certificates::generate(elsewhere.path()), false).await;
         assert!(
             !answered && said.contains("certificate verify failed"),
             "{said}"
         );
     }
 
-    #[test]
-    fn it_can_ask_for_a_certificate() {
+    #[tokio::test]
+    async fn it_can_ask_for_a_certificate() {
         let server = RedisServer::builder()
             .tls(ClientCertificate::Required)
             .start();
-        let (answered, said) = ping(&server, server.certificates(), true);
+        let (answered, said) = ping(&server, server.certificates(), true).await;
         assert!(answered, "{said}");
-        let (answered, said) = ping(&server, server.certificates(), false);
+        let (answered, said) = ping(&server, server.certificates(), false).await;
         assert!(!answered, "{said}");
     }
 
@@ -501,8 +498,8 @@ mod stats {
         };
         let (little, much) = (cost("1"), cost("300000"));
         assert!(much.cpu > little.cpu * 2, "{much:?} {little:?}");
-        // Both clocks are about the same work.
+        // Both are about the same work; the second counts on while another process has the CPU.
+        assert!(much.cpu > Duration::from_millis(5), "{much:?}");
         assert!(much.command("eval").time * 2 > much.cpu, "{much:?}");
-        assert!(much.cpu * 10 > much.command("eval").time, "{much:?}");
     }
 }

@@ -1,0 +1,642 @@
+//! A network that misbehaves as the test says: a TCP proxy between a client and a server.
+//!
+//! ```no_run
+//! # async fn example() {
+//! use leasehold_testkit::proxy::Proxy;
+//! use leasehold_testkit::server::RedisServer;
+//!
+//! let server = RedisServer::start();
+//! let proxy = Proxy::to(&server);
+//! let lost = proxy.swallow_reply_of(|command| command.is("EVALSHA"), 1);
+//! // … a client connects to `proxy.url()` and runs a script …
+//! lost.wait().await; // The script has run, and its client will never know.
+//! # }
+//! ```
+//!
+//! # What holds of every fault
+//!
+//! - It begins and ends when the method is called, and affects **every byte that reaches the proxy
+//!   after the call has returned**, on connections old and new, and no byte before.
+//! - Faults add up, and last until [`Proxy::heal`].
+//! - An "n-th command" is counted from the call, over all connections, from 1.
+//! - What has to be waited for is an [`Event`]; a test needs no sleep.
+//! - A predicate is shown each command once. It must not panic, nor use the proxy.
+//!
+//! A server that is down shows through the proxy as connections that are accepted and then reset;
+//! see [`Proxy::refuse`] for the other kind.
+//!
+//! # What it understands
+//!
+//! Commands (arrays of bulk strings) and their answers, in Redis protocol 2 and 3, pipelines and
+//! subscriptions included: enough to say which answer belongs to which command. Not understood are
+//! commands that change whether they are answered (`CLIENT REPLY`, `MONITOR`, `PSYNC`) and an
+//! unsubscribe without a name. A stream of anything else, such as TLS, passes uncut: no command of
+//! it is seen, and all faults that name none work.
+//!
+//! Children that a test starts by other means than [`spawn_tied`](crate::process::spawn_tied) have
+//! copies of the proxy's sockets until they run: what closes meanwhile may close a moment late.
+//!
+//! The proxy lives on a thread and a runtime of its own, so that it works while a test blocks, and
+//! in real time while the time of a test's runtime stands still. Both end when it is dropped.
+
+mod connection;
+mod faults;
+mod resp;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::{Arc, mpsc as std_mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::process::{PATIENCE, forks_settled};
+use crate::server::{Port, RedisServer};
+use connection::What;
+use faults::{Action, Gate, Rule, Shared, Trigger};
+
+/// A TCP proxy on a loopback port of its own, with faults; see the [module](self).
+///
+/// Its methods return when the change is made. Dropping it closes its connections and its port.
+pub struct Proxy {
+    port: Port,
+    upstream: SocketAddr,
+    url: String,
+    shared: Arc<Shared>,
+    orders: Option<mpsc::UnboundedSender<Order>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A way through the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Requests.
+    ToServer,
+    /// Answers and pushes.
+    ToClient,
+}
+
+/// An end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Who has connected to the proxy.
+    Client,
+    /// Whom the proxy has connected to.
+    Server,
+}
+
+impl End {
+    /// Where what it says goes.
+    fn speaks(self) -> Direction {
+        match self {
+            Self::Client => Direction::ToServer,
+            Self::Server => Direction::ToClient,
+        }
+    }
+}
+
+/// What has passed since the proxy was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections that were accepted.
+    pub connections: u64,
+    /// Those of them that are not over.
+    pub open: u64,
+    /// Whole commands that clients have sent, delivered or not.
+    pub requests: u64,
+    /// Those of them that the server has answered, delivered or not.
+    pub answers: u64,
+    /// Bytes delivered to the server.
+    pub bytes_to_server: u64,
+    /// Bytes delivered to clients.
+    pub bytes_to_client: u64,
+}
+
+impl Counts {
+    fn delivered_to(&mut self, end: End) -> &mut u64 {
+        match end {
+            End::Client => &mut self.bytes_to_client,
+            End::Server => &mut self.bytes_to_server,
+        }
+    }
+}
+
+/// A command on its way to the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    connection: u64,
+    arguments: Vec<Vec<u8>>,
+}
+
+impl Command {
+    /// Whether this is its name, in whatever case.
+    pub fn is(&self, name: &str) -> bool {
+        self.arguments[0].eq_ignore_ascii_case(name.as_bytes())
+    }
+
+    /// Whether one of its arguments contains the text, such as a key.
+    pub fn has(&self, text: &str) -> bool {
+        let text = text.as_bytes();
+        let mut arguments = self.arguments.iter().skip(1);
+        text.is_empty() || arguments.any(|all| all.windows(text.len()).any(|part| part == text))
+    }
+
+    /// Its name and its arguments, as sent; there is always a name.
+    pub fn arguments(&self) -> &[Vec<u8>] {
+        &self.arguments
+    }
+
+    /// Which connection it came on: the first of a proxy is 1.
+    pub fn connection(&self) -> u64 {
+        self.connection
+    }
+}
+
+impl Proxy {
+    /// Starts a proxy in front of a server of this testkit.
+    ///
+    /// # Panics
+    ///
+    /// When there is no free port.
+    pub fn to(server: &RedisServer) -> Self {
+        let mut proxy = Self::start(server.address());
+        proxy.url = proxy.through(&server.url());
+        proxy
+    }
+
+    /// Starts a proxy in front of any address, which need not answer yet.
+    ///
+    /// # Panics
+    ///
+    /// When there is no free port.
+    pub fn start(upstream: SocketAddr) -> Self {
+        let port = Port::reserve();
+        let (address, shared) = (port.address(), Arc::new(Shared::default()));
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let desk = Desk {
+            address,
+            upstream,
+            shared: Arc::clone(&shared),
+            door: None,
+            connections: HashMap::new(),
+        };
+        let thread = thread::Builder::new()
+            .name("proxy".to_owned())
+            .spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build();
+                runtime
+                    .expect("a runtime can be built")
+                    .block_on(desk.attend(inbox));
+            })
+            .expect("a thread can be started");
+        let proxy = Self {
+            port,
+            upstream,
+            url: format!("redis://{address}/"),
+            shared,
+            orders: Some(orders),
+            thread: Some(thread),
+        };
+        proxy.accept();
+        proxy
+    }
+
+    /// The URL of the server, through this proxy.
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    /// A URL of the server (of another user, say), through this proxy.
+    pub fn through(&self, url: &str) -> String {
+        url.replacen(&self.upstream.to_string(), &self.address().to_string(), 1)
+    }
+
+    /// Where the proxy listens.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// The port on which the proxy listens.
+    pub fn port(&self) -> u16 {
+        self.address().port()
+    }
+
+    // ---- what has passed
+
+    /// What has passed so far.
+    pub fn counts(&self) -> Counts {
+        *self.shared.counts.borrow()
+    }
+
+    /// Waits until what has passed is like this: `wait_for(|counts| counts.requests >= 3)`.
+    ///
+    /// # Panics
+    ///
+    /// When it is not within [`PATIENCE`].
+    pub async fn wait_for(&self, mut like: impl FnMut(&Counts) -> bool) -> Counts {
+        let mut counts = self.shared.counts.subscribe();
+        match tokio::time::timeout(PATIENCE, counts.wait_for(|counts| like(counts))).await {
+            Ok(counts) => *counts.expect("the sender is ours"),
+            Err(_) => panic!(
+                "waited {PATIENCE:?}, but all that passed is {:?}",
+                self.counts()
+            ),
+        }
+    }
+
+    /// The event that a client has sent the `n`-th command from now on that `matches`.
+    ///
+    /// It happens when the proxy has the command. That the server has executed it is another
+    /// matter.
+    ///
+    /// # Panics
+    ///
+    /// When `n` is 0: commands are counted from 1.
+    pub fn request(&self, matches: impl FnMut(&Command) -> bool + Send + 'static, n: u64) -> Event {
+        self.rule(matches, n, Action::Watch, "a command was sent")
+    }
+
+    // ---- faults
+
+    /// Closes all connections, those included that are not yet accepted. New ones are welcome.
+    ///
+    /// What was on its way, or held, is lost.
+    pub fn cut(&self) {
+        self.order(Verb::Tell(What::Close { reset: false }));
+    }
+
+    /// As [`Self::cut`], but resets them: an end that reads or writes sees an error instead of a
+    /// mere end.
+    pub fn reset(&self) {
+        self.order(Verb::Tell(What::Close { reset: true }));
+    }
+
+    /// Refuses new connections, as a host does whose server is down. Old ones live on.
+    pub fn refuse(&self) {
+        self.order(Verb::Refuse);
+    }
+
+    /// Accepts new connections again.
+    pub fn accept(&self) {
+        self.order(Verb::Accept);
+    }
+
+    /// Delivers everything in a direction later by `delay`, in its order; [`Duration::ZERO`] ends
+    /// it for what comes from then on.
+    pub fn delay(&self, direction: Direction, delay: Duration) {
+        self.shared.faults().lane(direction).delay = delay;
+    }
+
+    /// Accepts everything in a direction and delivers nothing, not even the end of a connection.
+    ///
+    /// A connection that has lost bytes this way stays silent in this direction for good, since the
+    /// rest of its stream would make no sense. For a partition that heals, see [`Self::hold`].
+    pub fn black_hole(&self, direction: Direction) {
+        self.shared.faults().lane(direction).black = true;
+    }
+
+    /// Holds everything in a direction until [`Self::resume`] delivers it, late and in its order.
+    ///
+    /// What a client has sent is delivered even if the client has given up and gone meanwhile:
+    /// that is how a late request reaches a server.
+    pub fn hold(&self, direction: Direction) {
+        self.shared.faults().lane(direction).hold();
+    }
+
+    /// Delivers everything that is held in a direction, also by [`Self::hold_request`].
+    pub fn resume(&self, direction: Direction) {
+        self.shared.faults().lane(direction).resume();
+    }
+
+    /// Holds the `n`-th command from now on that `matches`, and all that follows it on its
+    /// connection; what came before it is delivered. It goes on by [`Held::release`] or
+    /// [`Self::resume`].
+    ///
+    /// # Panics
+    ///
+    /// When `n` is 0: commands are counted from 1.
+    pub fn hold_request(
+        &self,
+        matches: impl FnMut(&Command) -> bool + Send + 'static,
+        n: u64,
+    ) -> Held {
+        let gate = Gate::default();
+        self.shared
+            .faults()
+            .lane(Direction::ToServer)
+            .add_gate(gate.clone());
+        let event = self.rule(matches, n, Action::Hold(gate.clone()), "a command was held");
+        Held { event, gate }
+    }
+
+    /// Executed, but nobody knows: delivers the `n`-th command from now on that `matches`, waits
+    /// for its answer, drops it, and cuts the connection. The event happens when that is done.
+    ///
+    /// Answers to earlier commands are delivered. Commands behind it on the same connection are
+    /// not, so that the test knows what the server has done.
+    ///
+    /// # Panics
+    ///
+    /// When `n` is 0: commands are counted from 1.
+    pub fn swallow_reply_of(
+        &self,
+        matches: impl FnMut(&Command) -> bool + Send + 'static,
+        n: u64,
+    ) -> Event {
+        self.rule(
+            matches,
+            n,
+            Action::SwallowReplies(1),
+            "an answer was swallowed",
+        )
+    }
+
+    /// As [`Self::swallow_reply_of`], for the next command whatever it is, and for the `n` − 1 that
+    /// follow it on its connection: all are executed, none is answered, then the connection is cut.
+    ///
+    /// # Panics
+    ///
+    /// When `n` is 0.
+    pub fn swallow_replies(&self, n: u64) -> Event {
+        assert!(n > 0, "no answers to swallow");
+        self.rule(
+            |_| true,
+            1,
+            Action::SwallowReplies(n),
+            "answers were swallowed",
+        )
+    }
+
+    /// Not executed, and nobody knows: loses the `n`-th command from now on that `matches`, and cuts
+    /// the connection once all earlier ones are answered. The event happens when that is done.
+    ///
+    /// To its client this looks exactly like [`Self::swallow_reply_of`].
+    ///
+    /// # Panics
+    ///
+    /// When `n` is 0: commands are counted from 1.
+    pub fn swallow_request(
+        &self,
+        matches: impl FnMut(&Command) -> bool + Send + 'static,
+        n: u64,
+    ) -> Event {
+        self.rule(
+            matches,
+            n,
+            Action::SwallowRequest,
+            "a command was swallowed",
+        )
+    }
+
+    /// Closes one end of all connections and tells the other, which is `kept`, nothing: it goes on
+    /// as if somebody were there. New connections are sound.
+    ///
+    /// Keeping the client is a server that has vanished without a word; keeping the server is a
+    /// client that has, and what is held for the server is still delivered on [`Self::resume`].
+    pub fn half_open(&self, kept: End) {
+        self.order(Verb::Tell(What::HalfOpen { kept }));
+    }
+
+    /// Ends all faults: accepts connections, delivers what is held, forgets what was to be watched
+    /// for. Connections that are gone, torn or half open are not mended.
+    pub fn heal(&self) {
+        self.shared.faults().clear();
+        self.accept();
+    }
+
+    // ---- how
+
+    fn rule(
+        &self,
+        matches: impl FnMut(&Command) -> bool + Send + 'static,
+        n: u64,
+        action: Action,
+        what: &'static str,
+    ) -> Event {
+        assert!(n > 0, "commands are counted from 1");
+        let trigger = Trigger::default();
+        let event = Event {
+            what,
+            happened: trigger.subscribe(),
+        };
+        self.shared.faults().add(Rule {
+            matches: Box::new(matches),
+            left: n,
+            action,
+            trigger,
+        });
+        event
+    }
+
+    /// Has the proxy's thread do something, and waits until it is done.
+    fn order(&self, verb: Verb) {
+        let (done, is_done) = std_mpsc::channel();
+        let orders = self.orders.as_ref().expect("the proxy is not dropped");
+        let _ = orders.send(Order { verb, done });
+        is_done
+            .recv_timeout(PATIENCE)
+            .expect("the proxy's thread lives");
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        forks_settled();
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Proxy")
+            .field("url", &self.url)
+            .field("upstream", &self.upstream)
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Something that happens in a proxy, once.
+#[derive(Clone, Debug)]
+pub struct Event {
+    what: &'static str,
+    happened: watch::Receiver<bool>,
+}
+
+impl Event {
+    /// Waits until it has happened.
+    ///
+    /// # Panics
+    ///
+    /// When it has not within [`PATIENCE`], or cannot any more: the proxy was healed or dropped.
+    pub async fn wait(&self) {
+        let mut happened = self.happened.clone();
+        match tokio::time::timeout(PATIENCE, happened.wait_for(|happened| *happened)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => panic!("waited for: {}. The proxy was healed or dropped", self.what),
+            Err(_) => panic!("waited {PATIENCE:?} for: {}", self.what),
+        }
+    }
+
+    /// Whether it has happened.
+    pub fn has_happened(&self) -> bool {
+        *self.happened.borrow()
+    }
+}
+
+/// A command that is held on its way to the server; see [`Proxy::hold_request`].
+#[derive(Clone, Debug)]
+pub struct Held {
+    event: Event,
+    gate: Gate,
+}
+
+impl Held {
+    /// Waits until the command is there, and held.
+    ///
+    /// # Panics
+    ///
+    /// As [`Event::wait`].
+    pub async fn wait(&self) {
+        self.event.wait().await;
+    }
+
+    /// Delivers it, and what follows it; or, if it has not come yet, lets it pass.
+    pub fn release(&self) {
+        self.gate.open();
+    }
+}
+
+/// What the test asks of the proxy's thread, and whom to tell that it is done.
+struct Order {
+    verb: Verb,
+    done: std_mpsc::Sender<()>,
+}
+
+enum Verb {
+    Accept,
+    Refuse,
+    /// To all connections.
+    Tell(What),
+}
+
+/// The proxy's thread: takes orders and connections.
+struct Desk {
+    address: SocketAddr,
+    upstream: SocketAddr,
+    shared: Arc<Shared>,
+    door: Option<TcpListener>,
+    connections: HashMap<u64, mpsc::UnboundedSender<connection::Order>>,
+}
+
+impl Desk {
+    async fn attend(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        loop {
+            tokio::select! {
+                stream = accept(&self.door) => self.welcome(stream),
+                order = orders.recv() => {
+                    let Some(Order { verb, done }) = order else { return };
+                    self.obey(verb).await;
+                    forks_settled();
+                    let _ = done.send(());
+                }
+            }
+        }
+    }
+
+    async fn obey(&mut self, verb: Verb) {
+        match verb {
+            Verb::Accept if self.door.is_some() => {}
+            Verb::Accept => self.door = Some(listen(self.address).await),
+            // Resets whoever has knocked and was not let in.
+            Verb::Refuse => self.door = None,
+            Verb::Tell(what) => {
+                if let (What::Close { .. }, Some(door)) = (what, &self.door) {
+                    turn_away(door);
+                }
+                for connection in self.connections.values() {
+                    let (done, is_done) = oneshot::channel();
+                    // One that is over has nothing to do, and nobody to say so.
+                    let _ = connection.send(connection::Order { what, done });
+                    let _ = is_done.await;
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self, client: TcpStream) {
+        self.connections
+            .retain(|_, connection| !connection.is_closed());
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let mut id = 0;
+        self.shared.counts.send_modify(|counts| {
+            counts.connections += 1;
+            counts.open += 1;
+            id = counts.connections;
+        });
+        self.connections.insert(id, orders);
+        let (shared, upstream) = (Arc::clone(&self.shared), self.upstream);
+        tokio::spawn(async move {
+            let ordered = connection::carry(id, client, upstream, Arc::clone(&shared), inbox).await;
+            shared.counts.send_modify(|counts| counts.open -= 1);
+            ordered.map(|done| done.send(()));
+        });
+    }
+}
+
+async fn listen(address: SocketAddr) -> TcpListener {
+    let listen = || {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(1024)
+    };
+    loop {
+        match listen() {
+            Ok(door) => return door,
+            // The old door, in the hands of a child that does not run yet: see the module.
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Err(error) => panic!("cannot listen on {address}: {error}"),
+        }
+    }
+}
+
+async fn accept(door: &Option<TcpListener>) -> TcpStream {
+    loop {
+        match door {
+            Some(door) => {
+                if let Ok((stream, _)) = door.accept().await {
+                    return stream;
+                }
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Closes the connections that wait at a door, also those that the runtime has not yet heard of.
+fn turn_away(door: &TcpListener) {
+    let door = door
+        .as_fd()
+        .try_clone_to_owned()
+        .map(std::net::TcpListener::from);
+    while let Ok((stream, _)) = door
+        .as_ref()
+        .map_err(drop)
+        .and_then(|door| door.accept().map_err(drop))
+    {
+        drop(stream);
+    }
+}

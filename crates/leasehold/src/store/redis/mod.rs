@@ -1,1 +1,199 @@
-//! `redis://`
+//! `redis://`: one Redis or Valkey server, 6.2 or later.
+//!
+//! Every verb is one script and one round trip; the record of a key lies under
+//! one key of Redis, `<prefix>lock:<name>`, and the pushes of a client go to one
+//! channel, `<prefix>inbox:<name>`. All commands of a store share one connection
+//! through a batcher; pushes arrive on it too (RESP3).
+//!
+//! Nothing is retried blindly: a lost connection or a response that does not
+//! come in time is `Unavailable`, outcome unknown, and the same claim id asks
+//! again. Scripts are sent by hash, and in full when the server does not know
+//! them: then nothing has run.
+
+mod connect;
+mod link;
+mod list;
+mod options;
+mod push;
+mod record;
+mod refusal;
+mod script;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use leasehold_core::{Claim, Inbox, Key, Release, Renew, Snapshot};
+use redis::{Cmd, Value};
+
+use self::connect::Target;
+use self::link::Shared;
+pub use self::options::{RedisAddress, RedisOptions};
+use self::record::Record;
+use self::script::{Arguments, SCRIPTS, Script, Terms};
+use self::wire::Wire;
+use crate::error::StoreError;
+use crate::store::{Answer, Capabilities, Listening, LockStore, PushSink};
+
+/// A store on one Redis or Valkey server. Cheap to share behind an `Arc`; its
+/// connection closes when it is dropped.
+pub struct RedisStore {
+    shared: Arc<Shared>,
+}
+
+impl RedisStore {
+    /// Opens a store: connects, and checks the version and the role of the server.
+    ///
+    /// # Errors
+    /// `Unavailable` if the server cannot be reached, `Refused` if it is too old,
+    /// a read-only replica, or refuses the credentials, `Invalid` for options
+    /// that cannot work, `Unsupported` for TLS without the feature `tls`.
+    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
+        let shared = Shared::open(Target::new(&options)?).await?;
+        Ok(Self { shared })
+    }
+
+    /// Opens a store with the address, the login and the certificates of a
+    /// client that exists already; of `options` only the prefix, the retention
+    /// and the time-outs are used.
+    ///
+    /// The store opens a connection of its own: pushes come on it, and they are
+    /// only heard on a connection that was opened for them.
+    ///
+    /// # Errors
+    /// As [`RedisStore::connect`].
+    pub async fn from_client(
+        client: redis::Client,
+        options: RedisOptions,
+    ) -> Result<Self, StoreError> {
+        options.check()?;
+        let shared = Shared::open(Target::of_client(client, &options)?).await?;
+        Ok(Self { shared })
+    }
+
+    /// The URL of the server, without the password.
+    #[must_use]
+    pub fn redacted_url(&self) -> &str {
+        &self.shared.target().redacted
+    }
+
+    fn terms(&self, wire: &Wire) -> Terms {
+        Terms {
+            retention: self.shared.target().retention,
+            believed: wire.believed.load(Ordering::Acquire),
+        }
+    }
+
+    fn redis_key(&self, name: &str) -> String {
+        format!("{}lock:{name}", self.shared.target().prefix)
+    }
+
+    async fn step(
+        &self,
+        script: &Script,
+        key: &Key,
+        arguments: impl FnOnce(Terms) -> Arguments,
+    ) -> Result<Answer, StoreError> {
+        let wire = self.shared.wire().await?;
+        // Read before sending: what is sent before the inbox is open may be
+        // answered with pushes that nobody hears.
+        let epoch = wire.epoch();
+        let arguments = arguments(self.terms(&wire));
+        let value = run(&wire, script, &self.redis_key(key.as_str()), &arguments).await?;
+        let (reply, at) = script::read_reply(value)?;
+        Ok(Answer { reply, at, epoch })
+    }
+}
+
+/// Runs a script, which the server is told in full if it does not know it.
+async fn run(
+    wire: &Arc<Wire>,
+    script: &Script,
+    key: &str,
+    arguments: &Arguments,
+) -> Result<Value, StoreError> {
+    let call = || {
+        let mut call = Cmd::with_capacity(4 + arguments.0.len(), 160);
+        call.arg("EVALSHA").arg(&script.hash).arg(1).arg(key);
+        for argument in &arguments.0 {
+            call.arg(argument.as_slice());
+        }
+        call
+    };
+    let answer = wire.send(call()).await.map_err(refusal::of_connection)?;
+    match &answer {
+        Value::ServerError(error) if error.code() == "NOSCRIPT" => {}
+        _ => return Ok(answer),
+    }
+    let mut load = redis::cmd("SCRIPT");
+    load.arg("LOAD").arg(&script.text);
+    if let Value::ServerError(error) = wire.send(load).await.map_err(refusal::of_connection)? {
+        return Err(refusal::of_server(&error));
+    }
+    wire.send(call()).await.map_err(refusal::of_connection)
+}
+
+#[async_trait]
+impl LockStore for RedisStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durable_tokens: true,
+            ..Capabilities::queueing("redis")
+        }
+    }
+
+    async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
+        claim.mode.check()?;
+        self.step(&SCRIPTS.claim, key, |terms| Arguments::claim(claim, terms))
+            .await
+    }
+
+    async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        self.step(&SCRIPTS.renew, key, |terms| Arguments::renew(renew, terms))
+            .await
+    }
+
+    async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
+        self.step(&SCRIPTS.release, key, |terms| {
+            Arguments::release(release, terms)
+        })
+        .await
+    }
+
+    async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
+        self.step(&SCRIPTS.break_key, key, Arguments::break_key)
+            .await
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        let wire = self.shared.wire().await?;
+        let key = self.redis_key(key.as_str());
+        let value = run(&wire, &SCRIPTS.inspect, &key, &Arguments::default()).await?;
+        let (record, clock) = Record::read(value)?;
+        Ok(record.look(clock))
+    }
+
+    async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError> {
+        list::list(self, pattern).await
+    }
+
+    fn inbox(&self) -> &Inbox {
+        self.shared.inbox()
+    }
+
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        Ok(Box::new(self.shared.listen(sink).await?))
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("url", &self.redacted_url())
+            .finish_non_exhaustive()
+    }
+}

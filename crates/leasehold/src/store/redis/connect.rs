@@ -1,0 +1,256 @@
+//! Opening a connection, and looking at what is at its other end.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, Value,
+};
+
+use super::options::{RedisAddress, RedisOptions};
+use super::refusal;
+use crate::error::{ErrorKind, StoreError};
+
+/// A server, and how to connect to it.
+pub(super) struct Target {
+    client: Client,
+    pub(super) prefix: String,
+    pub(super) retention: Duration,
+    pub(super) redacted: String,
+    connect_timeout: Duration,
+    pub(super) response_timeout: Duration,
+    cluster: AtomicBool,
+}
+
+impl Target {
+    pub(super) fn new(options: &RedisOptions) -> Result<Self, StoreError> {
+        options.check()?;
+        let address = match &options.address {
+            RedisAddress::Tcp {
+                host,
+                port,
+                tls: false,
+            } => ConnectionAddr::Tcp(host.clone(), *port),
+            RedisAddress::Tcp { host, port, .. } => tls_address(host, *port)?,
+            RedisAddress::Unix(path) => ConnectionAddr::Unix(path.clone()),
+        };
+        let info = address.into_connection_info().map_err(unusable)?;
+        let mut login = info.redis_settings().clone().set_db(options.db);
+        if let Some(username) = &options.username {
+            login = login.set_username(username);
+        }
+        if let Some(password) = &options.password {
+            login = login.set_password(password);
+        }
+        let client = build_client(info.set_redis_settings(login), options)?;
+        Self::of_client(client, options)
+    }
+
+    /// Uses the address, the login and the certificates of a client brought along.
+    pub(super) fn of_client(client: Client, options: &RedisOptions) -> Result<Self, StoreError> {
+        let info = client.get_connection_info().clone();
+        let login = info
+            .redis_settings()
+            .clone()
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_skip_set_lib_name();
+        let tcp = tcp_settings(options.response_timeout);
+        let info = info.set_redis_settings(login).set_tcp_settings(tcp);
+        Ok(Self {
+            client: Client::open(info).map_err(unusable)?,
+            prefix: options.prefix.clone(),
+            retention: options.retention,
+            redacted: options.redacted_url(),
+            connect_timeout: options.connect_timeout,
+            response_timeout: options.response_timeout,
+            cluster: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether the server was found to be part of a cluster.
+    pub(super) fn is_cluster(&self) -> bool {
+        self.cluster.load(Ordering::Acquire)
+    }
+
+    /// Opens a connection and looks at the server.
+    pub(super) async fn connect(
+        &self,
+        pushes: impl AsyncPushSender,
+    ) -> Result<MultiplexedConnection, StoreError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect_timeout))
+            .set_response_timeout(Some(self.response_timeout))
+            .set_push_sender(pushes);
+        let mut connection = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(|error| self.not_opened(error))?;
+        self.look_at(&mut connection).await?;
+        Ok(connection)
+    }
+
+    fn not_opened(&self, error: redis::RedisError) -> StoreError {
+        let refused = refusal::of_connection(error);
+        match refused.kind() {
+            ErrorKind::Unavailable => {
+                let source = refused.source.clone();
+                let mut error = StoreError::new(
+                    ErrorKind::Unavailable,
+                    format!("cannot connect to {}", self.redacted),
+                )
+                .with_hint("is the server running, and reachable from here?");
+                error.source = source;
+                error
+            }
+            _ => refused,
+        }
+    }
+
+    async fn look_at(&self, connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
+        let mut pipeline = redis::pipe();
+        for section in ["server", "replication", "memory", "cluster"] {
+            pipeline.cmd("INFO").arg(section);
+        }
+        let sections = connection
+            .send_packed_commands(&pipeline, 0, 4)
+            .await
+            .map_err(refusal::of_connection)?;
+        let mut info = HashMap::new();
+        for section in sections {
+            let text = match section {
+                Value::VerbatimString { text, .. } => text,
+                Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                Value::ServerError(error) => return Err(refusal::of_server(&error)),
+                other => return Err(super::script::unreadable(&other)),
+            };
+            info.extend(
+                text.lines()
+                    .filter_map(|line| line.trim().split_once(':'))
+                    .map(|(name, value)| (name.to_owned(), value.to_owned())),
+            );
+        }
+        let field = |name: &str| info.get(name).map_or("", String::as_str);
+        self.cluster
+            .store(field("cluster_enabled") == "1", Ordering::Release);
+        check_version(field("redis_version"))?;
+        if field("role") == "slave" && field("slave_read_only") != "0" {
+            return Err(
+                StoreError::new(ErrorKind::Refused, "the server is a read-only replica")
+                    .with_hint("connect to the primary; after a fail-over, to the new one"),
+            );
+        }
+        let policy = field("maxmemory_policy");
+        if field("maxmemory") != "0" && !matches!(policy, "" | "noeviction") {
+            tracing::warn!(
+                url = %self.redacted,
+                maxmemory_policy = policy,
+                "this server may evict locks when its memory is full, and grant them twice; \
+                 set maxmemory-policy to noeviction, or keep locks on a server of their own"
+            );
+        }
+        Ok(())
+    }
+}
+
+fn check_version(version: &str) -> Result<(), StoreError> {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
+    let known = (parts.next().flatten(), parts.next().flatten());
+    match known {
+        (Some(major), Some(minor)) if (major, minor) < (6, 2) => Err(StoreError::new(
+            ErrorKind::Refused,
+            format!("the server is Redis {version}; 6.2 or later is needed"),
+        )
+        .with_hint("upgrade it, or use Valkey")),
+        _ => Ok(()),
+    }
+}
+
+/// Answers at once, and notices within moments when the other side is gone.
+fn tcp_settings(response_timeout: Duration) -> TcpSettings {
+    let keepalive = redis::io::tcp::socket2::TcpKeepalive::new()
+        .with_time(Duration::from_secs(15))
+        .with_interval(Duration::from_secs(5));
+    let settings = TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(keepalive);
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let settings = settings.set_user_timeout(2 * response_timeout);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let _ = response_timeout;
+    settings
+}
+
+fn unusable(error: redis::RedisError) -> StoreError {
+    StoreError::new(
+        ErrorKind::Invalid,
+        "these options cannot be used to connect",
+    )
+    .with_source(error)
+}
+
+#[cfg(not(feature = "tls"))]
+fn tls_address(_host: &str, _port: u16) -> Result<ConnectionAddr, StoreError> {
+    Err(
+        StoreError::new(ErrorKind::Unsupported, "this build of leasehold has no TLS")
+            .with_hint("enable its feature `tls`"),
+    )
+}
+
+#[cfg(feature = "tls")]
+#[allow(clippy::unnecessary_wraps, reason = "without the feature it fails")]
+fn tls_address(host: &str, port: u16) -> Result<ConnectionAddr, StoreError> {
+    Ok(ConnectionAddr::TcpTls {
+        host: host.to_owned(),
+        port,
+        insecure: false,
+        tls_params: None,
+    })
+}
+
+#[cfg(not(feature = "tls"))]
+fn build_client(info: redis::ConnectionInfo, _: &RedisOptions) -> Result<Client, StoreError> {
+    Client::open(info).map_err(unusable)
+}
+
+#[cfg(feature = "tls")]
+fn build_client(info: redis::ConnectionInfo, options: &RedisOptions) -> Result<Client, StoreError> {
+    use rustls::crypto::{CryptoProvider, ring};
+
+    if !matches!(options.address, RedisAddress::Tcp { tls: true, .. }) {
+        return Client::open(info).map_err(unusable);
+    }
+    // The redis crate asks for the process's provider, and panics when none can
+    // be told from the features. One that the application chose stays.
+    if CryptoProvider::get_default().is_none() {
+        let _ = ring::default_provider().install_default();
+    }
+    if options.ca_file.is_none() && options.client_certificate.is_none() {
+        return Client::open(info).map_err(unusable);
+    }
+    let read = |path: &std::path::Path| {
+        std::fs::read(path).map_err(|error| {
+            StoreError::new(
+                ErrorKind::Invalid,
+                format!("cannot read the file {}", path.display()),
+            )
+            .with_source(error)
+        })
+    };
+    let root_cert = options.ca_file.as_deref().map(read).transpose()?;
+    let client_tls = match &options.client_certificate {
+        Some((certificate, key)) => Some(redis::ClientTlsConfig {
+            client_cert: read(certificate)?,
+            client_key: read(key)?,
+        }),
+        None => None,
+    };
+    let certificates = redis::TlsCertificates {
+        client_tls,
+        root_cert,
+    };
+    Client::build_with_tls(info, certificates).map_err(unusable)
+}

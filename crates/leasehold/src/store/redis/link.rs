@@ -1,0 +1,286 @@
+//! The one connection of a store: lost, found again, listened to.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Backoff, Inbox};
+use redis::{Cmd, PushInfo, PushKind, Value};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::connect::Target;
+use super::wire::{Signals, Wire};
+use super::{push, refusal};
+use crate::error::{ErrorKind, StoreError};
+use crate::store::{Push, PushSink};
+
+/// The pauses between tries to connect again.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Where the connection stands.
+#[derive(Clone)]
+enum State {
+    Up(Arc<Wire>),
+    /// Being opened again; with the reason of the last failure.
+    Down(Option<StoreError>),
+}
+
+/// What the store, its connection and its tasks share.
+pub(super) struct Shared {
+    target: Target,
+    inbox: Inbox,
+    channel: String,
+    state: watch::Sender<State>,
+    sink: Mutex<Option<Arc<dyn PushSink>>>,
+    epochs: AtomicU64,
+    subscribing: tokio::sync::Mutex<()>,
+    reconnecting: Mutex<Option<AbortHandle>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Opens the connection.
+    pub(super) async fn open(target: Target) -> Result<Arc<Self>, StoreError> {
+        let inbox = Inbox::from_random(u64::from_le_bytes(
+            uuid::Uuid::new_v4().as_u128().to_le_bytes()[..8]
+                .try_into()
+                .unwrap_or_default(),
+        ));
+        let shared = Arc::new(Self {
+            channel: format!("{}inbox:{}", target.prefix, inbox.as_str()),
+            inbox,
+            target,
+            state: watch::Sender::new(State::Down(None)),
+            sink: Mutex::default(),
+            epochs: AtomicU64::new(0),
+            subscribing: tokio::sync::Mutex::default(),
+            reconnecting: Mutex::default(),
+        });
+        let wire = shared.connect().await?;
+        shared.publish(wire);
+        Ok(shared)
+    }
+
+    pub(super) fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The connection; waits while it is being opened again, for as long as an
+    /// answer may take.
+    pub(super) async fn wire(&self) -> Result<Arc<Wire>, StoreError> {
+        if let State::Up(wire) = &*self.state.borrow() {
+            return Ok(Arc::clone(wire));
+        }
+        let mut states = self.state.subscribe();
+        let up = async {
+            loop {
+                match &*states.borrow_and_update() {
+                    State::Up(wire) => return Ok(Arc::clone(wire)),
+                    // Waiting does not cure a refusal.
+                    State::Down(Some(last)) if last.kind() != ErrorKind::Unavailable => {
+                        return Err(refusal::no_connection(Some(last)));
+                    }
+                    State::Down(_) => {}
+                }
+                if states.changed().await.is_err() {
+                    return Err(refusal::no_connection(None));
+                }
+            }
+        };
+        match tokio::time::timeout(self.target.response_timeout, up).await {
+            Ok(wire) => wire,
+            Err(_) => Err(match &*self.state.borrow() {
+                State::Down(last) => refusal::no_connection(last.as_ref()),
+                State::Up(_) => refusal::no_connection(None),
+            }),
+        }
+    }
+
+    // ---- opening and losing ----
+
+    async fn connect(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
+        let signals = Arc::new(Signals::default());
+        let link = Arc::downgrade(self);
+        let of_pushes = (link.clone(), Arc::clone(&signals));
+        let connection = self
+            .target
+            .connect(move |info: PushInfo| {
+                let (link, signals) = &of_pushes;
+                if let Some(link) = link.upgrade() {
+                    link.pushed(info, signals);
+                }
+                Ok::<(), ()>(())
+            })
+            .await?;
+        let wire = Arc::new(Wire::new(connection, signals, link));
+        if lock(&self.sink).is_some() {
+            self.subscribe(&wire).await?;
+        }
+        Ok(wire)
+    }
+
+    fn publish(self: &Arc<Self>, wire: Arc<Wire>) {
+        let signals = Arc::clone(&wire.signals);
+        self.state.send_replace(State::Up(wire));
+        if signals.dead.load(Ordering::Acquire) {
+            self.lost(&signals);
+        }
+    }
+
+    /// The connection with these signals is lost: opens another in the background.
+    pub(super) fn lost(self: &Arc<Self>, signals: &Arc<Signals>) {
+        signals.dead.store(true, Ordering::Release);
+        let was_current = self.state.send_if_modified(|state| {
+            let current = matches!(state, State::Up(wire) if Arc::ptr_eq(&wire.signals, signals));
+            if current {
+                *state = State::Down(None);
+            }
+            current
+        });
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        if was_current {
+            tracing::debug!(url = %self.target.redacted, "lost the connection");
+            let link = Arc::downgrade(self);
+            let seed = u64::from_str_radix(self.inbox.as_str(), 16).unwrap_or(0);
+            let task = runtime.spawn(async move {
+                let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed);
+                loop {
+                    tokio::time::sleep(backoff.pause()).await;
+                    let Some(link) = link.upgrade() else { return };
+                    match link.connect().await {
+                        Ok(wire) => return link.reopened(wire),
+                        Err(error) => {
+                            tracing::debug!(%error, "cannot connect again");
+                            link.state.send_replace(State::Down(Some(error)));
+                        }
+                    }
+                }
+            });
+            *lock(&self.reconnecting) = Some(task.abort_handle());
+        }
+    }
+
+    fn reopened(self: &Arc<Self>, wire: Arc<Wire>) {
+        tracing::debug!(url = %self.target.redacted, "connected again");
+        self.publish(wire);
+        let sink = lock(&self.sink).clone();
+        if let Some(sink) = sink {
+            sink.push(Push::Reset);
+        }
+    }
+
+    // ---- the inbox ----
+
+    /// Takes the pushes of a connection; called on the connection's own task.
+    fn pushed(self: &Arc<Self>, info: PushInfo, signals: &Arc<Signals>) {
+        match info.kind {
+            PushKind::Disconnection => self.lost(signals),
+            PushKind::Message => {
+                let [Value::BulkString(channel), Value::BulkString(message)] = info.data.as_slice()
+                else {
+                    return;
+                };
+                let epoch = signals.epoch.load(Ordering::Acquire);
+                if epoch == 0 || channel != self.channel.as_bytes() {
+                    return;
+                }
+                let sink = lock(&self.sink).clone();
+                if let Some(sink) = sink {
+                    push::read(message, epoch).for_each(|push| sink.push(push));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Opens the inbox.
+    pub(super) async fn listen(
+        self: &Arc<Self>,
+        sink: Arc<dyn PushSink>,
+    ) -> Result<Ear, StoreError> {
+        {
+            let mut current = lock(&self.sink);
+            if current.is_some() {
+                return Err(StoreError::new(
+                    ErrorKind::Invalid,
+                    "the inbox of this store is open already",
+                ));
+            }
+            *current = Some(sink);
+        }
+        let ear = Ear(Arc::clone(self));
+        let wire = self.wire().await?;
+        self.subscribe(&wire).await?;
+        Ok(ear)
+    }
+
+    async fn subscribe(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
+        let _one_at_a_time = self.subscribing.lock().await;
+        if wire.epoch() != 0 {
+            return Ok(());
+        }
+        let mut connection = wire.connection.clone();
+        connection
+            .subscribe(&self.channel)
+            .await
+            .map_err(refusal::of_connection)?;
+        // A proxy or a cluster may count otherwise; then the count is not used.
+        let test: Cmd = redis::cmd("PUBLISH").arg(&self.channel).arg("").clone();
+        let count = connection
+            .send_packed_command(&test)
+            .await
+            .map_err(refusal::of_connection)?;
+        let believed = matches!(count, Value::Int(1)) && !self.target.is_cluster();
+        wire.believed.store(believed, Ordering::Release);
+        let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;
+        wire.signals.epoch.store(epoch, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(task) = lock(&self.reconnecting).take() {
+            task.abort();
+        }
+    }
+}
+
+/// An open inbox; closed on drop.
+pub(super) struct Ear(Arc<Shared>);
+
+impl crate::store::Listening for Ear {}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        *lock(&self.0.sink) = None;
+        let wire = match &*self.0.state.borrow() {
+            State::Up(wire) => Arc::clone(wire),
+            State::Down(_) => return,
+        };
+        wire.believed.store(false, Ordering::Release);
+        wire.signals.epoch.store(0, Ordering::Release);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let shared = Arc::clone(&self.0);
+            runtime.spawn(async move {
+                let _one_at_a_time = shared.subscribing.lock().await;
+                // Unless it was opened again meanwhile.
+                if wire.epoch() == 0 && lock(&shared.sink).is_none() {
+                    // A connection that is lost has no subscription.
+                    let _ = wire.connection.clone().unsubscribe(&shared.channel).await;
+                }
+            });
+        }
+    }
+}

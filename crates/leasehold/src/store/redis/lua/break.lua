@@ -1,0 +1,30 @@
+-- Takes a key from all who hold it, after raising the token.
+-- The twin of `Queue::break_all`.
+--
+-- KEYS[1]  <prefix>lock:<name>
+-- ARGV[1]  flags: 4 the count of PUBLISH can be believed
+-- ARGV[2]  retention, in microseconds
+--
+-- Returns  {7, at, how many held, the highest token that is now void}
+--          or the error LHTYPE, LHVERSION
+-- include open.lua
+-- include common.lua
+local failed = open('')
+if failed then
+  return failed
+end
+local void = last_token
+last_token = next_token()
+local held = {}
+local id = first_granted
+for i = 1, granted do
+  held[i] = find(id)
+  id = held[i].next
+end
+for _, claim in ipairs(held) do
+  remove(claim)
+  bury(claim.id)
+  tell('r', claim, '%.0f ', now)
+end
+promote()
+return finish({7, now, #held, void}, true, ARGV[2] + 0, ARGV[1] == '4')

@@ -1,0 +1,98 @@
+-- Joins the queue of a key, or finds itself where it already stands.
+-- The twin of `Queue::claim`.
+--
+-- KEYS[1]  <prefix>lock:<name>
+-- ARGV[1]  claim id
+-- ARGV[2]  lease TTL, in microseconds
+-- ARGV[3]  waiter TTL, in microseconds
+-- ARGV[4]  flags: 1 it stays when it cannot be granted at once, 2 it may pass
+--          those who wait, 4 the count of PUBLISH can be believed
+-- ARGV[5]  retention, in microseconds
+-- ARGV[6]  mode, inbox and owner, packed (see record.rs)
+--
+-- Returns  {1, at, arrival, token or 0, position, deadline, blocked until or 0}  standing
+--          {2, at, blocked until}                                                busy
+--          {3, at}                                                               gone
+--          {6, at, permits in use or -1 for a lock}                              mismatch
+--          or the error LHTYPE, LHVERSION, OOM
+-- include open.lua
+local id, retention = ARGV[1], ARGV[5] + 0
+
+-- The short path: nobody holds or waits.
+if absent or (raw and claim_size == 0 and not string.find(raw, id, 47, true)) then
+  local deadline = now + ARGV[2]
+  local token, arrival = last_token + 1, last_arrival + 1
+  if token < clock then token = clock end
+  if arrival < clock then arrival = clock end
+  if furthest < deadline then furthest = deadline end
+  local part = struct.pack('<I8I8Bc0', deadline, now, #id, id) .. ARGV[6]
+  local record = struct.pack('<c3I8I8I8I8I8BI2', 'lh\1', clock, offset, token, arrival, furthest, buried_count, #part)
+    .. part
+  if raw and buried_count > 0 then
+    record = record .. string.sub(raw, 47)
+  end
+  local done = redis.pcall('SET', key, record, 'PX', math.ceil((furthest - now + retention) / 1000))
+  if done.err then
+    return done
+  end
+  return {1, now, arrival, token, 0, deadline, 0}
+end
+
+-- include common.lua
+local flags = ARGV[4] + 0
+local wait, ahead, believed = flags % 2 >= 1, flags % 4 >= 2, flags >= 4
+
+local failed = open(id)
+if failed then
+  return failed
+end
+local lease_ttl, waiter_ttl = ARGV[2] + 0, ARGV[3] + 0
+
+local claim = live(id)
+if claim then
+  promote()
+  return finish(raise(claim, lease_ttl, waiter_ttl), true, retention, believed)
+end
+claim = new_claim(id, ARGV[6])
+
+local known = is_buried(id)
+-- An unfair claim is asked first: else it could never win a vacant key.
+local barges = ahead and not known and capacity == claim.capacity and make_room(claim.weight)
+if not barges then
+  promote()
+end
+if known then
+  return finish({3, now}, false, retention, believed)
+end
+if granted + waiting > 0 and capacity ~= claim.capacity then
+  reclaim()
+end
+if granted + waiting > 0 and capacity ~= claim.capacity then
+  return finish({6, now, capacity}, false, retention, believed)
+end
+capacity = claim.capacity
+
+local at_once = barges or ((ahead or waiting == 0) and make_room(claim.weight))
+if not at_once and not wait then
+  return finish({2, now, blocked_until()}, false, retention, believed)
+end
+-- Queue::next_arrival
+last_arrival = last_arrival + 1
+if granted + waiting == 0 then
+  last_arrival = math.max(last_arrival, clock)
+end
+claim.arrival, claim.token, claim.since = last_arrival, 0, now
+claim.deadline = now + (at_once and lease_ttl or waiter_ttl)
+furthest = math.max(furthest, claim.deadline)
+if at_once then
+  grant(claim)
+  if barges then
+    promote()
+  end
+else
+  waiting, first_waiting, last_waiting = append(claim, waiting, first_waiting, last_waiting)
+  if waiting == 1 then
+    note_first()
+  end
+end
+return finish(standing(claim), false, retention, believed)

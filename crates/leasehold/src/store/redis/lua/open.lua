@@ -1,0 +1,31 @@
+-- The start of every script: the time, and the record as far as all need it.
+--
+-- `record.rs` documents the record. Nothing is written before a step has been
+-- worked out in full, so that a script that fails has changed nothing.
+--
+-- Numbers are whole microseconds below 2^53, which Lua keeps exactly but prints
+-- rounded: they enter strings by struct.pack or `%.0f` only.
+local key = KEYS[1]
+local time = redis.call('TIME')
+local clock = time[1] * 1000000 + time[2]
+
+-- MGET answers nil for a key of another type where GET would fail, and failed
+-- calls show up in the server's statistics.
+local raw = redis.call('MGET', key)[1]
+local absent = not raw and redis.call('EXISTS', key) == 0
+local last_seen, offset, last_token, last_arrival, furthest, buried_count, claim_size = 0, 0, 0, 0, 0, 0, 0
+if raw then
+  if #raw < 46 or string.sub(raw, 1, 2) ~= 'lh' then
+    return {err = 'LHTYPE string'}
+  elseif string.byte(raw, 3) ~= 1 then
+    return {err = 'LHVERSION ' .. string.byte(raw, 3)}
+  end
+  last_seen, offset, last_token, last_arrival, furthest, buried_count, claim_size =
+    struct.unpack('<I8I8I8I8I8BI2', raw, 4)
+end
+
+-- Queue::now: the store's time never goes back for a key.
+if clock < last_seen then
+  offset = offset + last_seen - clock
+end
+local now = clock + offset

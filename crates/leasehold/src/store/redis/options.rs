@@ -1,0 +1,397 @@
+//! Where the server is, and how to talk to it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold_core::Invalid;
+use url::Url;
+
+/// The query parameters of a URL.
+const PARAMETERS: &str = "prefix, retention, connect_timeout, response_timeout, db, ca, cert, key";
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedisAddress {
+    /// TCP.
+    Tcp {
+        /// Name or IP address.
+        host: String,
+        /// Port, 6379 by custom.
+        port: u16,
+        /// Whether the connection is encrypted (feature `tls`).
+        tls: bool,
+    },
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// Options for [`RedisStore::connect`](super::RedisStore::connect). Plain data;
+/// `Debug` hides the password.
+///
+/// ```
+/// use leasehold::store::redis::RedisOptions;
+/// let options = RedisOptions::from_url("redis://alice:secret@localhost/2?prefix=app:")?;
+/// assert_eq!(options.db, 2);
+/// assert_eq!(options.redacted_url(), "redis://alice:***@localhost:6379/2?prefix=app:");
+/// # Ok::<(), leasehold::core::Invalid>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisOptions {
+    /// Where the server listens.
+    pub address: RedisAddress,
+    /// The ACL user; `None` for `default`.
+    pub username: Option<String>,
+    /// The password.
+    pub password: Option<String>,
+    /// The number of the database.
+    pub db: i64,
+    /// What the names of all keys and channels begin with. Default `leasehold:`.
+    pub prefix: String,
+    /// How long an idle key keeps its last token. Default 24 h; 1 min to 366 d.
+    pub retention: Duration,
+    /// How long opening a connection may take. Default 5 s.
+    pub connect_timeout: Duration,
+    /// How long an answer may take. Default 5 s.
+    pub response_timeout: Duration,
+    /// Certificates to trust instead of the system's, a PEM file.
+    pub ca_file: Option<PathBuf>,
+    /// The client's own certificate and its key, PEM files.
+    pub client_certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self::tcp("127.0.0.1", 6379)
+    }
+}
+
+impl RedisOptions {
+    /// A server reached by TCP.
+    pub fn tcp(host: impl Into<String>, port: u16) -> Self {
+        Self::at(RedisAddress::Tcp {
+            host: host.into(),
+            port,
+            tls: false,
+        })
+    }
+
+    /// A server reached by TLS. Needs the feature `tls`.
+    pub fn tls(host: impl Into<String>, port: u16) -> Self {
+        Self::at(RedisAddress::Tcp {
+            host: host.into(),
+            port,
+            tls: true,
+        })
+    }
+
+    /// A server reached by a Unix socket.
+    pub fn unix(path: impl Into<PathBuf>) -> Self {
+        Self::at(RedisAddress::Unix(path.into()))
+    }
+
+    fn at(address: RedisAddress) -> Self {
+        Self {
+            address,
+            username: None,
+            password: None,
+            db: 0,
+            prefix: "leasehold:".to_owned(),
+            retention: Duration::from_secs(24 * 3600),
+            connect_timeout: Duration::from_secs(5),
+            response_timeout: Duration::from_secs(5),
+            ca_file: None,
+            client_certificate: None,
+        }
+    }
+
+    /// Logs in.
+    #[must_use]
+    pub fn credentials(mut self, username: Option<&str>, password: &str) -> Self {
+        self.username = username.map(str::to_owned);
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Selects a database.
+    #[must_use]
+    pub fn db(mut self, db: i64) -> Self {
+        self.db = db;
+        self
+    }
+
+    /// Sets what the names of all keys and channels begin with.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Sets how long an idle key keeps its last token.
+    #[must_use]
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// Sets how long opening a connection may take.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets how long an answer may take.
+    #[must_use]
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.response_timeout = timeout;
+        self
+    }
+
+    /// Trusts the certificates in this PEM file instead of the system's.
+    #[must_use]
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(path.into());
+        self
+    }
+
+    /// Shows this certificate to the server.
+    #[must_use]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        self.client_certificate = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// Reads a URL:
+    ///
+    /// ```text
+    /// redis://[user:password@]host[:port][/db][?parameters]
+    /// rediss://…                                 the same with TLS
+    /// valkey://…  valkeys://…                    the same
+    /// redis+unix://[user:password@]/path[?parameters]
+    /// ```
+    ///
+    /// Parameters: `prefix`, `retention`, `connect_timeout`, `response_timeout`
+    /// (durations such as `500ms`, `5s`, `10m`, `24h`, `7d`), `db`; with TLS `ca`,
+    /// `cert`, `key` (PEM files).
+    ///
+    /// # Errors
+    /// [`Invalid`], naming what cannot be read. The password is never repeated.
+    pub fn from_url(url: &str) -> Result<Self, Invalid> {
+        let url = Url::parse(url)
+            .map_err(|error| Invalid::new(format!("the URL cannot be read: {error}"), EXAMPLE))?;
+        let mut options = match url.scheme() {
+            "redis" | "valkey" => Self::tcp(host(&url)?, url.port().unwrap_or(6379)),
+            "rediss" | "valkeys" => Self::tls(host(&url)?, url.port().unwrap_or(6379)),
+            "redis+unix" | "unix" | "valkey+unix" => {
+                if url.host_str().is_some_and(|host| !host.is_empty()) || url.path().len() < 2 {
+                    return Err(Invalid::new(
+                        "the URL names no socket",
+                        "write redis+unix:///run/redis/redis.sock",
+                    ));
+                }
+                Self::unix(decode("path", url.path())?)
+            }
+            other => {
+                return Err(Invalid::new(
+                    format!("the scheme {other}: is not one of Redis"),
+                    "use redis, rediss, redis+unix, valkey or valkeys",
+                ));
+            }
+        };
+        if !url.username().is_empty() {
+            options.username = Some(decode("user name", url.username())?);
+        }
+        options.password = url
+            .password()
+            .map(|password| decode("password", password))
+            .transpose()?;
+        if matches!(options.address, RedisAddress::Tcp { .. }) {
+            let path = url.path().trim_start_matches('/');
+            if !path.is_empty() {
+                options.db = parse_db(path)?;
+            }
+        }
+        let (mut certificate, mut key) = (None, None);
+        for (name, value) in url.query_pairs() {
+            match &*name {
+                "prefix" => options.prefix = value.into_owned(),
+                "db" => options.db = parse_db(&value)?,
+                "retention" => options.retention = parse_duration(&name, &value)?,
+                "connect_timeout" => options.connect_timeout = parse_duration(&name, &value)?,
+                "response_timeout" => options.response_timeout = parse_duration(&name, &value)?,
+                "ca" => options.ca_file = Some(PathBuf::from(&*value)),
+                "cert" => certificate = Some(PathBuf::from(&*value)),
+                "key" => key = Some(PathBuf::from(&*value)),
+                other => {
+                    return Err(Invalid::new(
+                        format!("the URL has an unknown parameter {other:?}"),
+                        format!("known are {PARAMETERS}"),
+                    ));
+                }
+            }
+        }
+        options.client_certificate = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => return Err(Invalid::plain("cert and key belong together in the URL")),
+        };
+        options.check()?;
+        Ok(options)
+    }
+
+    /// Refuses options that cannot work.
+    ///
+    /// # Errors
+    /// [`Invalid`], naming the option and its bounds.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let prefix = &self.prefix;
+        // The scripts find the name of a lock behind the first `lock:`.
+        if prefix.len() > 128 || prefix.contains("lock:") || prefix.chars().any(char::is_control) {
+            return Err(Invalid::new(
+                format!("the prefix {prefix:?} cannot be used"),
+                "at most 128 bytes, without control characters and without `lock:`",
+            ));
+        }
+        let day = Duration::from_secs(24 * 3600);
+        if self.retention < Duration::from_secs(60) || self.retention > 366 * day {
+            return Err(Invalid::new(
+                format!("a retention of {:?} is out of bounds", self.retention),
+                "choose between 1 min and 366 d; 24 h suits most",
+            ));
+        }
+        for (name, timeout) in [
+            ("connect_timeout", self.connect_timeout),
+            ("response_timeout", self.response_timeout),
+        ] {
+            if timeout < Duration::from_millis(10) || timeout > Duration::from_secs(300) {
+                return Err(Invalid::new(
+                    format!("a {name} of {timeout:?} is out of bounds"),
+                    "choose between 10 ms and 5 min",
+                ));
+            }
+        }
+        let tls = matches!(self.address, RedisAddress::Tcp { tls: true, .. });
+        if !tls && (self.ca_file.is_some() || self.client_certificate.is_some()) {
+            return Err(Invalid::new(
+                "certificates are given, but the connection is not encrypted",
+                "use rediss://",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The URL of these options, without the password.
+    #[must_use]
+    pub fn redacted_url(&self) -> String {
+        let user = match (&self.username, &self.password) {
+            (None, None) => String::new(),
+            (Some(user), None) => format!("{user}@"),
+            (user, Some(_)) => format!("{}:***@", user.as_deref().unwrap_or_default()),
+        };
+        let mut url = match &self.address {
+            RedisAddress::Tcp { host, port, tls } => {
+                let scheme = if *tls { "rediss" } else { "redis" };
+                let host = if host.contains(':') {
+                    format!("[{host}]")
+                } else {
+                    host.clone()
+                };
+                format!("{scheme}://{user}{host}:{port}/{}", self.db)
+            }
+            RedisAddress::Unix(path) => {
+                format!("redis+unix://{user}{}?db={}", path.display(), self.db)
+            }
+        };
+        if self.prefix != "leasehold:" {
+            url.push(if url.contains('?') { '&' } else { '?' });
+            url.push_str("prefix=");
+            url.push_str(&self.prefix);
+        }
+        url
+    }
+}
+
+impl fmt::Debug for RedisOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisOptions")
+            .field("url", &self.redacted_url())
+            .field("retention", &self.retention)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("response_timeout", &self.response_timeout)
+            .field("ca_file", &self.ca_file)
+            .field("client_certificate", &self.client_certificate)
+            .finish()
+    }
+}
+
+const EXAMPLE: &str = "write redis://user:password@host:6379/0, with special characters in user \
+    and password percent-encoded";
+
+fn host(url: &Url) -> Result<String, Invalid> {
+    match url.host_str() {
+        None | Some("") => Ok("127.0.0.1".to_owned()),
+        Some(host) => decode("host", host.trim_start_matches('[').trim_end_matches(']')),
+    }
+}
+
+fn parse_db(text: &str) -> Result<i64, Invalid> {
+    text.parse().ok().filter(|db| *db >= 0).ok_or_else(|| {
+        Invalid::new(
+            format!("the database {text:?} is not a number"),
+            "write redis://host/2 for database 2",
+        )
+    })
+}
+
+fn parse_duration(name: &str, text: &str) -> Result<Duration, Invalid> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let millis = match unit {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" | "min" => Some(60_000),
+        "h" => Some(3_600_000),
+        "d" => Some(86_400_000),
+        _ => None,
+    };
+    let number: Option<u64> = number.parse().ok();
+    number
+        .zip(millis)
+        .and_then(|(number, millis)| number.checked_mul(millis))
+        .map(Duration::from_millis)
+        .ok_or_else(|| {
+            Invalid::new(
+                format!("{name} = {text:?} is not a duration"),
+                "write a whole number and a unit: 500ms, 5s, 10m, 24h, 7d",
+            )
+        })
+}
+
+/// Undoes percent-encoding.
+fn decode(what: &str, text: &str) -> Result<String, Invalid> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, tail)) = rest.split_first() {
+        rest = tail;
+        if *byte != b'%' {
+            out.push(*byte);
+            continue;
+        }
+        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let Some(byte) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) else {
+            return Err(Invalid::new(
+                format!("the {what} in the URL is not percent-encoded as it should be"),
+                "write %25 for a percent sign",
+            ));
+        };
+        out.push(byte);
+        rest = &tail[2..];
+    }
+    String::from_utf8(out)
+        .map_err(|_| Invalid::plain(format!("the {what} in the URL is not UTF-8")))
+}

@@ -1,0 +1,93 @@
+//! The messages that arrive at an inbox.
+//!
+//! One message holds one or more lines, each `1 <kind> <arrival> … <at> <name>`;
+//! the digit is the version, the name comes last since it may hold spaces:
+//!
+//! - `1 g <arrival> <token> <deadline> <at> <name>`: a waiting claim was granted
+//! - `1 n <arrival> <blocked until> <at> <name>`: a claim is next in line
+//! - `1 r <arrival> <at> <name>`: the key was taken from a holder
+//!
+//! A line that cannot be read is passed over: pushes only save time.
+
+use leasehold_core::{Arrival, Key, StoreTime, Token};
+
+use crate::store::Push;
+
+/// The pushes of one message, which came on the connection epoch `epoch`.
+pub(super) fn read(message: &[u8], epoch: u64) -> impl Iterator<Item = Push> {
+    std::str::from_utf8(message)
+        .unwrap_or_default()
+        .split('\n')
+        .filter_map(move |line| read_line(line, epoch))
+}
+
+fn read_line(line: &str, epoch: u64) -> Option<Push> {
+    let (kind, rest) = line.strip_prefix("1 ")?.split_once(' ')?;
+    let mut rest = rest;
+    let mut number = || -> Option<u64> {
+        let (number, tail) = rest.split_once(' ')?;
+        rest = tail;
+        number.parse().ok()
+    };
+    let arrival = Arrival(number()?);
+    match kind {
+        "g" => {
+            let (token, _deadline, _at) = (Token(number()?), number()?, number()?);
+            Some(Push::Granted {
+                epoch,
+                key: Key::new(rest).ok()?,
+                arrival,
+                token,
+            })
+        }
+        "n" => {
+            let (blocked_until, at) = (StoreTime(number()?), StoreTime(number()?));
+            Some(Push::Next {
+                key: Key::new(rest).ok()?,
+                arrival,
+                left: blocked_until.since(at),
+            })
+        }
+        "r" => {
+            let _at = number()?;
+            Some(Push::Revoked {
+                key: Key::new(rest).ok()?,
+                arrival,
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn lines_of_one_message() {
+        let message = "1 g 7 1700000000000001 9 8 a b\n1 n 8 50 20 a b\n1 r 3 1 é\n2 g 1\n1 g x\n";
+        let pushes: Vec<_> = read(message.as_bytes(), 4).collect();
+        let key = |name| Key::new(name).unwrap();
+        assert_eq!(
+            pushes,
+            [
+                Push::Granted {
+                    epoch: 4,
+                    key: key("a b"),
+                    arrival: Arrival(7),
+                    token: Token(1_700_000_000_000_001),
+                },
+                Push::Next {
+                    key: key("a b"),
+                    arrival: Arrival(8),
+                    left: Duration::from_micros(30),
+                },
+                Push::Revoked {
+                    key: key("é"),
+                    arrival: Arrival(3),
+                },
+            ]
+        );
+    }
+}

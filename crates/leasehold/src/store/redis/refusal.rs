@@ -1,0 +1,151 @@
+//! What the server's refusals and the connection's failures mean to a caller.
+
+use std::time::Duration;
+
+use redis::{RedisError, ServerError};
+
+use crate::error::{ErrorKind, StoreError};
+
+/// The rule that gives a user just what leasehold needs.
+pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> ~leasehold:* &leasehold:* \
+    -@all +evalsha +script|load +time +mget +exists +type +set +setrange +del +hset +hget +hmget \
+    +hgetall +hdel +pexpire +publish +subscribe +unsubscribe +scan +info +ping";
+
+/// An error that the server answered.
+pub(super) fn of_server(error: &ServerError) -> StoreError {
+    refusal(error.code(), error.details().unwrap_or_default())
+}
+
+/// An error of the connection, or one that the server answered to a single command.
+pub(super) fn of_connection(error: RedisError) -> StoreError {
+    if error.kind() == redis::ErrorKind::RESP3NotSupported {
+        return old_protocol();
+    }
+    let authentication = error.kind() == redis::ErrorKind::AuthenticationFailed;
+    if let Some(code) = error.code() {
+        return refusal(code, error.detail().unwrap_or_default());
+    }
+    if authentication {
+        return refusal("WRONGPASS", "");
+    }
+    StoreError::new(
+        ErrorKind::Unavailable,
+        if error.is_timeout() {
+            "the server did not answer in time; the outcome is unknown"
+        } else if error.is_connection_refusal() {
+            "the server refuses connections"
+        } else {
+            "the connection to the server failed; the outcome is unknown"
+        },
+    )
+    .with_source(error)
+}
+
+/// A server that does not speak RESP3.
+pub(super) fn old_protocol() -> StoreError {
+    StoreError::new(ErrorKind::Refused, "the server does not speak RESP3")
+        .with_hint("use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only")
+}
+
+fn refusal(code: &str, detail: &str) -> StoreError {
+    // Redis 6.2 wraps what goes wrong within a script into an `ERR`, and names
+    // the inner code in the text.
+    let inner = [
+        "OOM",
+        "READONLY",
+        "NOPERM",
+        "MISCONF",
+        "NOREPLICAS",
+        "MOVED",
+    ]
+    .into_iter()
+    .find(|inner| code == "ERR" && detail.contains(&format!("-{inner} ")));
+    match inner.unwrap_or(code) {
+        "LHTYPE" => foreign(detail),
+        "LHVERSION" => newer(detail.parse().unwrap_or(0)),
+        "OOM" => refused(
+            "the server is out of memory",
+            "raise its maxmemory, or remove what it need not keep",
+        ),
+        "READONLY" => refused(
+            "the server is a read-only replica",
+            "connect to the primary; after a fail-over, to the new one",
+        ),
+        "NOPERM" => refused(
+            format!("the user may not do this: {detail}"),
+            format!("this rule is enough (with the prefix you use): {ACL}"),
+        ),
+        "WRONGPASS" | "NOAUTH" => refused(
+            "the server refuses the user name or password",
+            "check the credentials in the URL or the options",
+        ),
+        "MISCONF" => refused(
+            "the server cannot write its snapshot and refuses writes",
+            "look at its log; see stop-writes-on-bgsave-error",
+        ),
+        "NOREPLICAS" => refused(
+            "the server has too few replicas and refuses writes",
+            "see its min-replicas-to-write",
+        ),
+        "MOVED" | "ASK" | "CLUSTERDOWN" | "CROSSSLOT" => refused(
+            "the server is a node of a Redis Cluster and does not keep this key",
+            "this store is for one server",
+        ),
+        "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" => {
+            refused(format!("the server is not ready: {detail}"), "try later")
+                .with_retry_after(Duration::from_secs(1))
+        }
+        _ if detail.contains("user_script") => damaged(),
+        _ => StoreError::new(
+            ErrorKind::Refused,
+            format!("the server answered {code} {detail}"),
+        ),
+    }
+}
+
+fn refused(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
+    StoreError::new(ErrorKind::Refused, message).with_hint(hint)
+}
+
+/// Something that is not ours stands at the key.
+pub(super) fn foreign(found: &str) -> StoreError {
+    StoreError::new(
+        ErrorKind::Corrupt,
+        format!("a {found} that is not leasehold's stands at the key; it was left as it is"),
+    )
+    .with_hint("choose another prefix, or remove it")
+}
+
+/// A record of a later version.
+pub(super) fn newer(version: u8) -> StoreError {
+    refused(
+        format!("the key is kept in version {version} of the format, newer than this client"),
+        "upgrade leasehold here",
+    )
+}
+
+/// A record of ours that cannot be read.
+pub(super) fn damaged() -> StoreError {
+    StoreError::new(
+        ErrorKind::Corrupt,
+        "the record at the key is damaged; it was left as it is",
+    )
+    .with_hint("inspect it, and delete it when nobody holds the key")
+}
+
+/// Nobody answered, and nothing can have been carried out.
+pub(super) fn no_connection(last: Option<&StoreError>) -> StoreError {
+    let Some(last) = last else {
+        return StoreError::new(
+            ErrorKind::Unavailable,
+            "there is no connection to the server",
+        );
+    };
+    let mut error = StoreError::new(
+        last.kind(),
+        format!("there is no connection to the server: {last}"),
+    )
+    .with_source(last.clone());
+    error.hint.clone_from(&last.hint);
+    error
+}

@@ -1,0 +1,226 @@
+//! The scripts, what they are given and what they answer.
+//!
+//! The wire format is this file, `record.rs` and `push.rs`; the header of each
+//! script says the same for those who write a client in another language.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use leasehold_core::{
+    Arrival, Capacity, Claim, Mode, Owner, Release, Renew, Reply, Standing, StoreTime, Token,
+};
+use redis::Value;
+
+use super::refusal;
+use crate::error::{ErrorKind, StoreError};
+
+/// A script and the hash by which the server knows it.
+#[derive(Debug)]
+pub(super) struct Script {
+    pub(super) text: String,
+    pub(super) hash: String,
+}
+
+const OPEN: &str = include_str!("lua/open.lua");
+const COMMON: &str = include_str!("lua/common.lua");
+
+impl Script {
+    pub(super) fn new(text: String) -> Self {
+        let hash = redis::Script::new(&text).get_hash().to_owned();
+        Self { text, hash }
+    }
+
+    fn assemble(text: &str) -> Self {
+        Self::new(
+            text.replace("-- include open.lua\n", OPEN)
+                .replace("-- include common.lua\n", COMMON),
+        )
+    }
+}
+
+/// One script a verb.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    pub(super) claim: Script,
+    pub(super) renew: Script,
+    pub(super) release: Script,
+    pub(super) break_key: Script,
+    pub(super) inspect: Script,
+}
+
+pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
+    claim: Script::assemble(include_str!("lua/claim.lua")),
+    renew: Script::assemble(include_str!("lua/renew.lua")),
+    release: Script::assemble(include_str!("lua/release.lua")),
+    break_key: Script::assemble(include_str!("lua/break.lua")),
+    inspect: Script::assemble(include_str!("lua/inspect.lua")),
+});
+
+/// How the claim scripts count their flags.
+mod flag {
+    pub(super) const WAIT: u8 = 1;
+    pub(super) const AHEAD: u8 = 2;
+    pub(super) const HAND_OFF: u8 = 1;
+    pub(super) const BELIEVED: u8 = 4;
+}
+
+/// What does not change from call to call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    /// How long an idle key keeps its last token.
+    pub(super) retention: Duration,
+    /// Whether the count of `PUBLISH` can be believed.
+    pub(super) believed: bool,
+}
+
+impl Terms {
+    fn flag(self) -> u8 {
+        if self.believed { flag::BELIEVED } else { 0 }
+    }
+}
+
+/// The arguments of a script call.
+#[derive(Debug, Default)]
+pub(super) struct Arguments(pub(super) Vec<Vec<u8>>);
+
+impl Arguments {
+    fn text(mut self, text: &str) -> Self {
+        self.0.push(text.as_bytes().to_vec());
+        self
+    }
+
+    fn number(self, number: u64) -> Self {
+        self.text(itoa(number).as_str())
+    }
+
+    fn micros(self, duration: Duration) -> Self {
+        self.number(micros(duration))
+    }
+
+    pub(super) fn claim(claim: &Claim, terms: Terms) -> Self {
+        let wait = if claim.wait { flag::WAIT } else { 0 };
+        let ahead = if claim.ahead { flag::AHEAD } else { 0 };
+        let mut arguments = Self::default()
+            .text(claim.id.expose())
+            .micros(claim.lease_ttl)
+            .micros(claim.waiter_ttl)
+            .number(u64::from(wait | ahead | terms.flag()))
+            .micros(terms.retention);
+        arguments.0.push(pack_body(claim));
+        arguments
+    }
+
+    pub(super) fn renew(renew: &Renew, terms: Terms) -> Self {
+        Self::default()
+            .text(renew.id.expose())
+            .micros(renew.ttl)
+            .number(u64::from(terms.flag()))
+            .micros(terms.retention)
+    }
+
+    pub(super) fn release(release: &Release, terms: Terms) -> Self {
+        let hand_off = if release.hand_off { flag::HAND_OFF } else { 0 };
+        Self::default()
+            .text(release.id.expose())
+            .number(u64::from(hand_off | terms.flag()))
+            .micros(terms.retention)
+    }
+
+    pub(super) fn break_key(terms: Terms) -> Self {
+        Self::default()
+            .number(u64::from(terms.flag()))
+            .micros(terms.retention)
+    }
+}
+
+fn itoa(number: u64) -> String {
+    number.to_string()
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The part of a claim that never changes: see `record.rs`.
+fn pack_body(claim: &Claim) -> Vec<u8> {
+    let inbox = claim.inbox.as_ref().map_or("", |inbox| inbox.as_str());
+    let Owner { host, pid, label } = &claim.owner;
+    let label = label.as_deref().unwrap_or("");
+    let mut body = Vec::with_capacity(16 + inbox.len() + host.len() + label.len());
+    let (kind, of, weight) = match claim.mode {
+        Mode::Exclusive => (0, 0, 1 << 20),
+        Mode::Shared => (1, 0, 1),
+        Mode::Permits { of, take } => (2, of, take),
+    };
+    body.push(kind);
+    body.extend_from_slice(&of.to_le_bytes());
+    body.extend_from_slice(&weight.to_le_bytes());
+    push_short(&mut body, inbox);
+    body.extend_from_slice(&pid.to_le_bytes());
+    push_short(&mut body, host);
+    push_short(&mut body, label);
+    body
+}
+
+/// A text after its length in one byte; longer ones are cut.
+fn push_short(out: &mut Vec<u8>, text: &str) {
+    let cut = text.floor_char_boundary(255);
+    // At most 255.
+    out.push(u8::try_from(cut).unwrap_or(u8::MAX));
+    out.extend_from_slice(&text.as_bytes()[..cut]);
+}
+
+/// Reads what a verb answered: the reply, and when the step was taken.
+pub(super) fn read_reply(value: Value) -> Result<(Reply, StoreTime), StoreError> {
+    let numbers = match value {
+        Value::Array(items) => items,
+        Value::ServerError(error) => return Err(refusal::of_server(&error)),
+        other => return Err(unreadable(&other)),
+    };
+    let number = |index: usize| match numbers.get(index) {
+        Some(Value::Int(number)) => u64::try_from(*number).ok(),
+        _ => None,
+    };
+    let read = || {
+        let time = |index| number(index).map(StoreTime);
+        let reply = match number(0)? {
+            1 => Reply::Standing(Standing {
+                arrival: Arrival(number(2)?),
+                token: number(3).filter(|token| *token > 0).map(Token),
+                position: number(4)?,
+                deadline: time(5)?,
+                blocked_until: time(6).filter(|time| time.0 > 0),
+            }),
+            2 => Reply::Busy {
+                blocked_until: time(2)?,
+            },
+            3 => Reply::Gone,
+            4 => Reply::Released {
+                held: number(2)? == 1,
+            },
+            5 => Reply::Absent,
+            6 => Reply::Mismatch {
+                in_use: match numbers.get(2)? {
+                    Value::Int(-1) => Capacity::Lock,
+                    Value::Int(permits) => Capacity::Permits(u32::try_from(*permits).ok()?),
+                    _ => return None,
+                },
+            },
+            7 => Reply::Broken {
+                holders: number(2)?,
+                token: Token(number(3)?),
+            },
+            _ => return None,
+        };
+        Some((reply, time(1)?))
+    };
+    read().ok_or_else(|| unreadable(&Value::Array(numbers.clone())))
+}
+
+pub(super) fn unreadable(value: &Value) -> StoreError {
+    StoreError::new(
+        ErrorKind::Corrupt,
+        format!("the server answered something else than the script does: {value:?}"),
+    )
+    .with_hint("does a proxy stand between this client and the server?")
+}

@@ -1,0 +1,3 @@
+//! What can only be tested from within: the scripts against the core.
+
+mod replay;

@@ -56,9 +56,29 @@ async fn local(url: &str) -> Result<(Arc<dyn LockStore>, String), StoreError> {
 #[cfg(feature = "redis")]
 async fn redis(
     url: &str,
-    _credentials: &Credentials,
+    credentials: &Credentials,
 ) -> Result<(Arc<dyn LockStore>, String), StoreError> {
-    Err(not_built(url, "redis"))
+    use super::redis::{RedisOptions, RedisStore};
+    let mut options = RedisOptions::from_url(url)?;
+    let Credentials { user, password, tls } = credentials.clone();
+    options.username = user.or(options.username);
+    options.password = password.or(options.password);
+    options.ca_file = tls.ca.or(options.ca_file);
+    options.client_certificate = match (tls.cert, tls.key) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => options.client_certificate,
+        _ => {
+            return Err(StoreError::new(
+                ErrorKind::Invalid,
+                "a client certificate and its key come together",
+            )
+            .with_hint("give both, or neither"));
+        }
+    };
+    let mut shown = options.clone();
+    shown.password = None;
+    let store = RedisStore::connect(options).await?;
+    Ok((Arc::new(store), shown.redacted_url()))
 }
 
 #[cfg(not(feature = "redis"))]

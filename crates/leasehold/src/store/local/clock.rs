@@ -90,7 +90,9 @@ pub(super) fn is_of_earlier_boot(stat: &Stat) -> bool {
 }
 
 pub(super) fn wall() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 fn since_boot() -> Duration {

@@ -85,7 +85,9 @@ impl Directory {
                 ErrorKind::Refused,
                 format!("others than its owner may write to the directory {shown}"),
             )
-            .with_hint(format!("chmod go-w {shown}, or name another directory with local:/some/dir")));
+            .with_hint(format!(
+                "chmod go-w {shown}, or name another directory with local:/some/dir"
+            )));
         }
         Ok(())
     }
@@ -118,7 +120,11 @@ impl Directory {
     }
 
     #[cfg(not(target_os = "linux"))]
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "cannot be told here")]
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "cannot be told here"
+    )]
     fn check_local(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -181,7 +187,9 @@ fn create(path: &Path) -> Result<(), StoreError> {
         )
         .with_hint("name a directory with local:/some/dir")),
         Err(error) => {
-            let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
+            let errno = error
+                .raw_os_error()
+                .map_or(Errno::IO, Errno::from_raw_os_error);
             Err(failed(path, "make", errno))
         }
     }

@@ -13,7 +13,9 @@ use super::directory::Directory;
 pub(super) fn read(file: OwnedFd) -> Result<(Vec<u8>, Stat), Errno> {
     let stat = fstat(&file)?;
     let mut bytes = Vec::with_capacity(usize::try_from(stat.st_size).unwrap_or(0) + 1);
-    File::from(file).read_to_end(&mut bytes).map_err(|error| errno(&error))?;
+    File::from(file)
+        .read_to_end(&mut bytes)
+        .map_err(|error| errno(&error))?;
     Ok((bytes, stat))
 }
 
@@ -55,9 +57,13 @@ pub(super) fn remove(directory: &Directory, name: &str) {
 fn write(directory: &Directory, name: &str, bytes: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
     let file = directory.file(name, flags)?;
-    File::from(file).write_all(bytes).map_err(|error| errno(&error))
+    File::from(file)
+        .write_all(bytes)
+        .map_err(|error| errno(&error))
 }
 
 fn errno(error: &std::io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+    error
+        .raw_os_error()
+        .map_or(Errno::IO, Errno::from_raw_os_error)
 }

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::ErrorKind as IoKind;
-use std::os::fd::AsRawFd as _;
 use std::os::fd::AsFd as _;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixDatagram as Socket;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -61,7 +61,10 @@ pub(super) fn tell(directory: &Directory, key: &Key, at: StoreTime, events: &[Ev
         match event {
             Event::Granted { token, .. } => write!(letter, "\nG {arrival} {token}"),
             Event::Next { blocked_until, .. } => {
-                let left = blocked_until.since(at).min(super::look_pause(1)).as_micros();
+                let left = blocked_until
+                    .since(at)
+                    .min(super::look_pause(1))
+                    .as_micros();
                 write!(letter, "\nN {arrival} {left}")
             }
             Event::Revoked { .. } => write!(letter, "\nR {arrival}"),
@@ -74,7 +77,9 @@ pub(super) fn tell(directory: &Directory, key: &Key, at: StoreTime, events: &[Ev
 }
 
 fn post(from: &Socket, directory: &Directory, inbox: &Inbox, letter: &str) {
-    let Some(path) = socket_path(directory, inbox) else { return };
+    let Some(path) = socket_path(directory, inbox) else {
+        return;
+    };
     if let Err(error) = from.send_to(letter.as_bytes(), path) {
         // Who does not listen, or is behind, asks by itself.
         tracing::trace!(%error, "a push was not heard");
@@ -124,7 +129,11 @@ impl OpenInbox {
             }
         };
         store.hearing.open(epoch, reader.is_some());
-        Self { store, epoch, reader }
+        Self {
+            store,
+            epoch,
+            reader,
+        }
     }
 }
 
@@ -146,8 +155,9 @@ impl Drop for OpenInbox {
 
 fn bind(store: &Inner) -> std::io::Result<UnixDatagram> {
     let inbox = store.session.inbox();
-    let path = socket_path(&store.directory, inbox)
-        .ok_or_else(|| std::io::Error::new(IoKind::InvalidInput, "the directory's path is too long"))?;
+    let path = socket_path(&store.directory, inbox).ok_or_else(|| {
+        std::io::Error::new(IoKind::InvalidInput, "the directory's path is too long")
+    })?;
     // Left by an inbox of ours that was opened before.
     file::remove(&store.directory, &socket(&file_name(inbox.as_str())));
     let socket = Socket::bind(path)?;
@@ -182,10 +192,14 @@ async fn read(socket: UnixDatagram, sink: Arc<dyn PushSink>, open: Arc<AtomicBoo
 }
 
 fn understood(letter: &[u8], epoch: u64) -> Vec<Push> {
-    let Ok(letter) = std::str::from_utf8(letter) else { return Vec::new() };
+    let Ok(letter) = std::str::from_utf8(letter) else {
+        return Vec::new();
+    };
     let mut lines = letter.split('\n');
     let key = lines.next().and_then(|head| head.split_once(' '));
-    let Some(key) = key.filter(|(format, _)| *format == FORMAT).and_then(|(_, key)| Key::new(key).ok())
+    let Some(key) = key
+        .filter(|(format, _)| *format == FORMAT)
+        .and_then(|(_, key)| Key::new(key).ok())
     else {
         return Vec::new();
     };
@@ -198,8 +212,17 @@ fn event(line: &str, key: &Key, epoch: u64) -> Option<Push> {
     let mut number = || words.next()?.parse().ok();
     let (key, arrival) = (key.clone(), Arrival(number()?));
     match kind {
-        "G" => Some(Push::Granted { epoch, key, arrival, token: Token(number()?) }),
-        "N" => Some(Push::Next { key, arrival, left: Duration::from_micros(number()?) }),
+        "G" => Some(Push::Granted {
+            epoch,
+            key,
+            arrival,
+            token: Token(number()?),
+        }),
+        "N" => Some(Push::Next {
+            key,
+            arrival,
+            left: Duration::from_micros(number()?),
+        }),
         "R" => Some(Push::Revoked { key, arrival }),
         _ => None,
     }

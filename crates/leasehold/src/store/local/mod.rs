@@ -98,7 +98,9 @@ impl LocalStore {
             Ok(inner)
         })
         .await?;
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     /// The directory.
@@ -124,7 +126,11 @@ impl LocalStore {
             let step = blocking(move || step::take(&inner, &key, Some(&command))).await?;
             if let Some((_, outcome)) = step {
                 let reply = self.asked_again_soon(outcome.reply, outcome.at);
-                return Ok(Answer { reply, at: outcome.at, epoch });
+                return Ok(Answer {
+                    reply,
+                    at: outcome.at,
+                    epoch,
+                });
             }
             if self.inner.clock.now() >= give_up {
                 return Err(StoreError::new(
@@ -260,9 +266,14 @@ fn look(inner: &Inner, key: &Key, mut queue: Queue) -> Result<Snapshot, StoreErr
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
-        Err(StoreError::new(ErrorKind::Unavailable, "the runtime is shutting down").with_source(error))
-    })
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| {
+            Err(
+                StoreError::new(ErrorKind::Unavailable, "the runtime is shutting down")
+                    .with_source(error),
+            )
+        })
 }
 
 /// Whether the inbox is open, and since when.
@@ -295,6 +306,8 @@ impl Hearing {
 
     /// Whether it was that inbox that was open, which is now closed.
     fn close(&self, epoch: u64) -> bool {
-        self.epoch.compare_exchange(epoch, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        self.epoch
+            .compare_exchange(epoch, 0, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
     }
 }

@@ -51,14 +51,37 @@ mod tests {
     fn every_key_has_a_name_of_its_own() {
         let long = "x".repeat(512);
         let keys = [
-            "a", "A", "%61", "a/b", "a%2fb", "a.json", "", ".", "..", "~", "é", "e\u{301}",
-            &long, &long[1..], &"é".repeat(256), &format!("{}y", &long[1..]), &"x".repeat(200),
-            &"x".repeat(201), "{a}", "{a} b",
+            "a",
+            "A",
+            "%61",
+            "a/b",
+            "a%2fb",
+            "a.json",
+            "",
+            ".",
+            "..",
+            "~",
+            "é",
+            "e\u{301}",
+            &long,
+            &long[1..],
+            &"é".repeat(256),
+            &format!("{}y", &long[1..]),
+            &"x".repeat(200),
+            &"x".repeat(201),
+            "{a}",
+            "{a} b",
         ];
-        let names: HashSet<_> = keys.iter().map(|key| file_name(key).to_lowercase()).collect();
+        let names: HashSet<_> = keys
+            .iter()
+            .map(|key| file_name(key).to_lowercase())
+            .collect();
         assert_eq!(names.len(), keys.len());
         for name in names {
-            assert!(name.len() < 240 && name.is_ascii() && !name.contains('/'), "{name}");
+            assert!(
+                name.len() < 240 && name.is_ascii() && !name.contains('/'),
+                "{name}"
+            );
             assert!(!name.starts_with('.'), "{name}");
         }
     }

@@ -126,7 +126,9 @@ fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
         .decode_utf8()
         .map_err(|_| Invalid::plain(format!("the path {path:?} is not UTF-8")))?;
     if decoded.contains('\0') {
-        return Err(Invalid::plain(format!("the path {path:?} holds a zero byte")));
+        return Err(Invalid::plain(format!(
+            "the path {path:?} holds a zero byte"
+        )));
     }
     let decoded = match decoded.strip_prefix("//") {
         Some(rest) if rest.starts_with('/') => rest,
@@ -199,7 +201,10 @@ mod tests {
             "local:?retention=99999999999999999999d",
             "redis://h",
         ] {
-            assert!(LocalOptions::from_url(url).unwrap_err().hint.is_some(), "{url}");
+            assert!(
+                LocalOptions::from_url(url).unwrap_err().hint.is_some(),
+                "{url}"
+            );
         }
     }
 

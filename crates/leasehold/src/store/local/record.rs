@@ -87,7 +87,9 @@ impl Place {
         .map_or_else(
             |errno| match errno {
                 Errno::NOENT => Ok(None),
-                Errno::LOOP | Errno::ISDIR | Errno::NXIO => Err(self.corrupt(directory, "is no file")),
+                Errno::LOOP | Errno::ISDIR | Errno::NXIO => {
+                    Err(self.corrupt(directory, "is no file"))
+                }
                 _ => Err(directory.failed("read", errno)),
             },
             |read| Ok(Some(read)),
@@ -145,7 +147,8 @@ impl Place {
         expires: StoreTime,
     ) -> Result<(), StoreError> {
         let bytes = encode(key, clock.boot(), queue, expires).map_err(|error| {
-            StoreError::new(ErrorKind::Refused, "the queue cannot be written down").with_source(error)
+            StoreError::new(ErrorKind::Refused, "the queue cannot be written down")
+                .with_source(error)
         })?;
         file::replace(directory, &self.temporary, &self.record, &bytes)
             .map_err(|errno| directory.failed("write to", errno))
@@ -156,8 +159,11 @@ impl Place {
     }
 
     fn corrupt(&self, directory: &Directory, what: &str) -> StoreError {
-        StoreError::new(ErrorKind::Corrupt, format!("{} {what}", self.shown(directory)))
-            .with_hint("it was left as it is: look at it, and remove it when nobody uses the key")
+        StoreError::new(
+            ErrorKind::Corrupt,
+            format!("{} {what}", self.shown(directory)),
+        )
+        .with_hint("it was left as it is: look at it, and remove it when nobody uses the key")
     }
 }
 
@@ -188,7 +194,10 @@ fn decode(bytes: &[u8]) -> Result<(Header, Queue), Flaw> {
     struct Version {
         leasehold: u32,
     }
-    let end = bytes.iter().position(|byte| *byte == b'\n').ok_or(Flaw::Torn)?;
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .ok_or(Flaw::Torn)?;
     let (line, rest) = bytes.split_at(end);
     let version: Version = serde_json::from_slice(line).map_err(|_| Flaw::Torn)?;
     if version.leasehold > FORMAT {

@@ -30,7 +30,9 @@ impl Session {
         let name = path(&inbox);
         let failed = |errno| directory.failed("write to", errno);
         let file = loop {
-            let file = directory.file(&name, OFlags::RDWR | OFlags::CREATE).map_err(failed)?;
+            let file = directory
+                .file(&name, OFlags::RDWR | OFlags::CREATE)
+                .map_err(failed)?;
             // Others look at a lock for a moment only, so this does not wait long.
             retry_on_intr(|| flock(&file, FlockOperation::LockExclusive)).map_err(failed)?;
             // Whoever sweeps may have come between, and have taken it for dead.
@@ -38,11 +40,18 @@ impl Session {
                 break file;
             }
         };
-        let session = Self { directory, inbox, file: Some(file) };
+        let session = Self {
+            directory,
+            inbox,
+            file: Some(file),
+        };
         if is_dead(&session.directory, &session.inbox) {
             return Err(StoreError::new(
                 ErrorKind::Refused,
-                format!("the file system of {} keeps no locks", session.directory.path().display()),
+                format!(
+                    "the file system of {} keeps no locks",
+                    session.directory.path().display()
+                ),
             )
             .with_hint("name a directory on a local disk: local:/some/dir"));
         }

@@ -41,7 +41,9 @@ pub(super) fn take(
     };
     let mut queue = place.read_key(&store.directory, &store.clock, key)?;
     let clock = store.clock.now();
-    let outcome = turn(&mut queue, command, clock, |inbox| store.session.sees_dead(inbox));
+    let outcome = turn(&mut queue, command, clock, |inbox| {
+        store.session.sees_dead(inbox)
+    });
     let expires = clock + queue.keep_for(clock, store.retention);
     place.write(&store.directory, &store.clock, key, &queue, expires)?;
     // Told under the lock, and after the grant is in the file: pushes come in
@@ -53,7 +55,9 @@ pub(super) fn take(
 
 /// Whether somebody who matters to this queue is dead.
 pub(super) fn has_dead(store: &Inner, queue: &Queue) -> bool {
-    lives(queue).iter().any(|inbox| store.session.sees_dead(inbox))
+    lives(queue)
+        .iter()
+        .any(|inbox| store.session.sees_dead(inbox))
 }
 
 fn turn(
@@ -64,12 +68,19 @@ fn turn(
 ) -> Outcome {
     let mut outcome = match command {
         Some(command) => queue.apply(command, clock),
-        None => Outcome { reply: Reply::Done, at: queue.look(clock).at, events: Vec::new() },
+        None => Outcome {
+            reply: Reply::Done,
+            at: queue.look(clock).at,
+            events: Vec::new(),
+        },
     };
     for _ in 0..ROUNDS {
         let unserved = command.is_none() || is_unserved(&outcome.reply);
-        let mut suspects: BTreeSet<Inbox> =
-            outcome.events.iter().map(|event| event.inbox().clone()).collect();
+        let mut suspects: BTreeSet<Inbox> = outcome
+            .events
+            .iter()
+            .map(|event| event.inbox().clone())
+            .collect();
         if unserved {
             suspects.extend(share(lives(queue), clock));
         }
@@ -78,11 +89,15 @@ fn turn(
             break;
         }
         for inbox in &suspects {
-            let bury = Command::Bury { inbox: inbox.clone() };
+            let bury = Command::Bury {
+                inbox: inbox.clone(),
+            };
             let events = queue.apply(&bury, clock).events;
             add(&mut outcome.events, events);
         }
-        outcome.events.retain(|event| !suspects.contains(event.inbox()));
+        outcome
+            .events
+            .retain(|event| !suspects.contains(event.inbox()));
         // Asked again it finds itself, or what the dead left free.
         if let Some(command) = command.filter(|_| unserved) {
             let again = queue.apply(command, clock);
@@ -92,7 +107,9 @@ fn turn(
     }
     if let Reply::Standing(standing) = outcome.reply {
         // It learns that from the answer.
-        outcome.events.retain(|event| event.arrival() != standing.arrival);
+        outcome
+            .events
+            .retain(|event| event.arrival() != standing.arrival);
     }
     outcome
 }
@@ -121,13 +138,12 @@ fn share(lives: BTreeSet<Inbox>, clock: StoreTime) -> impl Iterator<Item = Inbox
 /// Adds later events: only the latest word on who is next counts.
 fn add(events: &mut Vec<Event>, later: Vec<Event>) {
     for event in later {
-        match event {
-            Event::Next { .. } => events.retain(|old| !matches!(old, Event::Next { .. })),
-            Event::Granted { arrival, .. } => events.retain(|old| {
-                !matches!(old, Event::Next { .. }) || old.arrival() != arrival
-            }),
-            Event::Revoked { .. } => {}
-        }
+        let outdated = |old: &Event| match event {
+            Event::Next { .. } => true,
+            Event::Granted { arrival, .. } => old.arrival() == arrival,
+            Event::Revoked { .. } => false,
+        };
+        events.retain(|old| !matches!(old, Event::Next { .. }) || !outdated(old));
         events.push(event);
     }
 }

@@ -35,7 +35,9 @@ pub(super) fn sweep(store: &Inner) {
 
 fn names_of_keys(store: &Inner) -> impl Iterator<Item = String> {
     let idle = names(&store.directory, KEYS, &[".json", ".lock", ".tmp"]);
-    idle.into_iter().filter(|name| is_old(store, name)).take(LOOKS)
+    idle.into_iter()
+        .filter(|name| is_old(store, name))
+        .take(LOOKS)
 }
 
 /// Whether the key was not used for so long that it is worth a look.
@@ -54,7 +56,9 @@ fn is_old(store: &Inner, name: &str) -> bool {
 
 fn sweep_key(store: &Inner, name: &str) {
     let place = Place::of(name);
-    let Ok(Some(_locked)) = place.try_lock(&store.directory) else { return };
+    let Ok(Some(_locked)) = place.try_lock(&store.directory) else {
+        return;
+    };
     let expired = match place.read(&store.directory, &store.clock) {
         Ok(Some((header, _))) => header.expires <= store.clock.now(),
         Ok(None) => true,
@@ -74,7 +78,9 @@ fn names(directory: &Directory, sub: &str, endings: &[&str]) -> Vec<String> {
             .filter_map(|entry| {
                 let entry = entry.ok()?;
                 let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_str()?;
-                let name = endings.iter().find_map(|ending| name.strip_suffix(ending))?;
+                let name = endings
+                    .iter()
+                    .find_map(|ending| name.strip_suffix(ending))?;
                 Some(name.to_owned()).filter(|name| !name.starts_with('.') && !name.is_empty())
             })
             .collect())
@@ -93,7 +99,10 @@ pub(super) fn records(directory: &Directory) -> Result<Vec<String>, Errno> {
     for entry in Dir::new(directory.reopen(KEYS)?)? {
         let entry = entry?;
         let name = entry.file_name().to_str().ok();
-        found.extend(name.and_then(|name| name.strip_suffix(".json")).map(str::to_owned));
+        found.extend(
+            name.and_then(|name| name.strip_suffix(".json"))
+                .map(str::to_owned),
+        );
     }
     Ok(found)
 }

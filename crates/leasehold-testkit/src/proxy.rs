@@ -40,24 +40,22 @@
 //! in real time while the time of a test's runtime stands still. Both end when it is dropped.
 
 mod connection;
+mod desk;
 mod faults;
 mod resp;
 
-use std::collections::HashMap;
 use std::fmt;
-use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::process::{PATIENCE, forks_settled};
 use crate::server::{Port, RedisServer};
 use connection::What;
+use desk::{Desk, Order, Verb};
 use faults::{Action, Gate, Rule, Shared, Trigger};
 
 /// A TCP proxy on a loopback port of its own, with faults; see the [module](self).
@@ -178,13 +176,7 @@ impl Proxy {
         let port = Port::reserve();
         let (address, shared) = (port.address(), Arc::new(Shared::default()));
         let (orders, inbox) = mpsc::unbounded_channel();
-        let desk = Desk {
-            address,
-            upstream,
-            shared: Arc::clone(&shared),
-            door: None,
-            connections: HashMap::new(),
-        };
+        let desk = Desk::new(address, upstream, Arc::clone(&shared));
         let thread = thread::Builder::new()
             .name("proxy".to_owned())
             .spawn(move || {
@@ -514,129 +506,5 @@ impl Held {
     /// Delivers it, and what follows it; or, if it has not come yet, lets it pass.
     pub fn release(&self) {
         self.gate.open();
-    }
-}
-
-/// What the test asks of the proxy's thread, and whom to tell that it is done.
-struct Order {
-    verb: Verb,
-    done: std_mpsc::Sender<()>,
-}
-
-enum Verb {
-    Accept,
-    Refuse,
-    /// To all connections.
-    Tell(What),
-}
-
-/// The proxy's thread: takes orders and connections.
-struct Desk {
-    address: SocketAddr,
-    upstream: SocketAddr,
-    shared: Arc<Shared>,
-    door: Option<TcpListener>,
-    connections: HashMap<u64, mpsc::UnboundedSender<connection::Order>>,
-}
-
-impl Desk {
-    async fn attend(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
-        loop {
-            tokio::select! {
-                stream = accept(&self.door) => self.welcome(stream),
-                order = orders.recv() => {
-                    let Some(Order { verb, done }) = order else { return };
-                    self.obey(verb).await;
-                    forks_settled();
-                    let _ = done.send(());
-                }
-            }
-        }
-    }
-
-    async fn obey(&mut self, verb: Verb) {
-        match verb {
-            Verb::Accept if self.door.is_some() => {}
-            Verb::Accept => self.door = Some(listen(self.address).await),
-            // Resets whoever has knocked and was not let in.
-            Verb::Refuse => self.door = None,
-            Verb::Tell(what) => {
-                if let (What::Close { .. }, Some(door)) = (what, &self.door) {
-                    turn_away(door);
-                }
-                for connection in self.connections.values() {
-                    let (done, is_done) = oneshot::channel();
-                    // One that is over has nothing to do, and nobody to say so.
-                    let _ = connection.send(connection::Order { what, done });
-                    let _ = is_done.await;
-                }
-            }
-        }
-    }
-
-    fn welcome(&mut self, client: TcpStream) {
-        self.connections
-            .retain(|_, connection| !connection.is_closed());
-        let (orders, inbox) = mpsc::unbounded_channel();
-        let mut id = 0;
-        self.shared.counts.send_modify(|counts| {
-            counts.connections += 1;
-            counts.open += 1;
-            id = counts.connections;
-        });
-        self.connections.insert(id, orders);
-        let (shared, upstream) = (Arc::clone(&self.shared), self.upstream);
-        tokio::spawn(async move {
-            let ordered = connection::carry(id, client, upstream, Arc::clone(&shared), inbox).await;
-            shared.counts.send_modify(|counts| counts.open -= 1);
-            ordered.map(|done| done.send(()));
-        });
-    }
-}
-
-async fn listen(address: SocketAddr) -> TcpListener {
-    let listen = || {
-        let socket = TcpSocket::new_v4()?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(1024)
-    };
-    loop {
-        match listen() {
-            Ok(door) => return door,
-            // The old door, in the hands of a child that does not run yet: see the module.
-            Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            Err(error) => panic!("cannot listen on {address}: {error}"),
-        }
-    }
-}
-
-async fn accept(door: &Option<TcpListener>) -> TcpStream {
-    loop {
-        match door {
-            Some(door) => {
-                if let Ok((stream, _)) = door.accept().await {
-                    return stream;
-                }
-            }
-            None => std::future::pending().await,
-        }
-    }
-}
-
-/// Closes the connections that wait at a door, also those that the runtime has not yet heard of.
-fn turn_away(door: &TcpListener) {
-    let door = door
-        .as_fd()
-        .try_clone_to_owned()
-        .map(std::net::TcpListener::from);
-    while let Ok((stream, _)) = door
-        .as_ref()
-        .map_err(drop)
-        .and_then(|door| door.accept().map_err(drop))
-    {
-        drop(stream);
     }
 }

@@ -15,14 +15,16 @@
 //! asynchronous tests as well: what the testkit itself asks a server goes over a Unix socket that
 //! no proxy and no TLS is in the way of, and as a user of its own that no password shuts out.
 
-use std::collections::BTreeMap;
+mod options;
+mod port;
+mod stats;
+
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,10 +32,12 @@ use std::time::{Duration, Instant};
 use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisConnectionInfo, RedisResult};
 use rustix::process::{Pid, Signal, WaitIdOptions};
 use tempfile::TempDir;
-use tokio::net::TcpSocket;
 
 use crate::process::{PATIENCE, spawn_tied, wait_for_change};
 use crate::tls::Certificates;
+pub use options::RedisServerBuilder;
+pub(crate) use port::Port;
+pub use stats::{CommandStats, Stats};
 
 /// The environment variable that names the `redis-server` to test with.
 pub const PROGRAM: &str = "LEASEHOLD_REDIS_SERVER";
@@ -87,15 +91,7 @@ impl RedisServer {
     /// Options for a server. The default keeps nothing on disk, asks for no password and has no
     /// limit on memory.
     pub fn builder() -> RedisServerBuilder {
-        RedisServerBuilder {
-            program: std::env::var_os(PROGRAM)
-                .map_or_else(|| PathBuf::from("redis-server"), PathBuf::from),
-            persistent: false,
-            password: None,
-            tls: None,
-            config: Vec::new(),
-            patience: PATIENCE,
-        }
+        RedisServerBuilder::new()
     }
 
     /// The URL to connect to, with the password if there is one: `redis://127.0.0.1:<port>/`, or
@@ -365,7 +361,7 @@ impl RedisServer {
         let mut command = Command::new(&self.builder.program);
         command
             .arg(self.directory.path().join("redis.conf"))
-            .stdin(std::process::Stdio::null())
+            .stdin(Stdio::null())
             .stdout(
                 log.try_clone()
                     .map_err(|error| self.failure(error.to_string()))?,
@@ -423,166 +419,6 @@ impl fmt::Debug for RedisServer {
     }
 }
 
-/// Options for a [`RedisServer`].
-#[derive(Clone, Debug)]
-pub struct RedisServerBuilder {
-    program: PathBuf,
-    persistent: bool,
-    password: Option<String>,
-    tls: Option<ClientCertificate>,
-    config: Vec<String>,
-    patience: Duration,
-}
-
-impl RedisServerBuilder {
-    /// Another program than [`PROGRAM`] says.
-    #[must_use]
-    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
-        self.program = program.into();
-        self
-    }
-
-    /// Keeps every write on disk before it is answered: an append-only file, synced always. Such a
-    /// server finds its data again after a [`kill`](RedisServer::kill).
-    #[must_use]
-    pub fn persistent(mut self) -> Self {
-        self.persistent = true;
-        self
-    }
-
-    /// Asks the default user for a password (`requirepass`), which [`RedisServer::url`] then
-    /// carries: letters and digits, please.
-    #[must_use]
-    pub fn password(mut self, password: &str) -> Self {
-        self.password = Some(password.to_owned());
-        self.config("requirepass", password)
-    }
-
-    /// Adds a user by its rules: `user("alice", "on >secret ~app:* &app:* +@all")`. Those of
-    /// `default`, for clients that do not log in, start with nothing too: `"on nopass ~* +@all"`.
-    #[must_use]
-    pub fn user(self, name: &str, rules: &str) -> Self {
-        self.config("user", &format!("{name} {rules}"))
-    }
-
-    /// Serves TLS, and TLS only, with certificates made for this server.
-    #[must_use]
-    pub fn tls(mut self, clients: ClientCertificate) -> Self {
-        self.tls = Some(clients);
-        self
-    }
-
-    /// Follows the server of this testkit on `port`; see [`RedisServer::wait_for_replicas`].
-    #[must_use]
-    pub fn replica_of(self, port: u16) -> Self {
-        self.config("replicaof", &format!("127.0.0.1 {port}"))
-    }
-
-    /// Any other line of the configuration file: `config("maxmemory", "2mb")`. Later lines win.
-    #[must_use]
-    pub fn config(mut self, directive: &str, value: &str) -> Self {
-        self.config.push(format!("{directive} {value}"));
-        self
-    }
-
-    /// How long to wait for a server that does not answer: [`PATIENCE`], unless said otherwise.
-    #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// Starts the server and waits until it answers.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start; the message has its log.
-    pub fn start(self) -> RedisServer {
-        self.try_start().unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// Starts the server and waits until it answers.
-    ///
-    /// # Errors
-    ///
-    /// When it does not; the error has its log.
-    pub fn try_start(self) -> Result<RedisServer, StartError> {
-        let directory = tempfile::Builder::new()
-            .prefix("leasehold-redis-")
-            // Redis may not be started by the user it runs as.
-            .permissions(fs::Permissions::from_mode(0o755))
-            .tempdir()
-            .expect("a temporary directory can be made");
-        let port = Port::reserve();
-        let certificates = self.tls.map(|_| Certificates::generate(directory.path()));
-        let mut server = RedisServer {
-            builder: self,
-            directory,
-            port,
-            certificates,
-            child: None,
-            stopped: AtomicBool::new(false),
-        };
-        fs::create_dir(server.data()).expect("the directory can be made");
-        fs::write(
-            server.directory.path().join("redis.conf"),
-            configuration(&server),
-        )
-        .expect("the configuration can be written");
-        server.launch()?;
-        Ok(server)
-    }
-}
-
-/// The text of `redis.conf`.
-fn configuration(server: &RedisServer) -> String {
-    let RedisServer {
-        builder,
-        certificates,
-        ..
-    } = server;
-    let quoted = |path: &Path| format!("{:?}", path.display().to_string());
-    let port = server.port();
-    let mut lines = vec![
-        "bind 127.0.0.1".to_owned(),
-        format!("unixsocket {}", quoted(&server.socket())),
-        format!("dir {}", quoted(&server.data())),
-        "save \"\"".to_owned(),
-        format!("user {ADMIN} on >{ADMIN_PASSWORD} allkeys allchannels allcommands"),
-        // Replication among servers of this testkit: as its own user, at once, and without a copy
-        // on disk that would come back after a crash.
-        format!("masteruser {ADMIN}"),
-        format!("masterauth {ADMIN_PASSWORD}"),
-        "repl-diskless-sync-delay 0".to_owned(),
-        "rdb-del-sync-files yes".to_owned(),
-    ];
-    if builder.persistent {
-        lines.extend(["appendonly yes".to_owned(), "appendfsync always".to_owned()]);
-    }
-    match (&builder.tls, certificates) {
-        (Some(clients), Some(certificates)) => {
-            let asked = match clients {
-                ClientCertificate::NotAsked => "no",
-                ClientCertificate::Required => "yes",
-            };
-            lines.extend([
-                "port 0".to_owned(),
-                format!("tls-port {port}"),
-                format!("tls-ca-cert-file {}", quoted(&certificates.authority.path)),
-                format!(
-                    "tls-cert-file {}",
-                    quoted(&certificates.server_certificate.path)
-                ),
-                format!("tls-key-file {}", quoted(&certificates.server_key.path)),
-                format!("tls-auth-clients {asked}"),
-            ]);
-        }
-        _ => lines.push(format!("port {port}")),
-    }
-    lines.extend(builder.config.iter().cloned());
-    lines.join("\n") + "\n"
-}
-
 fn open_log(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
@@ -613,121 +449,3 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
-
-/// What a server has done, and at what cost.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// CPU time, user and system, of the thread that runs the commands.
-    pub cpu: Duration,
-    /// Per command in lower case, subcommands as `client|info`. The testkit's own questions are
-    /// among them (`info`, `auth`).
-    pub commands: BTreeMap<String, CommandStats>,
-}
-
-/// What a server has done of one command.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CommandStats {
-    /// How often it ran.
-    pub calls: u64,
-    /// How long that took in all, by the clock: more than CPU time on a busy machine.
-    pub time: Duration,
-    /// How often it was turned away before it ran (no permission, out of memory, …).
-    pub rejected: u64,
-    /// How often it ran and failed.
-    pub failed: u64,
-}
-
-impl Stats {
-    /// What was done of a command: nothing, if it is not listed.
-    pub fn command(&self, name: &str) -> CommandStats {
-        self.commands.get(name).copied().unwrap_or_default()
-    }
-
-    /// What has been done since `earlier`, of the same run of the same server.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        let commands = self.commands.iter().map(|(name, now)| {
-            let before = earlier.command(name);
-            let since = CommandStats {
-                calls: now.calls - before.calls,
-                time: now.time - before.time,
-                rejected: now.rejected - before.rejected,
-                failed: now.failed - before.failed,
-            };
-            (name.clone(), since)
-        });
-        let commands = commands
-            .filter(|(_, since)| *since != CommandStats::default())
-            .collect();
-        Self {
-            cpu: self.cpu - earlier.cpu,
-            commands,
-        }
-    }
-
-    /// Reads the answer to `INFO`.
-    fn parse(info: &str) -> Self {
-        let mut stats = Self::default();
-        for (name, value) in info.lines().filter_map(|line| line.trim().split_once(':')) {
-            if let "used_cpu_user_main_thread" | "used_cpu_sys_main_thread" = name {
-                stats.cpu += Duration::from_secs_f64(value.parse().expect("seconds"));
-            } else if let Some(command) = name.strip_prefix("cmdstat_") {
-                stats
-                    .commands
-                    .insert(command.to_owned(), CommandStats::parse(value));
-            }
-        }
-        stats
-    }
-}
-
-impl CommandStats {
-    /// Reads `calls=2,usec=10,usec_per_call=5.00,rejected_calls=0,failed_calls=1`.
-    fn parse(fields: &str) -> Self {
-        let field = |name: &str| {
-            let mut fields = fields.split(',').filter_map(|field| field.split_once('='));
-            let value = fields
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| value.parse());
-            value.and_then(Result::ok).unwrap_or_default()
-        };
-        Self {
-            calls: field("calls"),
-            time: Duration::from_micros(field("usec")),
-            rejected: field("rejected_calls"),
-            failed: field("failed_calls"),
-        }
-    }
-}
-
-/// A free loopback port that nobody else is given, also while nothing listens on it.
-///
-/// A socket is bound to it and never listens: the kernel hands the port to nobody who asks for a
-/// free one, refuses connections to it, and lets a server bind it too, which sets `SO_REUSEADDR` as
-/// servers do. (That is so on Linux. Elsewhere the port is merely chosen, and could be taken.)
-#[derive(Debug)]
-pub(crate) struct Port {
-    _reservation: Option<TcpSocket>,
-    address: SocketAddr,
-}
-
-impl Port {
-    pub(crate) fn reserve() -> Self {
-        let reserve = || {
-            let socket = TcpSocket::new_v4()?;
-            socket.set_reuseaddr(true)?;
-            socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
-            let address = socket.local_addr()?;
-            let _reservation = cfg!(target_os = "linux").then_some(socket);
-            io::Result::Ok(Self {
-                _reservation,
-                address,
-            })
-        };
-        reserve().expect("a port can be reserved")
-    }
-
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-}

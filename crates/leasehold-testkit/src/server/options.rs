@@ -1,0 +1,184 @@
+//! How a server is to be, and the configuration file that says so.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::port::Port;
+use super::{ADMIN, ADMIN_PASSWORD, ClientCertificate, PROGRAM, RedisServer, StartError};
+use crate::process::PATIENCE;
+use crate::tls::Certificates;
+
+/// Options for a [`RedisServer`].
+#[derive(Clone, Debug)]
+pub struct RedisServerBuilder {
+    pub(super) program: PathBuf,
+    pub(super) persistent: bool,
+    pub(super) password: Option<String>,
+    tls: Option<ClientCertificate>,
+    config: Vec<String>,
+    pub(super) patience: Duration,
+}
+
+impl RedisServerBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            program: std::env::var_os(PROGRAM)
+                .map_or_else(|| PathBuf::from("redis-server"), PathBuf::from),
+            persistent: false,
+            password: None,
+            tls: None,
+            config: Vec::new(),
+            patience: PATIENCE,
+        }
+    }
+
+    /// Another program than [`PROGRAM`] says.
+    #[must_use]
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = program.into();
+        self
+    }
+
+    /// Keeps every write on disk before it is answered: an append-only file, synced always. Such a
+    /// server finds its data again after a [`kill`](RedisServer::kill).
+    #[must_use]
+    pub fn persistent(mut self) -> Self {
+        self.persistent = true;
+        self
+    }
+
+    /// Asks the default user for a password (`requirepass`), which [`RedisServer::url`] then
+    /// carries: letters and digits, please.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.config("requirepass", password)
+    }
+
+    /// Adds a user by its rules: `user("alice", "on >secret ~app:* &app:* +@all")`. Those of
+    /// `default`, for clients that do not log in, start with nothing too: `"on nopass ~* +@all"`.
+    #[must_use]
+    pub fn user(self, name: &str, rules: &str) -> Self {
+        self.config("user", &format!("{name} {rules}"))
+    }
+
+    /// Serves TLS, and TLS only, with certificates made for this server.
+    #[must_use]
+    pub fn tls(mut self, clients: ClientCertificate) -> Self {
+        self.tls = Some(clients);
+        self
+    }
+
+    /// Follows the server of this testkit on `port`; see [`RedisServer::wait_for_replicas`].
+    #[must_use]
+    pub fn replica_of(self, port: u16) -> Self {
+        self.config("replicaof", &format!("127.0.0.1 {port}"))
+    }
+
+    /// Any other line of the configuration file: `config("maxmemory", "2mb")`. Later lines win.
+    #[must_use]
+    pub fn config(mut self, directive: &str, value: &str) -> Self {
+        self.config.push(format!("{directive} {value}"));
+        self
+    }
+
+    /// How long to wait for a server that does not answer: [`PATIENCE`], unless said otherwise.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start; the message has its log.
+    pub fn start(self) -> RedisServer {
+        self.try_start().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// When it does not; the error has its log.
+    pub fn try_start(self) -> Result<RedisServer, StartError> {
+        let directory = tempfile::Builder::new()
+            .prefix("leasehold-redis-")
+            // Redis may not be started by the user it runs as.
+            .permissions(fs::Permissions::from_mode(0o755))
+            .tempdir()
+            .expect("a temporary directory can be made");
+        let port = Port::reserve();
+        let certificates = self.tls.map(|_| Certificates::generate(directory.path()));
+        let mut server = RedisServer {
+            builder: self,
+            directory,
+            port,
+            certificates,
+            child: None,
+            stopped: AtomicBool::new(false),
+        };
+        fs::create_dir(server.data()).expect("the directory can be made");
+        fs::write(
+            server.directory.path().join("redis.conf"),
+            configuration(&server),
+        )
+        .expect("the configuration can be written");
+        server.launch()?;
+        Ok(server)
+    }
+}
+
+/// The text of `redis.conf`.
+fn configuration(server: &RedisServer) -> String {
+    let RedisServer {
+        builder,
+        certificates,
+        ..
+    } = server;
+    let quoted = |path: &Path| format!("{:?}", path.display().to_string());
+    let port = server.port();
+    let mut lines = vec![
+        "bind 127.0.0.1".to_owned(),
+        format!("unixsocket {}", quoted(&server.socket())),
+        format!("dir {}", quoted(&server.data())),
+        "save \"\"".to_owned(),
+        format!("user {ADMIN} on >{ADMIN_PASSWORD} allkeys allchannels allcommands"),
+        // Replication among servers of this testkit: as its own user, at once, and without a copy
+        // on disk that would come back after a crash.
+        format!("masteruser {ADMIN}"),
+        format!("masterauth {ADMIN_PASSWORD}"),
+        "repl-diskless-sync-delay 0".to_owned(),
+        "rdb-del-sync-files yes".to_owned(),
+    ];
+    if builder.persistent {
+        lines.extend(["appendonly yes".to_owned(), "appendfsync always".to_owned()]);
+    }
+    match (&builder.tls, certificates) {
+        (Some(clients), Some(certificates)) => {
+            let asked = match clients {
+                ClientCertificate::NotAsked => "no",
+                ClientCertificate::Required => "yes",
+            };
+            lines.extend([
+                "port 0".to_owned(),
+                format!("tls-port {port}"),
+                format!("tls-ca-cert-file {}", quoted(&certificates.authority.path)),
+                format!(
+                    "tls-cert-file {}",
+                    quoted(&certificates.server_certificate.path)
+                ),
+                format!("tls-key-file {}", quoted(&certificates.server_key.path)),
+                format!("tls-auth-clients {asked}"),
+            ]);
+        }
+        _ => lines.push(format!("port {port}")),
+    }
+    lines.extend(builder.config.iter().cloned());
+    lines.join("\n") + "\n"
+}

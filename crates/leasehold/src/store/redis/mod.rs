@@ -10,6 +10,7 @@
 //! again. Scripts are sent by hash, and in full when the server does not know
 //! them: then nothing has run.
 
+mod baseline;
 mod connect;
 mod link;
 mod list;
@@ -32,6 +33,7 @@ use redis::{Cmd, Value};
 
 use self::connect::Target;
 use self::link::Shared;
+pub use self::baseline::{Baseline, ServerCost};
 pub use self::options::{RedisAddress, RedisOptions};
 use self::record::Record;
 use self::script::{Arguments, SCRIPTS, Script, Terms};

@@ -1,3 +1,4 @@
 //! What can only be tested from within: the scripts against the core.
 
 mod replay;
+mod twin;

@@ -37,7 +37,10 @@ pub(crate) enum Outcome {
 /// Refuses what cannot work, before anything is asked of the store.
 pub(crate) fn check(key: &str, acquire: &AcquireArgs) -> Result<(), Failure> {
     Key::new(key)?;
-    let settings = leasehold::Settings { ttl: acquire.ttl, ..Default::default() };
+    let settings = leasehold::Settings {
+        ttl: acquire.ttl,
+        ..Default::default()
+    };
     Ok(settings.check()?)
 }
 
@@ -112,7 +115,10 @@ impl<'a> Scene<'a> {
         let report: OnProgress = Arc::new(move |now: &Progress| {
             report.send_replace((now.position, now.rejoined));
         });
-        let mut asking = pin!(mutex.acquire(Acquire { wait, progress: Some(report) }));
+        let mut asking = pin!(mutex.acquire(Acquire {
+            wait,
+            progress: Some(report)
+        }));
         let mut tick = interval(TICK);
         let mut who: Option<Asking<'a>> = None;
         loop {
@@ -150,7 +156,10 @@ impl<'a> Scene<'a> {
         self.position = position;
         if rejoined > self.rejoined {
             self.rejoined = rejoined;
-            self.printer.event(&Event::Rejoined { key: self.key.to_owned(), times: rejoined });
+            self.printer.event(&Event::Rejoined {
+                key: self.key.to_owned(),
+                times: rejoined,
+            });
         }
         if let Some(live) = &mut self.live {
             live.moved(position, self.start.elapsed());
@@ -170,13 +179,21 @@ impl<'a> Scene<'a> {
         } else {
             self.announced = true;
             let (key, position) = (self.key.to_owned(), self.position);
-            self.printer.event(&Event::Waiting { key, position, holders });
+            self.printer.event(&Event::Waiting {
+                key,
+                position,
+                holders,
+            });
         }
     }
 
     async fn conflict(&self, waited: bool) {
         let seen = look(self.client, self.key).await;
-        let waited = if waited { self.start.elapsed() } else { Duration::ZERO };
+        let waited = if waited {
+            self.start.elapsed()
+        } else {
+            Duration::ZERO
+        };
         self.printer.event(&Event::Conflict {
             key: self.key.to_owned(),
             waited_ms: millis(waited),

@@ -16,7 +16,6 @@ use crate::{duration, env, exit};
 #[command(
     name = "leasehold",
     version,
-    propagate_version = true,
     after_help = "Example:\n  leasehold run nightly-report -- ./report.sh\n\n\
                   `leasehold help run` says more, with the exit statuses.",
     after_long_help = tables()
@@ -34,6 +33,7 @@ pub(crate) enum Command {
     Show(ShowArgs),
     Ls(LsArgs),
     Break(BreakArgs),
+    Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -113,6 +113,12 @@ pub(crate) struct AcquireArgs {
     after_long_help = run_help()
 )]
 pub(crate) struct RunArgs {
+    /// What is to be protected, e.g. orders/42
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+    /// The command and its arguments, after `--`
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) acquire: AcquireArgs,
     /// What happens to the command when the lock is lost
@@ -128,12 +134,6 @@ pub(crate) struct RunArgs {
     /// Say what happens as lines of JSON on standard error
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// What is to be protected, e.g. orders/42
-    #[arg(value_name = "KEY")]
-    pub(crate) key: String,
-    /// The command and its arguments, after `--`
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
 }
 
 /// Hold a lock until a signal comes
@@ -143,6 +143,9 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold hold --label maintenance deploy/production")]
 pub(crate) struct HoldArgs {
+    /// What is to be protected, e.g. orders/42
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
     #[command(flatten)]
     pub(crate) acquire: AcquireArgs,
     #[command(flatten)]
@@ -152,15 +155,15 @@ pub(crate) struct HoldArgs {
     /// Print an object with the token, and what happens as lines of JSON on standard error
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// What is to be protected, e.g. orders/42
-    #[arg(value_name = "KEY")]
-    pub(crate) key: String,
 }
 
 /// Show who holds a lock and who waits for it
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold show orders/42 --json | jq .holders")]
 pub(crate) struct ShowArgs {
+    /// The key to look at
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
@@ -168,15 +171,15 @@ pub(crate) struct ShowArgs {
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// The key to look at
-    #[arg(value_name = "KEY")]
-    pub(crate) key: String,
 }
 
 /// List the locks of a store
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold ls 'orders/*'")]
 pub(crate) struct LsArgs {
+    /// Which keys: * for any text, ? for any character, [ab] for one of these
+    #[arg(value_name = "PATTERN", default_value = "*", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) pattern: String,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
@@ -184,9 +187,6 @@ pub(crate) struct LsArgs {
     /// Print one JSON object per line
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// Which keys: * for any text, ? for any character, [ab] for one of these
-    #[arg(value_name = "PATTERN", default_value = "*", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) pattern: String,
 }
 
 /// Take a lock from whoever holds it, for administrators
@@ -196,6 +196,9 @@ pub(crate) struct LsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold break --yes orders/42")]
 pub(crate) struct BreakArgs {
+    /// The key to break
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
@@ -206,9 +209,29 @@ pub(crate) struct BreakArgs {
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// The key to break
-    #[arg(value_name = "KEY")]
-    pub(crate) key: String,
+}
+
+/// Measure what a lock costs here, beside the raw server
+///
+/// Uncontended locks at 1, 16, 64 and 256 tasks, and one key passed on among 2, 100 and 1,000
+/// waiters. Ratios compare with what the same server does in the same run through the same
+/// connection. Measure on a server that is idle otherwise.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold bench -S redis://127.0.0.1/")]
+pub(crate) struct BenchArgs {
+    /// How long each measurement takes
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::parse)]
+    pub(crate) time: Duration,
+    /// How often each measurement is repeated; medians are printed
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) rounds: u8,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Print one JSON object per measurement
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
 }
 
 /// Print completions for a shell
@@ -252,7 +275,11 @@ fn tables() -> String {
         }
         // Writing to a string does not fail.
         let _ = writeln!(text, "{title}:");
-        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+        let width = rows
+            .iter()
+            .map(|(name, _)| name.len())
+            .max()
+            .unwrap_or_default();
         for (name, meaning) in rows {
             let _ = writeln!(text, "  {name:width$}  {meaning}");
         }
@@ -274,8 +301,15 @@ mod tests {
     #[test]
     fn every_subcommand_has_an_example() {
         for command in Cli::command().get_subcommands() {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.starts_with("Example:\n  leasehold "), "{}", command.get_name());
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(
+                help.starts_with("Example:\n  leasehold "),
+                "{}",
+                command.get_name()
+            );
         }
     }
 

@@ -1,14 +1,16 @@
 //! From the arguments to a client of the store.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Client, Settings, TlsFiles};
+use leasehold::store::redis::{Baseline, RedisOptions, RedisStore};
+use leasehold::{Client, Settings, StoreError, TlsFiles};
 
 use crate::cli::{AcquireArgs, StoreArgs};
-use crate::env;
 use crate::failure::Failure;
 use crate::output::Printer;
+use crate::{env, exit};
 
 /// How long giving back may take at the end.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -23,10 +25,54 @@ pub(crate) async fn connect_to_hold(
     store: &StoreArgs,
     acquire: &AcquireArgs,
 ) -> Result<Client, Failure> {
-    let settings =
-        Settings { ttl: acquire.ttl, label: acquire.label.clone(), ..Settings::default() };
+    let settings = Settings {
+        ttl: acquire.ttl,
+        label: acquire.label.clone(),
+        ..Settings::default()
+    };
     settings.check()?;
     open(store, settings).await
+}
+
+/// A client, and the raw server behind it where there is one.
+pub(crate) struct Measured {
+    pub(crate) client: Client,
+    pub(crate) baseline: Option<Arc<Baseline>>,
+}
+
+/// Connects, for measuring: what is compared shares one connection.
+pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Failure> {
+    if !is_server(store.url.trim()) {
+        return Ok(Measured {
+            client: connect(store).await?,
+            baseline: None,
+        });
+    }
+    let mut options = RedisOptions::from_url(store.url.trim())?;
+    options.username = store.user.clone().or(options.username);
+    options.password = password(store)?.or(options.password);
+    options.ca_file = store.tls_ca.clone().or(options.ca_file);
+    options.client_certificate = store
+        .tls_cert
+        .clone()
+        .zip(store.tls_key.clone())
+        .or(options.client_certificate);
+    let server = Arc::new(RedisStore::connect(options).await.map_err(of_store)?);
+    let baseline = Baseline::new(server.clone()).await.map_err(of_store)?;
+    let client = Client::builder().with_store(server).connect().await?;
+    Ok(Measured {
+        client,
+        baseline: Some(Arc::new(baseline)),
+    })
+}
+
+fn is_server(url: &str) -> bool {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    !matches!(scheme, "" | "local" | "memory")
+}
+
+pub(crate) fn of_store(error: StoreError) -> Failure {
+    Failure::new(exit::of_error(error.kind()), error.to_string())
 }
 
 /// Leaves the store: what is still held or waited for is given back.
@@ -37,7 +83,11 @@ pub(crate) async fn leave(client: &Client, printer: &Printer) {
 }
 
 async fn open(store: &StoreArgs, settings: Settings) -> Result<Client, Failure> {
-    let url = if store.url.trim().is_empty() { "local:" } else { store.url.trim() };
+    let url = if store.url.trim().is_empty() {
+        "local:"
+    } else {
+        store.url.trim()
+    };
     let mut builder = Client::builder().store(url).settings(settings);
     if let Some(user) = &store.user {
         builder = builder.user(user);
@@ -61,16 +111,23 @@ fn password(store: &StoreArgs) -> Result<Option<String>, Failure> {
     if let Some(file) = &store.password_file {
         return read(file).map(Some);
     }
-    Ok(std::env::var(env::PASSWORD).ok().filter(|password| !password.is_empty()))
+    Ok(std::env::var(env::PASSWORD)
+        .ok()
+        .filter(|password| !password.is_empty()))
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
-        Failure::usage(format!("cannot read the password file {}: {error}", file.display()))
+        Failure::usage(format!(
+            "cannot read the password file {}: {error}",
+            file.display()
+        ))
     })?;
     match text.lines().next() {
         Some(password) if !password.is_empty() => Ok(password.to_owned()),
-        _ => Err(Failure::usage(format!("the password file {} is empty", file.display()))
-            .hint("write the password into its first line")),
+        _ => Err(
+            Failure::usage(format!("the password file {} is empty", file.display()))
+                .hint("write the password into its first line"),
+        ),
     }
 }

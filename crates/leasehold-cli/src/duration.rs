@@ -14,7 +14,9 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         return Ok(Duration::ZERO);
     }
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        return Err(format!("say the unit: {text}s for seconds, {text}m for minutes"));
+        return Err(format!(
+            "say the unit: {text}s for seconds, {text}m for minutes"
+        ));
     }
     if text.starts_with('-') {
         return Err("a duration is not negative".to_owned());
@@ -42,8 +44,8 @@ pub(crate) fn spoken(duration: Duration) -> String {
     };
     match seconds {
         ..MINUTE => format!("{seconds} s"),
-        ..HOUR => two(seconds / MINUTE, "min", seconds % MINUTE, "s"),
-        ..DAY => two(seconds / HOUR, "h", seconds % HOUR / MINUTE, "min"),
+        MINUTE..HOUR => two(seconds / MINUTE, "min", seconds % MINUTE, "s"),
+        HOUR..DAY => two(seconds / HOUR, "h", seconds % HOUR / MINUTE, "min"),
         _ => two(seconds / DAY, "d", seconds % DAY / HOUR, "h"),
     }
 }

@@ -45,14 +45,23 @@ pub(crate) fn of_error(kind: ErrorKind) -> u8 {
 /// The table for the help and the manual.
 pub(crate) const TABLE: &[(&str, &str)] = &[
     ("the command's own", "it ran to its end under the lock"),
-    ("128+n", "signal n ended it, or ended the waiting (Ctrl-C: 130)"),
+    (
+        "128+n",
+        "signal n ended it, or ended the waiting (Ctrl-C: 130)",
+    ),
     ("1", "break: the question was answered with no"),
     ("64", "wrong usage: options, key, duration, URL"),
-    ("65", "the key holds something that is not leasehold's, or is damaged"),
+    (
+        "65",
+        "the key holds something that is not leasehold's, or is damaged",
+    ),
     ("69", "the store cannot be reached, or refuses"),
     ("71", "the system refused (no processes, no signals)"),
     ("74", "the output cannot be written"),
-    ("75", "the lock was not obtained in time; -E chooses another"),
+    (
+        "75",
+        "the lock was not obtained in time; -E chooses another",
+    ),
     ("79", "the lease was lost while the command ran"),
     ("126", "the command cannot be run"),
     ("127", "the command was not found"),

@@ -19,7 +19,12 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(status: u8, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), hint: None, cause: None }
+        Self {
+            status,
+            message: message.into(),
+            hint: None,
+            cause: None,
+        }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -51,7 +56,9 @@ impl From<leasehold::Error> for Failure {
 
 impl From<Invalid> for Failure {
     fn from(invalid: Invalid) -> Self {
-        Self { hint: invalid.hint, ..Self::usage(invalid.message) }
+        Self {
+            hint: invalid.hint,
+            ..Self::usage(invalid.message)
+        }
     }
 }
-

@@ -40,7 +40,10 @@ fn main() -> ExitCode {
 
 fn perform(command: Command) -> u8 {
     // One thread: the guarded program dies with the thread that started it.
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             let failure = Failure::new(exit::SYSTEM, format!("cannot start: {error}"));
@@ -62,6 +65,7 @@ async fn dispatch(command: Command) -> u8 {
         Command::Show(args) => Printer::new(&args.output, false),
         Command::Ls(args) => Printer::new(&args.output, false),
         Command::Break(args) => Printer::new(&args.output, false),
+        Command::Bench(args) => Printer::new(&args.output, false),
         Command::Completions(_) | Command::Man(_) => Printer::default(),
     };
     let done = match &command {
@@ -70,6 +74,7 @@ async fn dispatch(command: Command) -> u8 {
         Command::Show(args) => commands::show(args, &printer).await,
         Command::Ls(args) => commands::ls(args, &printer).await,
         Command::Break(args) => commands::break_key(args, &printer).await,
+        Command::Bench(args) => commands::bench(args, &printer).await,
         Command::Completions(args) => commands::completions(args, &printer),
         Command::Man(args) => commands::man(args, &printer),
     };

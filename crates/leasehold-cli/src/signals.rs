@@ -13,8 +13,14 @@ use crate::sys;
 
 /// What a person or a supervisor sends. SIGKILL and SIGSTOP cannot be caught; a terminal sends
 /// the news of its size by itself.
-const HANDLED: [Signal; 6] =
-    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
+const HANDLED: [Signal; 6] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+];
 
 /// Signals as events, from the moment this was made.
 #[derive(Debug)]
@@ -24,9 +30,15 @@ impl Signals {
     /// Begins to listen. What was ignored when we were started stays ignored, for the child too:
     /// so `nohup` works.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let heard = HANDLED.into_iter().filter(|&signal| !sys::is_ignored(signal));
+        let heard = HANDLED
+            .into_iter()
+            .filter(|&signal| !sys::is_ignored(signal));
         let listen = |signal: Signal| Ok((signal, stream(signal)?));
-        heard.map(listen).collect::<io::Result<_>>().map(Self).map_err(refused)
+        heard
+            .map(listen)
+            .collect::<io::Result<_>>()
+            .map(Self)
+            .map_err(refused)
     }
 
     /// The next signal.

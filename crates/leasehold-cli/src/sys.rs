@@ -46,7 +46,10 @@ pub(crate) fn block_ttou() {
 }
 
 /// Async-signal-safe.
-#[allow(unsafe_code, reason = "the signal mask of a thread needs the C library")]
+#[allow(
+    unsafe_code,
+    reason = "the signal mask of a thread needs the C library"
+)]
 fn mask_ttou(how: libc::c_int) {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: the set is writable, of the right type, and initialised by `sigemptyset`. All three
@@ -70,7 +73,10 @@ pub(crate) struct BeforeExec {
 /// Has the child arrange `before` for itself, and die when this thread does (on Linux).
 ///
 /// The descriptors must stay open until the command was spawned.
-#[allow(unsafe_code, reason = "only the child itself can do this, between fork and exec")]
+#[allow(
+    unsafe_code,
+    reason = "only the child itself can do this, between fork and exec"
+)]
 pub(crate) fn prepare(command: &mut Command, before: BeforeExec) {
     use std::os::unix::process::CommandExt;
 
@@ -81,7 +87,9 @@ pub(crate) fn prepare(command: &mut Command, before: BeforeExec) {
             inherit(fd)?;
         }
         // At a terminal that has gone meanwhile there is nothing to be in front of.
-        before.terminal.map_or(Ok(()), |fd| take_foreground(fd).or(Ok(())))
+        before
+            .terminal
+            .map_or(Ok(()), |fd| take_foreground(fd).or(Ok(())))
     };
     // SAFETY: between fork and exec only async-signal-safe calls are allowed. `arrange` makes
     // system calls and builds errors out of numbers: no lock, no allocation, nothing freed.
@@ -100,7 +108,10 @@ fn die_with(parent: rustix::process::Pid) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-#[allow(clippy::unnecessary_wraps, reason = "the other systems' face of a fallible call")]
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "the other systems' face of a fallible call"
+)]
 fn die_with(_parent: rustix::process::Pid) -> io::Result<()> {
     Ok(())
 }

@@ -66,14 +66,20 @@ impl From<&Inspection> for KeyView {
 impl From<&HolderInfo> for ClaimView {
     fn from(holder: &HolderInfo) -> Self {
         let view = Self::new(holder.mode, &holder.owner, holder.since, holder.expires_in);
-        Self { token: Some(holder.token.get()), ..view }
+        Self {
+            token: Some(holder.token.get()),
+            ..view
+        }
     }
 }
 
 impl From<&WaiterInfo> for ClaimView {
     fn from(waiter: &WaiterInfo) -> Self {
         let view = Self::new(waiter.mode, &waiter.owner, waiter.since, waiter.expires_in);
-        Self { position: Some(waiter.position), ..view }
+        Self {
+            position: Some(waiter.position),
+            ..view
+        }
     }
 }
 
@@ -125,7 +131,10 @@ impl ClaimView {
     /// `build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, expires in 12 s`.
     fn in_full(&self) -> String {
         let (who, since) = (self.who(), to_the_second(&self.since));
-        format!("{who} since {since}, expires in {}", spoken(self.expires_in()))
+        format!(
+            "{who} since {since}, expires in {}",
+            spoken(self.expires_in())
+        )
     }
 }
 
@@ -148,8 +157,12 @@ fn time(time: SystemTime) -> String {
 
 /// The same time for people, who do not read microseconds.
 pub(crate) fn to_the_second(time: &str) -> String {
-    let rounding = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Floor);
-    let rounded = time.parse::<Timestamp>().and_then(|time| time.round(rounding));
+    let rounding = TimestampRound::new()
+        .smallest(Unit::Second)
+        .mode(RoundMode::Floor);
+    let rounded = time
+        .parse::<Timestamp>()
+        .and_then(|time| time.round(rounding));
     rounded.map_or_else(|_| time.to_owned(), |time| time.to_string())
 }
 
@@ -160,12 +173,20 @@ pub(crate) mod tests {
     pub(crate) fn claim(label: Option<&str>) -> ClaimView {
         let owner = Owner::new("build7", 812, label);
         let since = SystemTime::UNIX_EPOCH + Duration::from_micros(1_769_860_800_123_456);
-        ClaimView::new(Mode::Exclusive, &owner, since, Duration::from_millis(12_345))
+        ClaimView::new(
+            Mode::Exclusive,
+            &owner,
+            since,
+            Duration::from_millis(12_345),
+        )
     }
 
     #[test]
     fn a_holder_in_json() {
-        let holder = ClaimView { token: Some(7), ..claim(Some("deploy")) };
+        let holder = ClaimView {
+            token: Some(7),
+            ..claim(Some("deploy"))
+        };
         assert_eq!(
             serde_json::to_value(holder).unwrap(),
             serde_json::json!({
@@ -183,7 +204,10 @@ pub(crate) mod tests {
         let owner = Owner::new("h", 1, None);
         let mode = Mode::Permits { of: 3, take: 2 };
         let view = ClaimView::new(mode, &owner, SystemTime::UNIX_EPOCH, Duration::ZERO);
-        assert_eq!((view.mode, view.weight, view.mode()), ("permits", Some(2), "2 permits".into()));
+        assert_eq!(
+            (view.mode, view.weight, view.mode()),
+            ("permits", Some(2), "2 permits".into())
+        );
     }
 
     #[test]
@@ -193,7 +217,10 @@ pub(crate) mod tests {
         let holders = [claim(Some("deploy")), claim(None), claim(None)];
         assert_eq!(held_by(&holders[..0]), None);
         assert_eq!(held_by(&holders[..1]).unwrap(), one);
-        assert_eq!(held_by(&holders[..2]).unwrap(), format!("{one}, and 1 more"));
+        assert_eq!(
+            held_by(&holders[..2]).unwrap(),
+            format!("{one}, and 1 more")
+        );
         assert_eq!(held_by(&holders).unwrap(), format!("{one}, and 2 more"));
         assert_eq!(holders[1].who(), "build7 (pid 812)");
     }

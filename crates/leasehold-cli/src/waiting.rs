@@ -26,7 +26,13 @@ impl Live {
         if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
             bar.set_style(style);
         }
-        Self { bar, key: key.to_owned(), position, held: String::new(), ticks: 0 }
+        Self {
+            bar,
+            key: key.to_owned(),
+            position,
+            held: String::new(),
+            ticks: 0,
+        }
     }
 
     pub(crate) fn bar(&self) -> ProgressBar {

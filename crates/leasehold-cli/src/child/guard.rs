@@ -102,7 +102,12 @@ impl Guard {
     }
 
     /// How long to sleep before the next look, unless something happens.
-    pub(crate) fn sleep(&self, now: Instant, remaining: Duration, standpoint: Standpoint) -> Duration {
+    pub(crate) fn sleep(
+        &self,
+        now: Instant,
+        remaining: Duration,
+        standpoint: Standpoint,
+    ) -> Duration {
         let left = match self.phase {
             Phase::Done => LONGEST_SLEEP,
             Phase::Guarding if self.on_lost == OnLost::Term => {
@@ -184,7 +189,10 @@ mod tests {
         assert_eq!(guard.look(start, secs(1), UNKNOWN), None);
         let end = Duration::from_millis(50);
         assert_eq!(guard.sleep(start, end * 2, UNKNOWN), end);
-        assert_eq!(guard.look(start, end, UNKNOWN), Some(Action::Kill(Loss::Unanswered)));
+        assert_eq!(
+            guard.look(start, end, UNKNOWN),
+            Some(Action::Kill(Loss::Unanswered))
+        );
         assert_eq!(guard.look(start, Duration::ZERO, UNKNOWN), None);
     }
 
@@ -196,7 +204,11 @@ mod tests {
         let told = guard.look(start, Duration::ZERO, gone);
         assert_eq!(told, Some(Action::Tell(Loss::Gone, Duration::ZERO)));
         assert_eq!(guard.look(start + secs(4), Duration::ZERO, gone), None);
-        let left = guard.sleep(start + GRACE - Duration::from_millis(10), Duration::ZERO, gone);
+        let left = guard.sleep(
+            start + GRACE - Duration::from_millis(10),
+            Duration::ZERO,
+            gone,
+        );
         assert_eq!(left, Duration::from_millis(10));
         let killed = guard.look(start + GRACE, Duration::ZERO, gone);
         assert_eq!(killed, Some(Action::Kill(Loss::Gone)));
@@ -212,24 +224,37 @@ mod tests {
 
     #[test]
     fn kill_kills_and_ignore_warns() {
-        for standpoint in [Standpoint::Lost(Loss::Gone), Standpoint::Lost(Loss::Unanswered)] {
+        for standpoint in [
+            Standpoint::Lost(Loss::Gone),
+            Standpoint::Lost(Loss::Unanswered),
+        ] {
             let (mut guard, start) = guard(OnLost::Kill);
             assert_eq!(guard.look(start, secs(1), HELD), None);
-            assert!(matches!(guard.look(start, Duration::ZERO, standpoint), Some(Action::Kill(_))));
+            assert!(matches!(
+                guard.look(start, Duration::ZERO, standpoint),
+                Some(Action::Kill(_))
+            ));
         }
         let (mut guard, start) = guard(OnLost::Ignore);
         assert_eq!(guard.look(start, secs(1), HELD), None);
         let warned = guard.look(start, Duration::ZERO, Standpoint::Lost(Loss::Revoked));
         assert_eq!(warned, Some(Action::Warn(Loss::Revoked)));
         assert!(guard.lost());
-        assert_eq!(guard.look(start, Duration::ZERO, Standpoint::Lost(Loss::Revoked)), None);
+        assert_eq!(
+            guard.look(start, Duration::ZERO, Standpoint::Lost(Loss::Revoked)),
+            None
+        );
     }
 
     #[test]
     fn a_lease_fresh_from_the_queue_is_not_mistaken_for_a_dying_one() {
         let mut guard = Guard::new(OnLost::Term, secs(15), secs(60));
         let start = Instant::now();
-        assert_eq!(guard.look(start, secs(7), HELD), None, "still on the waiter's TTL");
+        assert_eq!(
+            guard.look(start, secs(7), HELD),
+            None,
+            "still on the waiter's TTL"
+        );
         assert_eq!(guard.look(start, secs(4), HELD), None);
         assert_eq!(guard.look(start, secs(59), HELD), None, "renewed");
         assert!(guard.look(start, secs(15), UNKNOWN).is_some());

@@ -65,7 +65,10 @@ impl Child {
     /// The thread that calls must live as long as this process: the child dies with it.
     pub(crate) fn start(start: Start<'_>, terminal: Option<&Terminal>) -> io::Result<Self> {
         let mut command = Command::new(start.program);
-        command.args(start.arguments).envs(start.given).process_group(0);
+        command
+            .args(start.arguments)
+            .envs(start.given)
+            .process_group(0);
         for name in start.withheld {
             command.env_remove(name);
         }
@@ -75,7 +78,9 @@ impl Child {
         };
         sys::prepare(&mut command, before);
         // The handle is let go: changes are waited for here, stops among them.
-        Ok(Self { pid: Pid::from_child(&command.spawn()?) })
+        Ok(Self {
+            pid: Pid::from_child(&command.spawn()?),
+        })
     }
 
     /// The child's process group.
@@ -114,6 +119,8 @@ impl Child {
     }
 
     fn wait(&self, options: WaitIdOptions) -> io::Result<Option<WaitIdStatus>> {
-        Ok(rustix::io::retry_on_intr(|| waitid(WaitId::Pid(self.pid), options))?)
+        Ok(rustix::io::retry_on_intr(|| {
+            waitid(WaitId::Pid(self.pid), options)
+        })?)
     }
 }

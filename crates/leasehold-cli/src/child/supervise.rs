@@ -75,9 +75,15 @@ impl<'a> Supervision<'a> {
             }
         }
         let end = end.map_err(|error| {
-            Failure::new(exit::SYSTEM, format!("cannot wait for the command: {error}"))
+            Failure::new(
+                exit::SYSTEM,
+                format!("cannot wait for the command: {error}"),
+            )
         })?;
-        Ok(Ended { end, lost: guard.lost() })
+        Ok(Ended {
+            end,
+            lost: guard.lost(),
+        })
     }
 
     /// Returns when the child has ended.
@@ -139,12 +145,16 @@ impl<'a> Supervision<'a> {
             Action::Warn(_) => {}
         }
         self.printer.event(&match action {
-            Action::Tell(_, left) if !left.is_zero() => {
-                Event::Expiring { key, remaining_ms: millis(left), action: measure }
-            }
-            Action::Tell(reason, _) | Action::Kill(reason) | Action::Warn(reason) => {
-                Event::Lost { key, reason, action: measure }
-            }
+            Action::Tell(_, left) if !left.is_zero() => Event::Expiring {
+                key,
+                remaining_ms: millis(left),
+                action: measure,
+            },
+            Action::Tell(reason, _) | Action::Kill(reason) | Action::Warn(reason) => Event::Lost {
+                key,
+                reason,
+                action: measure,
+            },
         });
     }
 
@@ -157,7 +167,9 @@ impl<'a> Supervision<'a> {
         let Some(terminal) = &self.terminal else {
             return false;
         };
-        let wants_terminal = [Signal::TTIN, Signal::TTOU].map(|s| Some(s.as_raw())).contains(&signal);
+        let wants_terminal = [Signal::TTIN, Signal::TTOU]
+            .map(|s| Some(s.as_raw()))
+            .contains(&signal);
         if wants_terminal && terminal.is_ours() {
             return true;
         }

@@ -29,7 +29,11 @@ impl Terminal {
         let tty = File::from(rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?);
         let modes = tcgetattr(&tty).ok();
         sys::block_ttou();
-        Some(Self { tty, ours: getpgrp(), modes })
+        Some(Self {
+            tty,
+            ours: getpgrp(),
+            modes,
+        })
     }
 
     /// The terminal if the child is to have it from the start: someone sits there, and no other

@@ -36,7 +36,11 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
     let broken = client.break_key(key).await?;
     let (holders, token) = (broken.holders, broken.token.get());
     if args.json {
-        printer.json(&Done { key, holders, token })?;
+        printer.json(&Done {
+            key,
+            holders,
+            token,
+        })?;
     }
     printer.notice(&match holders {
         0 => format!("nobody held {key}"),

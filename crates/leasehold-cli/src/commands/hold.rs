@@ -47,7 +47,11 @@ async fn keep(
 ) -> Result<u8, Failure> {
     let (key, token) = (&*args.key, lease.token().get());
     if args.json {
-        printer.json(&Held { key, token, store: client.store_url() })?;
+        printer.json(&Held {
+            key,
+            token,
+            store: client.store_url(),
+        })?;
     } else {
         printer.data(&format!("{token}\n"))?;
     }

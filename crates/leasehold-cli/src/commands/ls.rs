@@ -28,7 +28,14 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
 }
 
 fn text(views: &[KeyView]) -> String {
-    let mut rows = table(&["KEY", "HELD BY", "SINCE", "EXPIRES IN", "WAITING", "LAST TOKEN"]);
+    let mut rows = table(&[
+        "KEY",
+        "HELD BY",
+        "SINCE",
+        "EXPIRES IN",
+        "WAITING",
+        "LAST TOKEN",
+    ]);
     for view in views {
         let first = view.holders.first();
         let who = match (first, view.holders.len()) {
@@ -39,8 +46,12 @@ fn text(views: &[KeyView]) -> String {
         rows.add_row(vec![
             view.key.clone(),
             who,
-            first.map(|first| to_the_second(&first.since)).unwrap_or_default(),
-            first.map(|first| spoken(first.expires_in())).unwrap_or_default(),
+            first
+                .map(|first| to_the_second(&first.since))
+                .unwrap_or_default(),
+            first
+                .map(|first| spoken(first.expires_in()))
+                .unwrap_or_default(),
             view.waiters.len().to_string(),
             view.last_token.to_string(),
         ]);

@@ -26,9 +26,10 @@ pub(crate) fn man(args: &ManArgs, printer: &Printer) -> Result<u8, Failure> {
 fn page_of(all: &Command, name: &str) -> Result<Command, Failure> {
     let of = all.find_subcommand(name).ok_or_else(|| {
         let names: Vec<_> = all.get_subcommands().map(Command::get_name).collect();
-        Failure::usage(format!("no page for {name}")).hint(format!("there are {}", names.join(", ")))
+        Failure::usage(format!("no page for {name}"))
+            .hint(format!("there are {}", names.join(", ")))
     })?;
-    Ok(of.clone())
+    Ok(of.clone().version(env!("CARGO_PKG_VERSION")))
 }
 
 fn page(command: Command) -> std::io::Result<String> {
@@ -37,7 +38,8 @@ fn page(command: Command) -> std::io::Result<String> {
     let lines = example.iter().flat_map(|example| example.lines());
     let examples: Vec<_> = lines.filter_map(|line| line.strip_prefix("  ")).collect();
     let examples = examples.join("\n");
-    let man = Man::new(command);
+    let version = concat!("leasehold ", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command).source(version).manual("leasehold");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;

@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+mod bench;
 mod break_key;
 mod completions;
 mod hold;
@@ -8,6 +9,7 @@ mod man;
 mod run;
 mod show;
 
+pub(crate) use bench::bench;
 pub(crate) use break_key::break_key;
 pub(crate) use completions::completions;
 pub(crate) use hold::hold;

@@ -47,7 +47,9 @@ async fn guarded(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
     };
     let acquired = acquire::acquire(&client, &args.key, &args.acquire, &mut signals, printer);
     let status = match acquired.await {
-        Ok(Outcome::Granted(lease)) => under(&client, lease, args, grace, &mut signals, printer).await,
+        Ok(Outcome::Granted(lease)) => {
+            under(&client, lease, args, grace, &mut signals, printer).await
+        }
         Ok(Outcome::Conflict) => Ok((args.acquire.conflict_exit_code, None)),
         Ok(Outcome::Signalled(signal)) => {
             Ok((exit::signalled(signal.as_raw()), Some(signal.as_raw())))
@@ -103,7 +105,10 @@ async fn give_back(lease: Lease, args: &RunArgs, printer: &Printer) -> Option<Re
     match lease.release().await {
         Ok(released) => {
             let still_ours = released == Released::StillOurs;
-            printer.event(&Event::Released { key: args.key.clone(), still_ours });
+            printer.event(&Event::Released {
+                key: args.key.clone(),
+                still_ours,
+            });
             Some(released)
         }
         Err(error) => {

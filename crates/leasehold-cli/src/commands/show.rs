@@ -38,13 +38,23 @@ fn text(view: &KeyView) -> String {
         return format!("{}: free, {token}\n", view.key);
     }
     let mut rows = table(&[
-        "STATE", "MODE", "HOST", "PID", "LABEL", "SINCE", "EXPIRES IN", "TOKEN",
+        "STATE",
+        "MODE",
+        "HOST",
+        "PID",
+        "LABEL",
+        "SINCE",
+        "EXPIRES IN",
+        "TOKEN",
     ]);
     for claim in &view.holders {
         rows.add_row(row("holds".to_owned(), claim));
     }
     for claim in &view.waiters {
-        rows.add_row(row(format!("waits, {}", claim.position.unwrap_or_default()), claim));
+        rows.add_row(row(
+            format!("waits, {}", claim.position.unwrap_or_default()),
+            claim,
+        ));
     }
     format!("{}: {kind}, {token}\n{rows}\n", view.key)
 }
@@ -58,7 +68,10 @@ fn row(state: String, claim: &ClaimView) -> Vec<String> {
         claim.owner.label.clone().unwrap_or_default(),
         to_the_second(&claim.since),
         spoken(Duration::from_millis(claim.expires_in_ms)),
-        claim.token.map(|token| token.to_string()).unwrap_or_default(),
+        claim
+            .token
+            .map(|token| token.to_string())
+            .unwrap_or_default(),
     ]
 }
 
@@ -69,8 +82,14 @@ mod tests {
 
     #[test]
     fn a_table_of_holder_and_queue() {
-        let holder = ClaimView { token: Some(7), ..claim(Some("deploy")) };
-        let waiter = ClaimView { position: Some(1), ..claim(None) };
+        let holder = ClaimView {
+            token: Some(7),
+            ..claim(Some("deploy"))
+        };
+        let waiter = ClaimView {
+            position: Some(1),
+            ..claim(None)
+        };
         let view = KeyView {
             key: "orders/42".into(),
             kind: "lock",
@@ -91,7 +110,12 @@ mod tests {
                 "waits, 1  exclusive  build7  812          2026-01-31T12:00:00Z  12 s",
             ]
         );
-        let free = KeyView { holders: vec![], waiters: vec![], last_token: 0, ..view };
+        let free = KeyView {
+            holders: vec![],
+            waiters: vec![],
+            last_token: 0,
+            ..view
+        };
         assert_eq!(text(&free), "orders/42: free, no token remembered\n");
     }
 }

@@ -14,13 +14,25 @@ use crate::view::{ClaimView, held_by};
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event {
     /// The waiting begins.
-    Waiting { key: String, position: u64, holders: Vec<ClaimView> },
+    Waiting {
+        key: String,
+        position: u64,
+        holders: Vec<ClaimView>,
+    },
     /// The place in the queue was lost, and a new one taken at its end.
     Rejoined { key: String, times: u32 },
     /// The waiting was ended by a signal.
-    Withdrawn { key: String, signal: i32, waited_ms: u64 },
+    Withdrawn {
+        key: String,
+        signal: i32,
+        waited_ms: u64,
+    },
     /// The lock was not obtained in time.
-    Conflict { key: String, waited_ms: u64, holders: Vec<ClaimView> },
+    Conflict {
+        key: String,
+        waited_ms: u64,
+        holders: Vec<ClaimView>,
+    },
     /// The lock was obtained.
     Acquired {
         key: String,
@@ -31,7 +43,11 @@ pub(crate) enum Event {
         announced: bool,
     },
     /// No renewal was answered and the end is near.
-    Expiring { key: String, remaining_ms: u64, action: Measure },
+    Expiring {
+        key: String,
+        remaining_ms: u64,
+        action: Measure,
+    },
     /// The lease is lost.
     Lost {
         key: String,
@@ -48,7 +64,12 @@ pub(crate) enum Event {
     /// From the library's log.
     Log { level: String, message: String },
     /// Why it did not work.
-    Error { message: String, hint: Option<String>, cause: Option<String>, status: u8 },
+    Error {
+        message: String,
+        hint: Option<String>,
+        cause: Option<String>,
+        status: u8,
+    },
 }
 
 /// What was done to the child.
@@ -75,7 +96,9 @@ impl Event {
         match self {
             Self::Expiring { .. }
             | Self::Lost { .. }
-            | Self::Released { still_ours: false, .. }
+            | Self::Released {
+                still_ours: false, ..
+            }
             | Self::Error { .. } => Weight::Error,
             _ => Weight::Notice,
         }
@@ -85,8 +108,14 @@ impl Event {
     pub(crate) fn sentence(&self) -> Option<String> {
         let spoken_ms = |ms: &u64| spoken(Duration::from_millis(*ms));
         Some(match self {
-            Self::Waiting { key, position, holders } => {
-                let held = held_by(holders).map(|held| format!(", {held}")).unwrap_or_default();
+            Self::Waiting {
+                key,
+                position,
+                holders,
+            } => {
+                let held = held_by(holders)
+                    .map(|held| format!(", {held}"))
+                    .unwrap_or_default();
                 format!("waiting for {key} (position {position}){held}")
             }
             Self::Rejoined { key, .. } => {
@@ -95,7 +124,11 @@ impl Event {
             Self::Withdrawn { key, waited_ms, .. } => {
                 format!("stopped waiting for {key} after {}", spoken_ms(waited_ms))
             }
-            Self::Conflict { key, holders, waited_ms } => {
+            Self::Conflict {
+                key,
+                holders,
+                waited_ms,
+            } => {
                 let after = match waited_ms {
                     0 => String::new(),
                     waited_ms => format!("gave up after {}: ", spoken_ms(waited_ms)),
@@ -103,18 +136,35 @@ impl Event {
                 let held = held_by(holders).unwrap_or_else(|| "held or waited for".to_owned());
                 format!("{after}{key} is {held}")
             }
-            Self::Acquired { key, waited_ms, announced: true, .. } => {
+            Self::Acquired {
+                key,
+                waited_ms,
+                announced: true,
+                ..
+            } => {
                 format!("got {key} after {}", spoken_ms(waited_ms))
             }
-            Self::Expiring { key, remaining_ms, action, .. } => format!(
+            Self::Expiring {
+                key,
+                remaining_ms,
+                action,
+                ..
+            } => format!(
                 "no answer to the renewals of {key}, which ends in {}{}",
                 spoken_ms(remaining_ms),
                 action.words()
             ),
-            Self::Lost { key, reason, action } => {
+            Self::Lost {
+                key,
+                reason,
+                action,
+            } => {
                 format!("lost {key}: {reason}{}", action.words())
             }
-            Self::Released { key, still_ours: false } => {
+            Self::Released {
+                key,
+                still_ours: false,
+            } => {
                 format!("lost {key}: it was not ours any more when it was released")
             }
             Self::Warning { message } => format!("warning: {message}"),
@@ -172,20 +222,32 @@ mod tests {
     #[test]
     fn says_who_holds() {
         let holders = vec![claim(Some("deploy"))];
-        let conflict = Event::Conflict { key: "orders/42".into(), waited_ms: 0, holders };
+        let conflict = Event::Conflict {
+            key: "orders/42".into(),
+            waited_ms: 0,
+            holders,
+        };
         assert_eq!(
             conflict.sentence().unwrap(),
             "orders/42 is held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, \
              expires in 12 s"
         );
-        let waiting = Event::Waiting { key: "k".into(), position: 2, holders: vec![] };
+        let waiting = Event::Waiting {
+            key: "k".into(),
+            position: 2,
+            holders: vec![],
+        };
         assert_eq!(waiting.sentence().unwrap(), "waiting for k (position 2)");
     }
 
     #[test]
     fn what_was_not_announced_ends_in_silence() {
-        let acquired =
-            |announced| Event::Acquired { key: "k".into(), token: 7, waited_ms: 1500, announced };
+        let acquired = |announced| Event::Acquired {
+            key: "k".into(),
+            token: 7,
+            waited_ms: 1500,
+            announced,
+        };
         assert_eq!(acquired(false).sentence(), None);
         assert_eq!(acquired(true).sentence().unwrap(), "got k after 1.5 s");
         assert_eq!(
@@ -196,7 +258,11 @@ mod tests {
 
     #[test]
     fn loss_is_an_error() {
-        let lost = Event::Lost { key: "k".into(), reason: Loss::Gone, action: Measure::Term };
+        let lost = Event::Lost {
+            key: "k".into(),
+            reason: Loss::Gone,
+            action: Measure::Term,
+        };
         assert_eq!(lost.weight(), Weight::Error);
         assert_eq!(
             lost.sentence().unwrap(),

@@ -18,13 +18,21 @@ pub(super) fn begin(printer: &Printer, options: &cli::OutputArgs) {
         (_, true) => "warn,leasehold=debug,leasehold_core=debug",
         _ => "off,leasehold=warn",
     };
-    let asked = std::env::var(env::LOG).ok().filter(|asked| !asked.trim().is_empty());
+    let asked = std::env::var(env::LOG)
+        .ok()
+        .filter(|asked| !asked.trim().is_empty());
     let filter = EnvFilter::try_new(asked.as_deref().unwrap_or(level)).unwrap_or_else(|_| {
-        printer.warn(format!("{} is not understood, e.g. leasehold=trace", env::LOG));
+        printer.warn(format!(
+            "{} is not understood, e.g. leasehold=trace",
+            env::LOG
+        ));
         EnvFilter::new(level)
     });
     // Only the first call of a process counts.
-    let _ = registry().with(filter).with(Lines(printer.clone())).try_init();
+    let _ = registry()
+        .with(filter)
+        .with(Lines(printer.clone()))
+        .try_init();
 }
 
 struct Lines(Printer);
@@ -36,7 +44,10 @@ impl<S: Subscriber> Layer<S> for Lines {
         let message = text.message + &text.fields;
         self.0.event(&match *event.metadata().level() {
             Level::WARN => Event::Warning { message },
-            level => Event::Log { level: level.to_string(), message },
+            level => Event::Log {
+                level: level.to_string(),
+                message,
+            },
         });
     }
 }

@@ -48,9 +48,10 @@ impl Printer {
         let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         match written {
             // Who closes a pipe has seen enough.
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Failure::new(exit::OUTPUT, format!("cannot write the output: {error}")))
-            }
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
+                exit::OUTPUT,
+                format!("cannot write the output: {error}"),
+            )),
             _ => Ok(()),
         }
     }
@@ -95,7 +96,9 @@ impl Printer {
 
     /// Something to worry about.
     pub(crate) fn warn(&self, message: impl Into<String>) {
-        self.event(&Event::Warning { message: message.into() });
+        self.event(&Event::Warning {
+            message: message.into(),
+        });
     }
 
     /// A question to the person at the terminal; nothing if nobody sits there.
@@ -144,8 +147,17 @@ pub(crate) fn usage(asked: &clap::Error) -> u8 {
         return exit::OK;
     }
     let text = asked.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let _ = writeln!(io::stderr().lock(), "{PREFIX}{}", text.trim_end());
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    let mut arguments = std::env::args_os().skip(1);
+    let undashed = asked.kind() == clap::error::ErrorKind::UnknownArgument
+        && arguments.next().is_some_and(|first| first == "run")
+        && !arguments.any(|argument| argument == "--");
+    let hint = if undashed {
+        "\n\nhint: write -- before the command"
+    } else {
+        ""
+    };
+    let _ = writeln!(io::stderr().lock(), "{PREFIX}{text}{hint}");
     exit::USAGE
 }
 

@@ -69,6 +69,15 @@ impl Clock {
         }
     }
 
+    /// The clock as it was in another boot.
+    #[cfg(test)]
+    pub(super) fn of_boot(boot: &str) -> Self {
+        Self {
+            boot: boot.to_owned(),
+            ..Self::new()
+        }
+    }
+
     /// Where the kernel does not number its boots, the file's age decides.
     fn is_of_this_boot(&self, earlier: bool) -> bool {
         boot_id().map_or(!earlier, |boot| boot == self.boot)
@@ -110,4 +119,45 @@ fn corrupt(directory: &Directory) -> StoreError {
     let path = directory.path().join(FILE);
     StoreError::new(ErrorKind::Corrupt, format!("{} is damaged", path.display()))
         .with_hint("stop what uses that directory, then remove it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_processes_of_a_boot_have_one_anchor() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path().join("d")).unwrap();
+        let first = Clock::open(&directory).unwrap();
+        assert_eq!(Clock::open(&directory).unwrap(), first);
+        assert!(first.now() <= first.now());
+        let off = wall().as_micros().abs_diff(u128::from(first.now().0));
+        assert!(off < 5_000_000, "looks like the wall clock");
+    }
+
+    #[test]
+    fn another_boot_has_another_anchor() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path().join("d")).unwrap();
+        let text = serde_json::to_vec(&Clock::of_boot("earlier")).unwrap();
+        file::replace(&directory, TEMPORARY, FILE, &text).unwrap();
+        let clock = Clock::open(&directory).unwrap();
+        assert_ne!(clock.boot(), "earlier");
+        assert_eq!(Clock::open(&directory).unwrap(), clock, "and keeps it");
+    }
+
+    #[test]
+    fn a_damaged_anchor_is_left_as_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path().join("d")).unwrap();
+        let path = place.path().join("d").join(FILE);
+        std::fs::write(&path, "{").unwrap();
+        let error = Clock::open(&directory).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        // Unless the machine went down while it was written.
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(UNIX_EPOCH).unwrap();
+        assert!(Clock::open(&directory).is_ok());
+    }
 }

@@ -25,7 +25,7 @@ mod step;
 mod sweep;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -74,6 +74,22 @@ struct Inner {
     hearing: Hearing,
 }
 
+impl Inner {
+    fn open(path: PathBuf, retention: Duration) -> Result<Self, StoreError> {
+        let directory = Arc::new(Directory::open(path)?);
+        let inbox = Inbox::from_random(uuid::Uuid::new_v4().as_u64_pair().0);
+        let inner = Self {
+            clock: Clock::open(&directory)?,
+            session: Session::open(directory.clone(), inbox)?,
+            directory,
+            retention,
+            hearing: Hearing::default(),
+        };
+        sweep::sweep(&inner);
+        Ok(inner)
+    }
+}
+
 impl LocalStore {
     /// Opens the store, making its directory if it is missing.
     ///
@@ -84,20 +100,7 @@ impl LocalStore {
     pub async fn open(options: LocalOptions) -> Result<Self, StoreError> {
         options.check()?;
         let path = options.resolve()?;
-        let inner = blocking(move || {
-            let directory = Arc::new(Directory::open(path)?);
-            let inbox = Inbox::from_random(uuid::Uuid::new_v4().as_u64_pair().0);
-            let inner = Inner {
-                clock: Clock::open(&directory)?,
-                session: Session::open(directory.clone(), inbox)?,
-                directory,
-                retention: options.retention,
-                hearing: Hearing::default(),
-            };
-            sweep::sweep(&inner);
-            Ok(inner)
-        })
-        .await?;
+        let inner = blocking(move || Inner::open(path, options.retention)).await?;
         Ok(Self {
             inner: Arc::new(inner),
         })

@@ -200,8 +200,10 @@ fn decode(bytes: &[u8]) -> Result<(Header, Queue), Flaw> {
         .ok_or(Flaw::Torn)?;
     let (line, rest) = bytes.split_at(end);
     let version: Version = serde_json::from_slice(line).map_err(|_| Flaw::Torn)?;
-    if version.leasehold > FORMAT {
-        return Err(Flaw::Later(version.leasehold));
+    match version.leasehold {
+        FORMAT => {}
+        0 => return Err(Flaw::Torn),
+        later => return Err(Flaw::Later(later)),
     }
     let header: Header = serde_json::from_slice(line).map_err(|_| Flaw::Torn)?;
     let body = rest[1..].strip_suffix(b"\n").ok_or(Flaw::Torn)?;
@@ -220,4 +222,159 @@ fn checksum(header: &Header, body: &[u8]) -> String {
     }
     sum.update(&header.expires.0.to_le_bytes());
     format!("{:016x}", sum.digest())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use leasehold_core::{Claim, ClaimId, Command, Mode, Owner};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    struct Case {
+        place: TempDir,
+        directory: Directory,
+        clock: Clock,
+        key: Key,
+    }
+
+    impl Case {
+        fn new() -> Self {
+            let place = tempfile::tempdir().unwrap();
+            let directory = Directory::open(place.path().join("d")).unwrap();
+            let clock = Clock::open(&directory).unwrap();
+            let key = Key::new("k").unwrap();
+            Self {
+                place,
+                directory,
+                clock,
+                key,
+            }
+        }
+
+        /// A record of somebody who holds the key.
+        fn held(&self, clock: &Clock) -> Queue {
+            let mut queue = Queue::default();
+            queue.apply(&claim(1), clock.now());
+            let place = Place::of("k");
+            place
+                .write(&self.directory, clock, &self.key, &queue, clock.now())
+                .unwrap();
+            queue
+        }
+
+        fn read(&self) -> Result<Queue, StoreError> {
+            Place::of("k").read_key(&self.directory, &self.clock, &self.key)
+        }
+
+        fn path(&self) -> PathBuf {
+            self.place.path().join("d/keys/k.json")
+        }
+
+        fn refusal(&self) -> ErrorKind {
+            self.read().unwrap_err().kind()
+        }
+    }
+
+    fn claim(id: u128) -> Command {
+        Command::Claim(Claim {
+            id: ClaimId::from_random(id),
+            mode: Mode::Exclusive,
+            lease_ttl: Duration::from_secs(30),
+            waiter_ttl: Duration::from_secs(10),
+            wait: true,
+            ahead: false,
+            inbox: None,
+            owner: Owner::default(),
+        })
+    }
+
+    #[test]
+    fn reads_what_was_written() {
+        let case = Case::new();
+        let queue = case.held(&case.clock);
+        assert_eq!(case.read().unwrap(), queue);
+        assert!(!case.path().with_extension("tmp").exists());
+    }
+
+    #[test]
+    fn claims_of_an_earlier_boot_are_void_and_tokens_rise() {
+        let case = Case::new();
+        let before = case.held(&Clock::of_boot("earlier"));
+        let held = before.look(case.clock.now()).last_token;
+        let mut queue = case.read().unwrap();
+        assert!(queue.is_empty());
+        queue.apply(&claim(2), StoreTime(0));
+        let snapshot = queue.look(case.clock.now());
+        assert!(
+            snapshot.last_token > held,
+            "even with a clock that went back"
+        );
+    }
+
+    #[test]
+    fn a_torn_record_of_this_boot_is_left_as_it_is() {
+        let case = Case::new();
+        case.held(&case.clock);
+        let whole = fs::read(case.path()).unwrap();
+        for cut in 0..whole.len() {
+            assert!(decode(&whole[..cut]).is_err(), "cut to {cut}");
+        }
+        for at in 0..whole.len() {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1;
+            assert!(decode(&flipped).is_err(), "a bit flipped at {at}");
+        }
+        let torn = &whole[..whole.len() / 2];
+        fs::write(case.path(), torn).unwrap();
+        assert_eq!(case.refusal(), ErrorKind::Corrupt);
+        assert_eq!(fs::read(case.path()).unwrap(), torn);
+    }
+
+    #[test]
+    fn a_torn_record_of_an_earlier_boot_is_void() {
+        let case = Case::new();
+        case.held(&case.clock);
+        let whole = fs::read(case.path()).unwrap();
+        fs::write(case.path(), &whole[..whole.len() / 2]).unwrap();
+        let file = fs::File::options().write(true).open(case.path()).unwrap();
+        file.set_modified(UNIX_EPOCH).unwrap();
+        assert_eq!(case.read().unwrap(), Queue::default());
+    }
+
+    #[test]
+    fn what_is_not_its_record_is_left_as_it_is() {
+        let case = Case::new();
+        let other = Key::new("other").unwrap();
+        let (queue, now) = (Queue::default(), case.clock.now());
+        Place::of("k")
+            .write(&case.directory, &case.clock, &other, &queue, now)
+            .unwrap();
+        assert_eq!(case.refusal(), ErrorKind::Corrupt);
+        fs::write(case.path(), "{\"leasehold\":2}\n").unwrap();
+        assert_eq!(case.refusal(), ErrorKind::Unsupported);
+        fs::remove_file(case.path()).unwrap();
+        fs::create_dir(case.path()).unwrap();
+        assert_eq!(case.refusal(), ErrorKind::Corrupt);
+        fs::remove_dir(case.path()).unwrap();
+        std::os::unix::fs::symlink("/dev/null", case.path()).unwrap();
+        assert_eq!(case.refusal(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn one_at_a_time_has_the_lock() {
+        let case = Case::new();
+        let place = Place::of("k");
+        let locked = place.lock(&case.directory).unwrap().expect("free");
+        assert!(place.lock(&case.directory).unwrap().is_none());
+        // Swept while somebody had it: the next lock is of the new file.
+        place.remove(&case.directory);
+        let other = place.lock(&case.directory).unwrap();
+        drop(locked);
+        assert!(other.is_some() && place.lock(&case.directory).unwrap().is_none());
+    }
 }

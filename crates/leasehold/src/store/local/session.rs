@@ -92,7 +92,11 @@ pub(super) fn is_dead_file(directory: &Directory, name: &str) -> bool {
     let path = format!("{SESSIONS}/{name}");
     let file = match directory.file(&path, OFlags::RDWR) {
         Ok(file) => file,
-        Err(errno) => return errno == Errno::NOENT,
+        Err(Errno::NOENT) => {
+            file::remove(directory, &socket(name));
+            return true;
+        }
+        Err(_) => return false,
     };
     // Shared, so that two who look at once do not take each other for the client.
     if retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockShared)).is_err() {

@@ -106,3 +106,61 @@ pub(super) fn records(directory: &Directory) -> Result<Vec<String>, Errno> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{Claim, ClaimId, Command, Key, Mode, Owner, Release};
+
+    use super::super::step;
+    use super::*;
+
+    fn used(store: &Inner, key: &str, ttl: Duration) {
+        let id = ClaimId::from_random(1);
+        let claim = Claim {
+            id: id.clone(),
+            mode: Mode::Exclusive,
+            lease_ttl: ttl,
+            waiter_ttl: ttl,
+            wait: false,
+            ahead: false,
+            inbox: None,
+            owner: Owner::default(),
+        };
+        let key = Key::new(key).unwrap();
+        step::take(store, &key, Some(&Command::Claim(claim))).unwrap();
+        let release = Release { id, hand_off: true };
+        step::take(store, &key, Some(&Command::Release(release))).unwrap();
+    }
+
+    #[test]
+    fn idle_keys_vanish_after_the_retention() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("d");
+        let store = Inner::open(path.clone(), Duration::ZERO).unwrap();
+        used(&store, "over", Duration::from_micros(1));
+        used(&store, "not yet", Duration::from_secs(60));
+        std::fs::write(path.join("keys/crashed.lock"), "").unwrap();
+        std::fs::write(path.join("keys/crashed.tmp"), "half").unwrap();
+        std::fs::write(path.join("keys/damaged.json"), "?").unwrap();
+        std::fs::write(path.join("sessions/dead"), "").unwrap();
+        std::fs::write(path.join("inbox/dead.sock"), "").unwrap();
+        std::fs::write(path.join("inbox/gone.sock"), "").unwrap();
+        sweep(&store);
+        let mut left: Vec<_> = ["keys", "sessions", "inbox"]
+            .iter()
+            .flat_map(|sub| std::fs::read_dir(path.join(sub)).unwrap())
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let mine = store.session.inbox().as_str().to_owned();
+        let mut expected = [
+            "damaged.json".to_owned(),
+            "damaged.lock".to_owned(),
+            "not%20yet.json".to_owned(),
+            "not%20yet.lock".to_owned(),
+            mine,
+        ];
+        expected.sort();
+        assert_eq!(left, expected);
+    }
+}

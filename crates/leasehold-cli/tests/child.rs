@@ -80,7 +80,7 @@ async fn arguments_are_passed_as_they_are() {
 
 #[tokio::test]
 async fn the_command_leads_a_group_and_begins_with_no_signal_blocked() {
-    let script = "ps -o pgid= -p $$; echo $$; grep -E 'Sig(Blk|Ign)' /proc/$$/status";
+    let script = "ps -o pgid= -p $$; echo $$; grep -E 'Sig(Blk|Ign)' /proc/self/status";
     let ended = Store::memory()
         .run(&["run", "k", "--", "sh", "-c", script])
         .await;

@@ -156,3 +156,55 @@ fn a_program_that_was_killed_leaves_the_terminal_as_it_was() {
     terminal.types("exit\n");
     terminal.finish();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_it_waits_one_line_lives_and_is_cleared() {
+    let store = Store::local();
+    let (holder, _) = store.holder(&["orders/42", "--label", "deploy"]).await;
+    let mut terminal = at_terminal(&store, &["run", "orders/42", "--", "echo", "ran"]);
+    terminal.wait_for("leasehold: waiting for orders/42, ");
+    let shown = terminal.wait_for("label deploy) since 20");
+    assert!(shown.contains("(position 1)"), "{shown}");
+    holder.signal(leasehold_testkit::process::Signal::TERM);
+    terminal.wait_for("ran");
+    let (status, _) = terminal.finish();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_while_it_waits_is_130() {
+    let store = Store::local();
+    let (_holder, _) = store.holder(&["k"]).await;
+    let mut terminal = at_terminal(&store, &["run", "k", "--", "echo", "ran"]);
+    terminal.wait_for("waiting for k");
+    terminal.types("\x03");
+    let (status, rest) = terminal.finish();
+    assert_eq!(status.code(), Some(130));
+    assert!(rest.contains("stopped waiting for k after "), "{rest}");
+    assert!(!rest.contains("ran"), "{rest}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn break_asks_at_a_terminal() {
+    let store = Store::local();
+    let (holder, _) = store.holder(&["k"]).await;
+    let mut terminal = at_terminal(&store, &["break", "k"]);
+    let question = terminal.wait_for("[y/N] ");
+    assert!(question.contains("k is held by "), "{question}");
+    terminal.types("\n");
+    assert_eq!(terminal.finish().0.code(), Some(1));
+    let mut terminal = at_terminal(&store, &["break", "k"]);
+    terminal.wait_for("[y/N] ");
+    terminal.types("y\n");
+    assert_eq!(terminal.finish().0.code(), Some(0));
+    assert_eq!(holder.wait().await.code(), Some(79));
+}
+
+#[test]
+fn ls_of_nothing_says_so_at_a_terminal() {
+    let (status, shown) = at_terminal(&Store::memory(), &["ls"]).finish();
+    assert_eq!(
+        (status.code(), shown.trim_end()),
+        (Some(0), "leasehold: no locks")
+    );
+}

@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::Duration;
 
 use leasehold_testkit::process::PATIENCE;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -123,5 +122,3 @@ fn lead_session(command: &mut Command) {
     unsafe { command.pre_exec(lead) };
 }
 
-/// Long enough for a process to have done what it was going to do wrongly.
-pub(crate) const MOMENT: Duration = Duration::from_millis(200);

@@ -1,0 +1,247 @@
+//! What only a server does: it goes silent, refuses, asks for passwords.
+
+mod common;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{Store, leasehold};
+use leasehold_testkit::process::{Finished, Process, Signal};
+use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
+
+/// The command with these arguments at that URL.
+fn at(url: &str, arguments: &[&str]) -> Command {
+    let mut command = leasehold(arguments);
+    command.env("LEASEHOLD_STORE", url);
+    command
+}
+
+async fn run(url: &str, arguments: &[&str]) -> Finished {
+    Process::run(at(url, arguments)).await
+}
+
+#[tokio::test]
+async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() {
+    let server = RedisServer::start();
+    let script = "trap 'echo told' TERM; echo up; while :; do sleep 0.02; done";
+    let arguments = [
+        "run", "--ttl", "2s", "--grace", "500ms", "k", "--", "sh", "-c", script,
+    ];
+    let holder = Process::spawn(at(&server.url(), &arguments));
+    holder.stdout().wait_for("up").await;
+    server.stop();
+    let stopped = Instant::now();
+    let said = holder
+        .stderr()
+        .wait_for("no answer to the renewals of k, which ends in ")
+        .await;
+    assert!(said.contains("telling the command to stop"), "{said}");
+    let told = stopped.elapsed();
+    holder.stdout().wait_for("told").await;
+    let ended = holder.finish().await;
+    let killed = stopped.elapsed();
+    server.cont();
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("killing the command"),
+        "{}",
+        ended.stderr
+    );
+    // The last renewal was answered at most a third of the TTL before the server went silent.
+    assert!(told > Duration::from_millis(750), "{told:?}");
+    assert!(told < Duration::from_millis(1_600), "{told:?}");
+    assert!(
+        killed - told > Duration::from_millis(250),
+        "{told:?}, {killed:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_ends_the_command() {
+    let mut server = RedisServer::start();
+    let script = "echo up; exec sleep 60";
+    let arguments = ["run", "--ttl", "1s", "k", "--", "sh", "-c", script];
+    let holder = Process::spawn(at(&server.url(), &arguments));
+    holder.stdout().wait_for("up").await;
+    server.restart(Data::Lose);
+    let ended = holder.finish().await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn what_was_lost_unnoticed_is_found_at_the_release() {
+    let server = RedisServer::start();
+    let store = Store::memory();
+    let script = "echo up; until test -e go; do sleep 0.02; done";
+    let mut command = at(&server.url(), &["run", "k", "--", "sh", "-c", script]);
+    command.current_dir(store.path("."));
+    let holder = Process::spawn(command);
+    holder.stdout().wait_for("up").await;
+    server.command(&["FLUSHALL"]);
+    std::fs::write(store.path("go"), "").unwrap();
+    let ended = holder.finish().await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    assert!(
+        ended.stderr.starts_with("leasehold: lost k: "),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_at_the_end_changes_no_status() {
+    let mut server = RedisServer::start();
+    let store = Store::memory();
+    let script = "echo up; until test -e go; do sleep 0.02; done; exit 5";
+    let mut command = at(&server.url(), &["run", "k", "--", "sh", "-c", script]);
+    command.current_dir(store.path("."));
+    let holder = Process::spawn(command);
+    holder.stdout().wait_for("up").await;
+    server.kill();
+    std::fs::write(store.path("go"), "").unwrap();
+    let ended = holder.finish().await;
+    assert_eq!(ended.code(), Some(5), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("leasehold: warning: "),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[tokio::test]
+async fn a_password_from_anywhere_is_seen_nowhere() {
+    let server = RedisServer::builder().password("hunter2").start();
+    let plain = format!("redis://{}/", server.address());
+    let store = Store::memory();
+    let file = store.path("password");
+    std::fs::write(&file, "hunter2\n").unwrap();
+    let script = "echo $LEASEHOLD_STORE; env | grep -c 'hunter[2]'";
+    let guarded = ["k", "--", "sh", "-c", script];
+
+    let from_file = [
+        &["run", "--password-file", file.to_str().unwrap()],
+        &guarded[..],
+    ]
+    .concat();
+    let by_flag = at(&plain, &from_file);
+    let mut by_environment = at(&plain, &[&["run"], &guarded[..]].concat());
+    by_environment.env("LEASEHOLD_PASSWORD", "hunter2");
+    let by_url = at(&server.url(), &[&["run"], &guarded[..]].concat());
+    for (command, how) in [
+        (by_flag, "file"),
+        (by_environment, "environment"),
+        (by_url, "URL"),
+    ] {
+        let ended = Process::run(command).await;
+        assert_eq!(ended.code(), Some(0), "{how}: {}", ended.stderr);
+        let lines: Vec<_> = ended.stdout.lines().collect();
+        assert!(lines[0].starts_with("redis://"), "{how}: {}", lines[0]);
+        assert_eq!(lines[1], "0", "{how}");
+        assert!(!ended.stdout.contains("hunter2"), "{how}: {}", ended.stdout);
+    }
+}
+
+#[tokio::test]
+async fn refusals_have_one_sentence_and_leave_nothing_behind() {
+    let server = RedisServer::builder().password("hunter2").start();
+    let wrong = format!("redis://:hunter3@{}/", server.address());
+    let replica = RedisServer::builder().replica_of(server.port()).start();
+    server.wait_for_replicas(1);
+    let full = RedisServer::builder()
+        .config("maxmemory", "1")
+        .config("maxmemory-policy", "noeviction")
+        .start();
+    let other = RedisServer::start();
+    for (url, what) in [
+        (&wrong, "password"),
+        (&replica.url(), "replica"),
+        (&full.url(), "memory"),
+    ] {
+        let ended = run(url, &["run", "k", "--", "echo", "ran"]).await;
+        assert_eq!(
+            (ended.code(), &*ended.stdout),
+            (Some(69), ""),
+            "{what}: {}",
+            ended.stderr
+        );
+        assert!(ended.stderr.contains(what), "{what}: {}", ended.stderr);
+        assert!(
+            ended.stderr.lines().count() <= 2,
+            "{what}: {}",
+            ended.stderr
+        );
+        assert!(!ended.stderr.contains("hunter"), "{}", ended.stderr);
+    }
+    // A key of another type in the way.
+    let held = Process::spawn(at(&other.url(), &["hold", "k"]));
+    held.stdout().wait_for("").await;
+    let key = other.query::<Vec<String>>(&["KEYS", "*"]).pop().unwrap();
+    held.signal(Signal::TERM);
+    held.wait().await;
+    other.command(&["DEL", &key]);
+    other.command(&["LPUSH", &key, "theirs"]);
+    for arguments in [
+        &["run", "k", "--", "true"][..],
+        &["show", "k"],
+        &["break", "-y", "k"],
+        &["hold", "k"],
+    ] {
+        let ended = run(&other.url(), arguments).await;
+        assert_eq!(ended.code(), Some(65), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.lines().count() <= 2, "{}", ended.stderr);
+    }
+    assert_eq!(other.query::<String>(&["TYPE", &key]), "list");
+}
+
+#[tokio::test]
+async fn tls_with_certificates_on_both_sides() {
+    let server = RedisServer::builder()
+        .tls(ClientCertificate::Required)
+        .start();
+    let files = server.certificates();
+    let path = |file: &leasehold_testkit::tls::Pem| file.path.to_str().unwrap().to_owned();
+    let (ca, cert, key) = (
+        path(&files.authority),
+        path(&files.client_certificate),
+        path(&files.client_key),
+    );
+    let tls = ["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key];
+    let arguments = [&["run"], &tls[..], &["k", "--", "echo", "ran"]].concat();
+    let ended = run(&server.url(), &arguments).await;
+    assert_eq!(
+        (ended.code(), &*ended.stdout),
+        (Some(0), "ran\n"),
+        "{}",
+        ended.stderr
+    );
+    let stranger = run(&server.url(), &["run", "k", "--", "echo", "ran"]).await;
+    assert_eq!(
+        (stranger.code(), &*stranger.stdout),
+        (Some(69), ""),
+        "{}",
+        stranger.stderr
+    );
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_knocking_at_a_silent_server() {
+    let server = RedisServer::start();
+    server.stop();
+    let process = Process::spawn(at(&server.url(), &["run", "k", "--", "true"]));
+    // Nothing is said while it knocks: wait until it listens to signals.
+    let caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid())).unwrap();
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:\t"))
+            .unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() & 2 != 0
+    };
+    while !caught() {
+        tokio::task::yield_now().await;
+    }
+    process.signal(Signal::INT);
+    let ended = process.finish().await;
+    server.cont();
+    assert_eq!(ended.code(), Some(130), "{}", ended.stderr);
+}

@@ -61,6 +61,7 @@ mod flag {
     pub(super) const WAIT: u8 = 1;
     pub(super) const AHEAD: u8 = 2;
     pub(super) const HAND_OFF: u8 = 1;
+    pub(super) const SETTLED: u8 = 2;
     pub(super) const BELIEVED: u8 = 4;
 }
 
@@ -120,9 +121,10 @@ impl Arguments {
 
     pub(super) fn release(release: &Release, terms: Terms) -> Self {
         let hand_off = if release.hand_off { flag::HAND_OFF } else { 0 };
+        let settled = if release.settled { flag::SETTLED } else { 0 };
         Self::default()
             .text(release.id.expose())
-            .number(u64::from(hand_off | terms.flag()))
+            .number(u64::from(hand_off | settled | terms.flag()))
             .micros(terms.retention)
     }
 

@@ -1,10 +1,10 @@
--- Leaves the queue, holding or waiting; the id stays released.
+-- Leaves the queue, holding or waiting; unless settled, the id stays released.
 -- The twin of `Queue::release`. Works when the memory is full.
 --
 -- KEYS[1]  <prefix>lock:<name>
 -- ARGV[1]  claim id
--- ARGV[2]  flags: 1 the step hands on to the next in line, 4 the count of
---          PUBLISH can be believed
+-- ARGV[2]  flags: 1 the step hands on to the next in line, 2 no claim of this id
+--          can be under way (settled), 4 the count of PUBLISH can be believed
 -- ARGV[3]  retention, in microseconds
 --
 -- Returns  {4, at, 1 if it held else 0}  released

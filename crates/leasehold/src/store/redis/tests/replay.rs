@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Claim, ClaimId, Command, Inbox, Mode, Owner, Release, Renew, StoreTime};
+use leasehold_core::{
+    Claim, ClaimId, Command, Inbox, Mode, Owner, Release, Renew, Reply, StoreTime,
+};
 use leasehold_testkit::server::RedisServer;
 
 use super::twin::Twin;
@@ -54,10 +56,17 @@ fn id(number: u64) -> ClaimId {
     }
 }
 
-fn command(dice: &mut Dice, mix: &Mix, number: u64) -> Command {
+fn command(dice: &mut Dice, mix: &Mix, number: u64, standing: &[ClaimId]) -> Command {
     // A window that moves on: released ids stay released.
-    let id = id(number / 4 + dice.roll(mix.ids));
-    match dice.roll(20) {
+    let any = id(number / 2 + dice.roll(mix.ids));
+    let action = dice.roll(20);
+    // What renews and releases mostly knows whom.
+    let id = match standing {
+        [] => any,
+        _ if dice.one_in(if action < 9 { 1 } else { 5 }) => any,
+        known => dice.pick(&known[known.len().saturating_sub(8)..]).clone(),
+    };
+    match action {
         0..9 => Command::Claim(Claim {
             id,
             mode: *dice.pick(&mix.modes),
@@ -78,9 +87,10 @@ fn command(dice: &mut Dice, mix: &Mix, number: u64) -> Command {
         12..19 => Command::Release(Release {
             id,
             hand_off: !dice.one_in(4),
+            settled: false,
         }),
         _ if dice.one_in(3) => Command::Break,
-        _ => Command::Release(Release { id, hand_off: true }),
+        _ => Command::Release(Release { id, hand_off: true, settled: false }),
     }
 }
 
@@ -110,13 +120,21 @@ fn run(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
     let mut dice = Dice(seed);
     let mut clock = StoreTime(START + dice.roll(1_000_000_000));
     twin.restart(&format!("run lock: {seed}"));
+    let mut standing = Vec::new();
     for number in 0..steps {
         clock = pause(&mut dice, twin, clock, mix.longest_pause);
-        let command = command(&mut dice, mix, number);
+        let command = command(&mut dice, mix, number, &standing);
         let step = std::panic::AssertUnwindSafe(|| twin.step(&command, clock));
-        if let Err(panic) = std::panic::catch_unwind(step) {
-            eprintln!("seed {seed}, step {number}, at {clock:?}: {command:?}");
-            std::panic::resume_unwind(panic);
+        match (std::panic::catch_unwind(step), command) {
+            (Ok(Reply::Standing(_)), Command::Claim(claim)) => standing.push(claim.id),
+            (Ok(Reply::Released { .. }), Command::Release(release)) => {
+                standing.retain(|id| *id != release.id);
+            }
+            (Ok(_), _) => {}
+            (Err(panic), command) => {
+                eprintln!("seed {seed}, step {number}, at {clock:?}: {command:?}");
+                std::panic::resume_unwind(panic);
+            }
         }
     }
 }
@@ -226,6 +244,7 @@ fn the_bounds_of_one_step_are_those_of_the_core() {
                     &Command::Release(Release {
                         id: id(number + wait),
                         hand_off: true,
+                        settled: false,
                     }),
                     clock,
                 );
@@ -236,6 +255,7 @@ fn the_bounds_of_one_step_are_those_of_the_core() {
                 &Command::Release(Release {
                     id: id(number),
                     hand_off: true,
+                    settled: false,
                 }),
                 clock,
             );

@@ -1,0 +1,153 @@
+//! What the scripts cost the server, against the least that a fenced lock can
+//! do: one script with `SET NX PX` and `INCR`, one that compares and deletes.
+
+use std::time::Duration;
+
+use leasehold_core::{Claim, ClaimId, Inbox, Mode, Owner, Release, Renew};
+use leasehold_testkit::server::RedisServer;
+use redis::{Pipeline, Value};
+
+use super::super::script::{Arguments, SCRIPTS, Script, Terms};
+use super::twin::RETENTION;
+
+const FENCED_CLAIM: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
+    return redis.call('INCR', KEYS[2]) end return 0";
+const FENCED_RELEASE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+struct Bench {
+    server: RedisServer,
+    connection: redis::Connection,
+    next: u128,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let server = RedisServer::start();
+        let connection = redis::Client::open(server.url())
+            .unwrap()
+            .get_connection()
+            .unwrap();
+        Self {
+            server,
+            connection,
+            next: 0,
+        }
+    }
+
+    fn load(&mut self, text: &str) -> String {
+        redis::cmd("SCRIPT").arg("LOAD").arg(text).query(&mut self.connection).unwrap()
+    }
+
+    /// Sends calls in pipelines of 64; server µs a call within scripts, and of
+    /// the whole main thread.
+    fn cost(&mut self, calls: &[redis::Cmd]) -> (f64, f64) {
+        let before = self.server.stats();
+        for chunk in calls.chunks(64) {
+            let mut pipeline = Pipeline::new();
+            for call in chunk {
+                pipeline.add_command(call.clone());
+            }
+            let answers: Vec<Value> = pipeline.query(&mut self.connection).unwrap();
+            assert!(!answers.iter().any(|answer| matches!(answer, Value::ServerError(_))));
+        }
+        let spent = self.server.stats().since(&before);
+        let script = spent.command("evalsha");
+        let per = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(u32::try_from(calls.len()).unwrap());
+        (per(script.time), per(spent.cpu))
+    }
+
+    fn id(&mut self) -> ClaimId {
+        self.next += 1;
+        // As random as they are in use.
+        ClaimId::from_random(self.next.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
+    }
+}
+
+fn terms() -> Terms {
+    Terms {
+        retention: RETENTION,
+        believed: false,
+    }
+}
+
+fn claim(id: ClaimId, mode: Mode) -> Claim {
+    Claim {
+        id,
+        mode,
+        lease_ttl: Duration::from_secs(30),
+        waiter_ttl: Duration::from_secs(10),
+        wait: true,
+        ahead: false,
+        inbox: Some(Inbox::from_random(77)),
+        owner: Owner::new("a-host-name.example", 12_345, None),
+    }
+}
+
+fn call(script: &Script, key: &str, arguments: &Arguments) -> redis::Cmd {
+    let mut call = redis::cmd("EVALSHA");
+    call.arg(&script.hash).arg(1).arg(key);
+    for argument in &arguments.0 {
+        call.arg(argument.as_slice());
+    }
+    call
+}
+
+fn fenced(bench: &mut Bench, keys: usize) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) {
+    let (claim, release) = (bench.load(FENCED_CLAIM), bench.load(FENCED_RELEASE));
+    let mut pair = (Vec::new(), Vec::new());
+    for key in 0..keys {
+        let id = bench.id();
+        let (key, counter) = (format!("leasehold:lock:{key}"), format!("leasehold:fence:{key}"));
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&claim).arg(2).arg(&key).arg(&counter).arg(id.expose()).arg(30_000);
+        pair.0.push(command);
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&release).arg(1).arg(&key).arg(id.expose());
+        pair.1.push(command);
+    }
+    pair
+}
+
+fn ours(bench: &mut Bench, keys: usize) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) {
+    for script in [&SCRIPTS.claim, &SCRIPTS.release] {
+        bench.load(&script.text);
+    }
+    let mut pair = (Vec::new(), Vec::new());
+    for key in 0..keys {
+        let id = bench.id();
+        let key = format!("leasehold:lock:ours {key}");
+        let arguments = Arguments::claim(&claim(id.clone(), Mode::Exclusive), terms());
+        pair.0.push(call(&SCRIPTS.claim, &key, &arguments));
+        let release = Release { id, hand_off: true, settled: false };
+        pair.1.push(call(&SCRIPTS.release, &key, &Arguments::release(&release, terms())));
+    }
+    pair
+}
+
+/// µs of a claim and of a release: in scripts, and of the whole thread.
+fn pair(bench: &mut Bench, (claims, releases): &(Vec<redis::Cmd>, Vec<redis::Cmd>)) -> [f64; 4] {
+    let (claim, claim_cpu) = bench.cost(claims);
+    let (release, release_cpu) = bench.cost(releases);
+    [claim, release, claim_cpu, release_cpu]
+}
+
+#[test]
+fn numbers() {
+    let mut bench = Bench::new();
+    let keys = 5000;
+    for round in 0..80 {
+        let fenced = fenced(&mut bench, keys);
+        let ours = ours(&mut bench, keys);
+        let fenced = pair(&mut bench, &fenced);
+        let ours = pair(&mut bench, &ours);
+        if round % 10 > 5 || round < 4 {
+        let sum = |of: [f64; 4], at: usize| of[at] + of[at + 1];
+        eprintln!(
+            "round {round}: fenced {fenced:.2?} ours {ours:.2?}: scripts × {:.2}, cpu × {:.2}",
+            sum(ours, 0) / sum(fenced, 0),
+            sum(ours, 2) / sum(fenced, 2),
+        );}
+    }
+    let _ = Renew { id: bench.id(), ttl: Duration::ZERO };
+}

@@ -9,7 +9,6 @@ use leasehold::{Client, Settings, StoreError, TlsFiles};
 
 use crate::cli::{AcquireArgs, StoreArgs};
 use crate::failure::Failure;
-use crate::output::Printer;
 use crate::{env, exit};
 
 /// How long giving back may take at the end.
@@ -75,11 +74,10 @@ pub(crate) fn of_store(error: StoreError) -> Failure {
     Failure::new(exit::of_error(error.kind()), error.to_string())
 }
 
-/// Leaves the store: what is still held or waited for is given back.
-pub(crate) async fn leave(client: &Client, printer: &Printer) {
-    if client.shutdown(GOODBYE).await.unconfirmed > 0 {
-        printer.warn("the store did not confirm the release; the lock ends with its lease");
-    }
+/// Leaves the store: what is still held or waited for is given back. What the store does not
+/// confirm ends with its TTL.
+pub(crate) async fn leave(client: &Client) {
+    client.shutdown(GOODBYE).await;
 }
 
 async fn open(store: &StoreArgs, settings: Settings) -> Result<Client, Failure> {

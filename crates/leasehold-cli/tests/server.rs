@@ -115,7 +115,7 @@ async fn a_password_from_anywhere_is_seen_nowhere() {
     let store = Store::memory();
     let file = store.path("password");
     std::fs::write(&file, "hunter2\n").unwrap();
-    let script = "echo $LEASEHOLD_STORE; env | grep -c 'hunter[2]'";
+    let script = "echo $LEASEHOLD_STORE; env | grep -c 'hunter[2]'; true";
     let guarded = ["k", "--", "sh", "-c", script];
 
     let from_file = [

@@ -34,7 +34,7 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failu
         Ok(Outcome::Signalled(signal)) => Ok(exit::signalled(signal.as_raw())),
         Err(failure) => Err(failure),
     };
-    leave(&client, printer).await;
+    leave(&client).await;
     status
 }
 

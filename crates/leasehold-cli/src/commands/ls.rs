@@ -56,5 +56,5 @@ fn text(views: &[KeyView]) -> String {
             view.last_token.to_string(),
         ]);
     }
-    format!("{rows}\n")
+    rows.trim_fmt() + "\n"
 }

@@ -56,7 +56,7 @@ async fn guarded(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
         }
         Err(failure) => Err(failure),
     };
-    leave(&client, printer).await;
+    leave(&client).await;
     status
 }
 

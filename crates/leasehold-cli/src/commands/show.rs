@@ -56,7 +56,7 @@ fn text(view: &KeyView) -> String {
             claim,
         ));
     }
-    format!("{}: {kind}, {token}\n{rows}\n", view.key)
+    format!("{}: {kind}, {token}\n{}\n", view.key, rows.trim_fmt())
 }
 
 fn row(state: String, claim: &ClaimView) -> Vec<String> {

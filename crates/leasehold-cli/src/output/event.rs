@@ -104,8 +104,8 @@ impl Event {
         }
     }
 
-    /// For people; nothing where only programs want to know.
-    pub(crate) fn sentence(&self) -> Option<String> {
+    /// For people; nothing where only programs want to know, or those who said `-v`.
+    pub(crate) fn sentence(&self, verbose: bool) -> Option<String> {
         let spoken_ms = |ms: &u64| spoken(Duration::from_millis(*ms));
         Some(match self {
             Self::Waiting {
@@ -173,6 +173,9 @@ impl Event {
                 None => message.clone(),
                 Some(hint) => format!("{message}\nhint: {hint}"),
             },
+            Self::Acquired { key, token, .. } if verbose => format!("got {key}, token {token}"),
+            Self::Released { key, .. } if verbose => format!("released {key}"),
+            Self::Exit { status, .. } if verbose => format!("exit status {status}"),
             Self::Acquired { .. } | Self::Released { .. } | Self::Exit { .. } => return None,
         })
     }
@@ -228,7 +231,7 @@ mod tests {
             holders,
         };
         assert_eq!(
-            conflict.sentence().unwrap(),
+            conflict.sentence(false).unwrap(),
             "orders/42 is held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, \
              expires in 12 s"
         );
@@ -237,7 +240,10 @@ mod tests {
             position: 2,
             holders: vec![],
         };
-        assert_eq!(waiting.sentence().unwrap(), "waiting for k (position 2)");
+        assert_eq!(
+            waiting.sentence(false).unwrap(),
+            "waiting for k (position 2)"
+        );
     }
 
     #[test]
@@ -248,8 +254,9 @@ mod tests {
             waited_ms: 1500,
             announced,
         };
-        assert_eq!(acquired(false).sentence(), None);
-        assert_eq!(acquired(true).sentence().unwrap(), "got k after 1.5 s");
+        assert_eq!(acquired(false).sentence(false), None);
+        assert_eq!(acquired(false).sentence(true).unwrap(), "got k, token 7");
+        assert_eq!(acquired(true).sentence(false).unwrap(), "got k after 1.5 s");
         assert_eq!(
             serde_json::to_value(acquired(true)).unwrap(),
             serde_json::json!({"event": "acquired", "key": "k", "token": 7, "waited_ms": 1500})
@@ -265,7 +272,7 @@ mod tests {
         };
         assert_eq!(lost.weight(), Weight::Error);
         assert_eq!(
-            lost.sentence().unwrap(),
+            lost.sentence(false).unwrap(),
             "lost k: the store has no such claim any more; telling the command to stop"
         );
         assert_eq!(

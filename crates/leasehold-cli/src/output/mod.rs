@@ -72,7 +72,7 @@ impl Printer {
             if let Ok(line) = serde_json::to_string(event) {
                 self.line(&line);
             }
-        } else if let Some(sentence) = event.sentence() {
+        } else if let Some(sentence) = event.sentence(self.0.verbose) {
             for line in sentence.lines() {
                 self.line(&format!("{PREFIX}{line}"));
             }
@@ -161,7 +161,7 @@ pub(crate) fn usage(asked: &clap::Error) -> u8 {
     exit::USAGE
 }
 
-/// An empty table, in columns without lines.
+/// Columns without lines, and nothing behind the last.
 pub(crate) fn table(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING);

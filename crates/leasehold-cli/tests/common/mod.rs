@@ -1,5 +1,11 @@
 //! The command as a whole process, on a store of the test's own.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(
+    dead_code,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "each test file uses a part of it, and fails with a message"
+)]
 
 pub(crate) mod pty;
 

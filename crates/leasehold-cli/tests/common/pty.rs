@@ -121,4 +121,3 @@ fn lead_session(command: &mut Command) {
     // SAFETY: two system calls; no lock, no allocation.
     unsafe { command.pre_exec(lead) };
 }
-

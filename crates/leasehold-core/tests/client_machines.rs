@@ -264,6 +264,9 @@ struct World {
     grants: BTreeMap<Arrival, (usize, Token)>,
     leases: u64,
     healed: bool,
+    healed_at: Real,
+    /// How much has happened at this very instant.
+    restless: u32,
 }
 
 impl World {
@@ -301,6 +304,8 @@ impl World {
             grants: BTreeMap::new(),
             leases: 0,
             healed: false,
+            healed_at: 0,
+            restless: 0,
         };
         world.set_out();
         world
@@ -372,6 +377,8 @@ impl World {
                 break;
             }
             self.agenda.pop();
+            self.restless = if at > self.now { 0 } else { self.restless + 1 };
+            self.require(self.restless < 10_000, || "time stands still".into());
             self.now = self.now.max(at);
             let what = self.plans.remove(&serial).unwrap();
             if let Some(client) = what.process() {
@@ -953,6 +960,10 @@ impl World {
                 Some(verdict) => {
                     self.tell(|| format!("client {client} ends with {verdict:?}"));
                     let gone = matches!(verdict, Verdict::Gone);
+                    let reached = !self.fair_weather() || verdict != Verdict::Unreachable;
+                    self.require(reached, || {
+                        format!("client {client} gave up a store that answers")
+                    });
                     self.over(client, !gone);
                     if self.healed {
                         self.plan(self.now + MS, What::Begin { client });
@@ -1027,6 +1038,7 @@ impl World {
     /// is granted in bounded time, and knows where it stands.
     fn the_last_is_granted(&mut self) {
         self.healed = true;
+        self.healed_at = self.now;
         for client in 0..self.clients.len() {
             if !self.clients[client].connected {
                 self.connect(client);
@@ -1048,6 +1060,7 @@ impl World {
         // is dead by then, the dead who wait, promoted with 3 s each while they
         // live, and our own next look.
         let bound = climate.slow_for
+            + 2 * climate.delay.1
             + 2 * climate.lease_micros()
             + 2 * climate.waiter_micros()
             + 3 * SECOND * (1 + climate.waiter_micros() / (3 * SECOND)).min(6)
@@ -1070,6 +1083,15 @@ impl World {
                 format!("{standpoint:?} in the end")
             });
         }
+    }
+
+    /// Whether every request has been answered at once for as long as a waiter
+    /// is patient.
+    fn fair_weather(&self) -> bool {
+        let climate = &self.climate;
+        let patience = (climate.op_timeout * 3).max(climate.waiter_micros());
+        let under_way = climate.slow_for + 2 * climate.delay.1;
+        self.healed && self.now > self.healed_at + under_way + patience
     }
 
     fn holds(&self, client: usize) -> bool {

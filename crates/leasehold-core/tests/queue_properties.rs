@@ -115,11 +115,17 @@ impl Reference {
     }
 
     fn bury(&mut self, id: &ClaimId) {
-        if !self.is_buried(id) {
-            self.buried.push((id.clone(), self.now + TOMBSTONE_LIFE));
-        }
         self.lapsed.remove(id);
-        self.perhaps_buried.remove(id);
+        if self.is_buried(id) {
+            return;
+        }
+        let forget = self.now + TOMBSTONE_LIFE;
+        // A tombstone that is there already is not renewed.
+        let certain = self.perhaps_buried.get(id).copied().unwrap_or(forget);
+        self.buried.push((id.clone(), certain));
+        if certain < forget {
+            self.perhaps_buried.insert(id.clone(), forget);
+        }
     }
 
     fn tick(&mut self, clock: StoreTime) {
@@ -268,6 +274,7 @@ impl Reference {
             claim.waiter_ttl
         };
         self.lapsed.remove(&claim.id);
+        self.perhaps_buried.remove(&claim.id);
         self.claims.push(Known {
             id: claim.id.clone(),
             arrival: standing.arrival,

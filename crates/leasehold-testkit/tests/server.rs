@@ -255,6 +255,22 @@ mod faults {
     }
 
     #[test]
+    fn a_stop_is_over_when_the_call_returns() {
+        let server = RedisServer::start();
+        let state = || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
+            let (_, behind_the_name) = stat.rsplit_once(") ").unwrap();
+            behind_the_name.chars().next().unwrap()
+        };
+        for _ in 0..500 {
+            server.stop();
+            assert_eq!(state(), 'T');
+            server.cont();
+            assert_ne!(state(), 'T');
+        }
+    }
+
+    #[test]
     fn a_restart_keeps_or_loses_the_data_as_asked() {
         for persistent in [false, true] {
             let builder = RedisServer::builder();

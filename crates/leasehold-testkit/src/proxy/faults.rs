@@ -333,7 +333,7 @@ impl Conversation {
         if !lost && oldest <= first {
             self.send(faults, Direction::ToClient, Load::Bytes(frame), None);
         }
-        if answered == Some(last) && oldest > last {
+        if answered == Some(last) {
             self.send(faults, Direction::ToClient, Load::Close, None);
             self.deaf = true;
             if let Some(loss) = self.loss.take() {

@@ -50,7 +50,9 @@ pub(crate) fn release(number: u128) -> Release {
     Release {
         id: id(number),
         hand_off: true,
-    }
+        settled: false,
+    },
+    settled: false,
 }
 
 struct Sink(mpsc::UnboundedSender<Push>);

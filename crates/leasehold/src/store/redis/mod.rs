@@ -31,9 +31,9 @@ use async_trait::async_trait;
 use leasehold_core::{Claim, Inbox, Key, Release, Renew, Snapshot};
 use redis::{Cmd, Value};
 
+pub use self::baseline::{Baseline, ServerCost};
 use self::connect::Target;
 use self::link::Shared;
-pub use self::baseline::{Baseline, ServerCost};
 pub use self::options::{RedisAddress, RedisOptions};
 use self::record::Record;
 use self::script::{Arguments, SCRIPTS, Script, Terms};

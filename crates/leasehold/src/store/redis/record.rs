@@ -1,27 +1,28 @@
 //! The record of one key as it lies in Redis.
 //!
-//! Integers are little-endian; `text` is one byte of length and so many bytes;
-//! times are microseconds since 1970. Both forms begin with `lh` and the
-//! version 1, then `last_seen` u64, `offset` u64, `last_token` u64,
-//! `last_arrival` u64, `furthest` u64 and `buried` u8, the number of released ids.
+//! Numbers are doubles, little-endian, always whole and below 2^53; u8, u16 and
+//! u32 are little-endian integers; `text` is one byte of length and so many
+//! bytes; times are microseconds since 1970. Both forms begin with `lh`, the
+//! version 1 (u8), then the numbers `last_seen`, `offset`, `last_token`,
+//! `last_arrival`, `furthest` and `expires` (until when the key itself lives at
+//! least), and `buried` u8: how many released ids there are.
 //!
 //! **The string**, while nobody waits and at most one holds, goes on with:
 //! - the size of the claim u16, 0 if there is none
-//! - the claim: `deadline` u64, `since` u64, `id` text, body; its token and its
-//!   arrival are the last
-//! - the released ids: `forget` u64, `id` text each
+//! - the claim: `deadline`, `since`, `id` text, body; its token and its arrival
+//!   are the last
+//! - the released ids: `forget`, `id` text each
 //!
 //! **The hash**, from the second claim on until it is empty:
-//! - field `" head"` goes on with: `capacity` i64 (−1 for a lock, else the
-//!   permits), `used` u64, `earliest` u64, `expires` u64 (until when the key
-//!   itself lives), the number `granted` u32 and `waiting` u32; of the first
-//!   waiting claim `arrival` u64, `deadline` u64 and `weight` u64; the ids of
+//! - field `" head"` goes on with the numbers `capacity` (−1 for a lock, else the
+//!   permits), `used`, `earliest`, the numbers of claims `granted` and `waiting`;
+//!   of the first waiting claim `arrival`, `deadline` and `weight`; the ids of
 //!   the first and last granted and the first and last waiting claim, text each
 //! - field `" released"`: the released ids, as above
 //! - one field a claim, by its id (which has no spaces): the ids `next` text and
-//!   `prev` text, `arrival` u64, `token` u64 (0 while it waits), `deadline` u64,
-//!   `since` u64, body. Granted claims are linked in order of tokens, waiting
-//!   ones in order of arrival; a link beyond the end of a list means nothing.
+//!   `prev` text, then `arrival`, `token` (0 while it waits), `deadline`, `since`,
+//!   body. Granted claims are linked in order of tokens, waiting ones in order
+//!   of arrival; a link beyond the end of a list means nothing.
 //!
 //! **The body**, the part that never changes: the kind u8 (0 exclusive, 1
 //! shared, 2 permits), the permits there are u32, the weight u32, `inbox` text,
@@ -40,6 +41,9 @@ use crate::error::StoreError;
 
 const MAGIC: &[u8] = b"lh";
 const VERSION: u8 = 1;
+
+/// Up to here a double counts one by one.
+const MAX_NUMBER: f64 = 9_007_199_254_740_992.0;
 
 /// A record, read in full.
 #[derive(Debug, Default)]
@@ -73,7 +77,7 @@ pub(super) struct Entry {
 }
 
 /// A reader over bytes: `None` where they end too early.
-struct Bytes<'a>(&'a [u8]);
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
@@ -82,7 +86,7 @@ impl<'a> Bytes<'a> {
         Some(taken)
     }
 
-    fn u8(&mut self) -> Option<u8> {
+    pub(super) fn u8(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }
 
@@ -94,12 +98,32 @@ impl<'a> Bytes<'a> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    fn double(&mut self) -> Option<f64> {
+        Some(f64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    fn time(&mut self) -> Option<StoreTime> {
-        self.u64().map(StoreTime)
+    pub(super) fn number(&mut self) -> Option<u64> {
+        let number = self.double()?;
+        let whole = number.fract() == 0.0 && (0.0..=MAX_NUMBER).contains(&number);
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "just looked at"
+        )]
+        whole.then_some(number as u64)
+    }
+
+    pub(super) fn time(&mut self) -> Option<StoreTime> {
+        self.number().map(StoreTime)
+    }
+
+    pub(super) fn capacity(&mut self) -> Option<Capacity> {
+        let ahead = self.0;
+        if self.double()? < 0.0 {
+            return Some(Capacity::Lock);
+        }
+        self.0 = ahead;
+        Some(Capacity::Permits(u32::try_from(self.number()?).ok()?))
     }
 
     fn text(&mut self) -> Option<&'a str> {
@@ -187,16 +211,11 @@ impl Record {
     fn parse_hash(head: &[u8], fields: &HashMap<&[u8], &[u8]>) -> Option<Self> {
         let mut head = Bytes(head);
         let (mut record, buried) = Self::parse_start(&mut head)?;
-        let capacity = head.u64()?.cast_signed();
-        record.capacity = Some(match capacity {
-            -1 => Capacity::Lock,
-            permits => Capacity::Permits(u32::try_from(permits).ok()?),
-        });
-        let _used = head.u64()?;
+        record.capacity = Some(head.capacity()?);
+        let _used = head.number()?;
         record.earliest = head.time()?;
-        let _expires = head.u64()?;
-        let (granted, waiting) = (head.u32()?, head.u32()?);
-        head.take(24)?;
+        let (granted, waiting) = (head.number()?, head.number()?);
+        let _first_waiting = head.take(3 * 8)?;
         let (first_granted, _) = (head.text()?, head.text()?);
         let (first_waiting, _) = (head.text()?, head.text()?);
         record.granted = walk(fields, first_granted, granted)?;
@@ -209,12 +228,13 @@ impl Record {
         bytes.take(3)?;
         let record = Self {
             last_seen: bytes.time()?,
-            offset: bytes.u64()?,
-            last_token: Token(bytes.u64()?),
-            last_arrival: Arrival(bytes.u64()?),
+            offset: bytes.number()?,
+            last_token: Token(bytes.number()?),
+            last_arrival: Arrival(bytes.number()?),
             furthest: bytes.time()?,
             ..Self::default()
         };
+        let _expires = bytes.time()?;
         Some((record, bytes.u8()?))
     }
 
@@ -271,14 +291,14 @@ fn check_magic(text: &[u8], kind: &str) -> Result<(), StoreError> {
 }
 
 /// Follows the links of one list.
-fn walk(fields: &HashMap<&[u8], &[u8]>, first: &str, count: u32) -> Option<Vec<Entry>> {
+fn walk(fields: &HashMap<&[u8], &[u8]>, first: &str, count: u64) -> Option<Vec<Entry>> {
     let mut id = first;
     let mut list = Vec::new();
     for _ in 0..count {
         let mut bytes = Bytes(fields.get(id.as_bytes())?);
         let (next, _prev) = (bytes.text()?, bytes.text()?);
-        let arrival = Arrival(bytes.u64()?);
-        let token = Token(bytes.u64()?);
+        let arrival = Arrival(bytes.number()?);
+        let token = Token(bytes.number()?);
         let (deadline, since) = (bytes.time()?, bytes.time()?);
         let (mode, inbox, owner) = parse_body(&mut bytes)?;
         list.push(Entry {

@@ -7,10 +7,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Capacity, Claim, Mode, Owner, Release, Renew, Reply, Standing, StoreTime, Token,
+    Arrival, Claim, Mode, Owner, Release, Renew, Reply, Standing, StoreTime, Token,
 };
 use redis::Value;
 
+use super::record::Bytes;
 use super::refusal;
 use crate::error::{ErrorKind, StoreError};
 
@@ -174,49 +175,42 @@ fn push_short(out: &mut Vec<u8>, text: &str) {
 
 /// Reads what a verb answered: the reply, and when the step was taken.
 pub(super) fn read_reply(value: Value) -> Result<(Reply, StoreTime), StoreError> {
-    let numbers = match value {
-        Value::Array(items) => items,
-        Value::ServerError(error) => return Err(refusal::of_server(&error)),
-        other => return Err(unreadable(&other)),
+    match &value {
+        Value::BulkString(bytes) => parse_reply(bytes).ok_or_else(|| unreadable(&value)),
+        Value::ServerError(error) => Err(refusal::of_server(error)),
+        other => Err(unreadable(other)),
+    }
+}
+
+fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
+    let mut bytes = Bytes(bytes);
+    let (kind, at) = (bytes.u8()?, bytes.time()?);
+    let reply = match kind {
+        1 => Reply::Standing(Standing {
+            arrival: Arrival(bytes.number()?),
+            token: Some(Token(bytes.number()?)).filter(|token| token.0 > 0),
+            position: bytes.number()?,
+            deadline: bytes.time()?,
+            blocked_until: bytes.time().filter(|time| time.0 > 0),
+        }),
+        2 => Reply::Busy {
+            blocked_until: bytes.time()?,
+        },
+        3 => Reply::Gone,
+        4 => Reply::Released {
+            held: bytes.number()? == 1,
+        },
+        5 => Reply::Absent,
+        6 => Reply::Mismatch {
+            in_use: bytes.capacity()?,
+        },
+        7 => Reply::Broken {
+            holders: bytes.number()?,
+            token: Token(bytes.number()?),
+        },
+        _ => return None,
     };
-    let number = |index: usize| match numbers.get(index) {
-        Some(Value::Int(number)) => u64::try_from(*number).ok(),
-        _ => None,
-    };
-    let read = || {
-        let time = |index| number(index).map(StoreTime);
-        let reply = match number(0)? {
-            1 => Reply::Standing(Standing {
-                arrival: Arrival(number(2)?),
-                token: number(3).filter(|token| *token > 0).map(Token),
-                position: number(4)?,
-                deadline: time(5)?,
-                blocked_until: time(6).filter(|time| time.0 > 0),
-            }),
-            2 => Reply::Busy {
-                blocked_until: time(2)?,
-            },
-            3 => Reply::Gone,
-            4 => Reply::Released {
-                held: number(2)? == 1,
-            },
-            5 => Reply::Absent,
-            6 => Reply::Mismatch {
-                in_use: match numbers.get(2)? {
-                    Value::Int(-1) => Capacity::Lock,
-                    Value::Int(permits) => Capacity::Permits(u32::try_from(*permits).ok()?),
-                    _ => return None,
-                },
-            },
-            7 => Reply::Broken {
-                holders: number(2)?,
-                token: Token(number(3)?),
-            },
-            _ => return None,
-        };
-        Some((reply, time(1)?))
-    };
-    read().ok_or_else(|| unreadable(&Value::Array(numbers.clone())))
+    Some((reply, at))
 }
 
 pub(super) fn unreadable(value: &Value) -> StoreError {

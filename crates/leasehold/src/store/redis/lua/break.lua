@@ -5,8 +5,8 @@
 -- ARGV[1]  flags: 4 the count of PUBLISH can be believed
 -- ARGV[2]  retention, in microseconds
 --
--- Returns  {7, at, how many held, the highest token that is now void}
---          or the error LHTYPE, LHVERSION
+-- Returns  7, at, how many held, the highest token that is now void
+--          packed as one byte and doubles, or the error LHTYPE, LHVERSION
 -- include open.lua
 -- include common.lua
 local failed = open('')
@@ -24,6 +24,8 @@ end
 for _, claim in ipairs(held) do
   remove(claim)
   bury(claim.id)
+  forget_buried()
+  forget_buried()
   tell('r', claim, '%.0f ', now)
 end
 promote()

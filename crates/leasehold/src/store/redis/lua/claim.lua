@@ -10,32 +10,39 @@
 -- ARGV[5]  retention, in microseconds
 -- ARGV[6]  mode, inbox and owner, packed (see record.rs)
 --
--- Returns  {1, at, arrival, token or 0, position, deadline, blocked until or 0}  standing
---          {2, at, blocked until}                                                busy
---          {3, at}                                                               gone
---          {6, at, permits in use or -1 for a lock}                              mismatch
---          or the error LHTYPE, LHVERSION, OOM
+-- Returns  1, at, arrival, token or 0, position, deadline, blocked until or 0  standing
+--          2, at, blocked until                                                busy
+--          3, at                                                               gone
+--          6, at, permits in use or -1 for a lock                              mismatch
+--          packed as one byte and doubles, or the error LHTYPE, LHVERSION, OOM
 -- include open.lua
 local id, retention = ARGV[1], ARGV[5] + 0
 
 -- The short path: nobody holds or waits.
-if absent or (raw and claim_size == 0 and not string.find(raw, id, 47, true)) then
+if absent or (raw and claim_size == 0 and not (buried_count > 0 and string.find(raw, id, 55, true))) then
   local deadline = now + ARGV[2]
   local token, arrival = last_token + 1, last_arrival + 1
   if token < clock then token = clock end
   if arrival < clock then arrival = clock end
   if furthest < deadline then furthest = deadline end
-  local part = struct.pack('<I8I8Bc0', deadline, now, #id, id) .. ARGV[6]
-  local record = struct.pack('<c3I8I8I8I8I8BI2', 'lh\1', clock, offset, token, arrival, furthest, buried_count, #part)
-    .. part
-  if raw and buried_count > 0 then
-    record = record .. string.sub(raw, 47)
+  local keep = furthest - now + retention
+  local extend = expires < clock + keep - retention / 16
+  if extend then expires = clock + keep end
+  local record = struct.pack('<BBBddddddBI2ddBc0', 108, 104, 1, clock, offset, token, arrival, furthest, expires,
+    buried_count, 17 + #id + #ARGV[6], deadline, now, #id, id) .. ARGV[6]
+  if buried_count > 0 then
+    record = record .. string.sub(raw, 55)
   end
-  local done = redis.pcall('SET', key, record, 'PX', math.ceil((furthest - now + retention) / 1000))
+  local done
+  if extend then
+    done = redis.pcall('SET', key, record, 'PX', math.ceil(keep / 1000))
+  else
+    done = redis.pcall('SET', key, record, 'KEEPTTL')
+  end
   if done.err then
     return done
   end
-  return {1, now, arrival, token, 0, deadline, 0}
+  return struct.pack('<Bdddddd', 1, now, arrival, token, 0, deadline, 0)
 end
 
 -- include common.lua

@@ -8,7 +8,7 @@ local PROMOTED_FLOOR, UNHEARD_CUT, TOMBSTONE_LIFE = 3000000, 1000000, 60000000
 local DROPS_PER_STEP, UNHEARD_ROUNDS, TOMBSTONES = 256, 8, 64
 
 -- The head. `capacity` is -1 for a lock, the permits of a semaphore, 0 for none.
-local capacity, used, earliest, expires = 0, 0, 0, 0
+local capacity, used, earliest = 0, 0, 0
 local granted, first_granted, last_granted = 0, '', ''
 local waiting, first_waiting, last_waiting = 0, '', ''
 -- What promotion asks of the first waiting claim, so that it need not be read.
@@ -31,7 +31,7 @@ local function new_claim(id, body)
 end
 
 local function parse(id, text)
-  local next, prev, arrival, token, deadline, since, at = struct.unpack('<Bc0Bc0I8I8I8I8', text)
+  local next, prev, arrival, token, deadline, since, at = struct.unpack('<Bc0Bc0dddd', text)
   local claim = new_claim(id, string.sub(text, at))
   claim.next, claim.prev, claim.arrival, claim.token = next, prev, arrival, token
   claim.deadline, claim.since = deadline, since
@@ -41,7 +41,7 @@ end
 local function find(id)
   local claim = claims[id]
   if claim == nil then
-    local text = is_hash and redis.call('HGET', key, id)
+    local text = is_hash and call('HGET', key, id)
     claim = text and parse(id, text)
     claims[id] = claim
   end
@@ -148,7 +148,7 @@ local function is_buried(id)
   local at = 1
   while at <= #buried do
     local forget, other
-    forget, other, at = struct.unpack('<I8Bc0', buried, at)
+    forget, other, at = struct.unpack('<dBc0', buried, at)
     if other == id and forget > now then
       return true
     end
@@ -159,12 +159,17 @@ end
 -- Queue::bury_id
 local function bury(id)
   if not is_buried(id) then
-    buried = buried .. struct.pack('<I8Bc0', now + TOMBSTONE_LIFE, #id, id)
+    buried = buried .. struct.pack('<dBc0', now + TOMBSTONE_LIFE, #id, id)
     buried_count = buried_count + 1
+    buried_changed = true
   end
+end
+
+-- Queue::forget_buried
+local function forget_buried()
   local at = 1
   while buried_count > 0 do
-    local forget, size = struct.unpack('<I8B', buried, at)
+    local forget, size = struct.unpack('<dB', buried, at)
     if buried_count <= TOMBSTONES and forget > now then
       break
     end
@@ -173,8 +178,8 @@ local function bury(id)
   end
   if at > 1 then
     buried = string.sub(buried, at)
+    buried_changed = true
   end
-  buried_changed = true
 end
 
 -- ---- what is told ----
@@ -311,31 +316,30 @@ end
 local function open(id)
   if raw then
     if claim_size > 0 then
-      local deadline, since, holder, at = struct.unpack('<I8I8Bc0', raw, 47)
-      local claim = new_claim(holder, string.sub(raw, at, 46 + claim_size))
+      local deadline, since, holder, at = struct.unpack('<ddBc0', raw, 55)
+      local claim = new_claim(holder, string.sub(raw, at, 54 + claim_size))
       claim.next, claim.prev, claim.arrival, claim.token = '', '', last_arrival, last_token
       claim.deadline, claim.since = deadline, since
       claims[holder] = claim
       capacity, used, earliest = claim.capacity, claim.weight, deadline
       granted, first_granted, last_granted = 1, holder, holder
     end
-    buried = string.sub(raw, 47 + claim_size)
+    buried = string.sub(raw, 55 + claim_size)
   elseif not absent then
     local fields = redis.pcall('HMGET', key, ' head', ' released', id)
     local head = fields[1]
     if fields.err or not head then
-      return {err = 'LHTYPE ' .. redis.call('TYPE', key).ok}
+      return {err = 'LHTYPE ' .. call('TYPE', key).ok}
     elseif string.sub(head, 1, 2) ~= 'lh' then
       return {err = 'LHTYPE hash'}
     elseif string.byte(head, 3) ~= 1 then
       return {err = 'LHVERSION ' .. string.byte(head, 3)}
     end
     is_hash = true
-    last_seen, offset, last_token, last_arrival, furthest, buried_count,
-      capacity, used, earliest, expires, granted, waiting,
-      first_arrival, first_deadline, first_weight,
+    last_seen, offset, last_token, last_arrival, furthest, expires, buried_count,
+      capacity, used, earliest, granted, waiting, first_arrival, first_deadline, first_weight,
       first_granted, last_granted, first_waiting, last_waiting =
-      struct.unpack('<I8I8I8I8I8Bi8I8I8I8I4I4I8I8I8Bc0Bc0Bc0Bc0', head, 4)
+      struct.unpack('<ddddddBddddddddBc0Bc0Bc0Bc0', head, 4)
     if clock < last_seen then
       offset = offset + last_seen - clock
     end
@@ -349,53 +353,57 @@ end
 
 -- Runs a write that may find the memory full. What only lets go or holds on must
 -- work even then: after a write that needs no memory, the server lets it pass.
-local function write(must, keep, ...)
+local function write(must, millis, ...)
   local done = redis.pcall(...)
   if type(done) == 'table' and done.err then
     if not must or not string.find(done.err, 'OOM', 1, true) then
       return done
     end
-    redis.call('PEXPIRE', key, keep)
-    redis.call(...)
+    call('PEXPIRE', key, millis)
+    call(...)
   end
 end
 
 -- Writes the record: a string while nobody waits and one holds, else a hash
 -- until it is empty. `must`: also when the memory is full.
 local function save(must, retention)
-  local keep = math.ceil((math.max(furthest - now, 0) + retention) / 1000)
+  local keep = math.max(furthest - now, 0) + retention
+  local millis = math.ceil(keep / 1000)
+  -- Not at each step: a sixteenth of the retention may go by.
+  local extend = expires < clock + keep - retention / 16
+  if extend then
+    expires = clock + keep
+  end
   if granted + waiting == 0 or (not is_hash and granted == 1 and waiting == 0) then
     local part = ''
     if granted == 1 then
       local claim = find(first_granted)
-      part = struct.pack('<I8I8Bc0', claim.deadline, claim.since, #claim.id, claim.id) .. claim.body
+      part = struct.pack('<ddBc0', claim.deadline, claim.since, #claim.id, claim.id) .. claim.body
     end
-    local head = struct.pack('<c3I8I8I8I8I8BI2', 'lh\1', clock, offset, last_token, last_arrival,
-      furthest, buried_count, #part)
-    return write(must, keep, 'SET', key, head .. part .. buried, 'PX', keep)
+    local head = struct.pack('<BBBddddddBI2', 108, 104, 1, clock, offset, last_token, last_arrival,
+      furthest, expires, buried_count, #part)
+    if extend then
+      return write(must, millis, 'SET', key, head .. part .. buried, 'PX', millis)
+    end
+    return write(must, millis, 'SET', key, head .. part .. buried, 'KEEPTTL')
   end
 
   local fresh = not is_hash
   if fresh and raw then
     -- Claims the right to write before the string is dropped.
-    local refused = write(must, keep, 'SETRANGE', key, 0, '')
+    local refused = write(must, millis, 'SETRANGE', key, 0, '')
     if refused then
       return refused
     end
-    redis.call('DEL', key)
+    call('DEL', key)
     for _, claim in pairs(claims) do
       if claim then
         touch(claim)
       end
     end
   end
-  -- Not at each step: a sixteenth of the retention may go by.
-  local renewed = fresh or expires < clock + keep * 1000 - retention / 16
-  if renewed then
-    expires = clock + keep * 1000
-  end
-  local head = struct.pack('<c3I8I8I8I8I8Bi8I8I8I8I4I4I8I8I8Bc0Bc0Bc0Bc0', 'lh\1', clock, offset,
-    last_token, last_arrival, furthest, buried_count, capacity, used, earliest, expires, granted, waiting,
+  local head = struct.pack('<BBBddddddBddddddddBc0Bc0Bc0Bc0', 108, 104, 1, clock, offset,
+    last_token, last_arrival, furthest, expires, buried_count, capacity, used, earliest, granted, waiting,
     first_arrival, first_deadline, first_weight, #first_granted, first_granted, #last_granted, last_granted,
     #first_waiting, first_waiting, #last_waiting, last_waiting)
   local fields, count = {' head', head}, 2
@@ -404,12 +412,12 @@ local function save(must, retention)
   end
   for id, claim in pairs(changed) do
     fields[count + 1] = id
-    fields[count + 2] = struct.pack('<Bc0Bc0I8I8I8I8', #claim.next, claim.next, #claim.prev, claim.prev,
+    fields[count + 2] = struct.pack('<Bc0Bc0dddd', #claim.next, claim.next, #claim.prev, claim.prev,
       claim.arrival, claim.token, claim.deadline, claim.since) .. claim.body
     count = count + 2
   end
   for from = 1, count, 1000 do
-    local refused = write(must, keep, 'HSET', key, unpack(fields, from, math.min(from + 999, count)))
+    local refused = write(must, millis, 'HSET', key, unpack(fields, from, math.min(from + 999, count)))
     if refused then
       return refused
     end
@@ -419,10 +427,10 @@ local function save(must, retention)
     dropped[#dropped + 1] = id
   end
   for from = 1, #dropped, 1000 do
-    redis.call('HDEL', key, unpack(dropped, from, math.min(from + 999, #dropped)))
+    call('HDEL', key, unpack(dropped, from, math.min(from + 999, #dropped)))
   end
-  if renewed then
-    redis.call('PEXPIRE', key, keep)
+  if extend or fresh then
+    call('PEXPIRE', key, millis)
   end
   is_hash, raw = true, false
   changed, gone, buried_changed = {}, {}, false
@@ -459,7 +467,7 @@ local function unheard(inbox, told)
 end
 
 local function publish(inbox, text)
-  return redis.call('PUBLISH', string.sub(key, 1, prefix_size) .. 'inbox:' .. inbox, text) > 0
+  return call('PUBLISH', string.sub(key, 1, prefix_size) .. 'inbox:' .. inbox, text) > 0
 end
 
 -- Queue::deliver, with one message for all that an inbox should hear. Where the
@@ -521,5 +529,5 @@ local function finish(answer, must, retention, believed)
   if #events > 0 and deliver(believed) then
     save(true, retention)
   end
-  return answer
+  return struct.pack('<B' .. string.rep('d', #answer - 1), unpack(answer))
 end

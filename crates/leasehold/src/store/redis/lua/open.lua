@@ -6,22 +6,27 @@
 -- Numbers are whole microseconds below 2^53, which Lua keeps exactly but prints
 -- rounded: they enter strings by struct.pack or `%.0f` only.
 local key = KEYS[1]
+local call = redis.call
 local time = redis.call('TIME')
 local clock = time[1] * 1000000 + time[2]
 
 -- MGET answers nil for a key of another type where GET would fail, and failed
 -- calls show up in the server's statistics.
-local raw = redis.call('MGET', key)[1]
-local absent = not raw and redis.call('EXISTS', key) == 0
-local last_seen, offset, last_token, last_arrival, furthest, buried_count, claim_size = 0, 0, 0, 0, 0, 0, 0
+local raw = call('MGET', key)[1]
+local absent = not raw and call('EXISTS', key) == 0
+local last_seen, offset, last_token, last_arrival, furthest, expires, buried_count, claim_size = 0, 0, 0, 0, 0, 0, 0, 0
 if raw then
-  if #raw < 46 or string.sub(raw, 1, 2) ~= 'lh' then
+  if #raw < 54 then
     return {err = 'LHTYPE string'}
-  elseif string.byte(raw, 3) ~= 1 then
-    return {err = 'LHVERSION ' .. string.byte(raw, 3)}
   end
-  last_seen, offset, last_token, last_arrival, furthest, buried_count, claim_size =
-    struct.unpack('<I8I8I8I8I8BI2', raw, 4)
+  local l, h, version
+  l, h, version, last_seen, offset, last_token, last_arrival, furthest, expires, buried_count, claim_size =
+    struct.unpack('<BBBddddddBI2', raw)
+  if l ~= 108 or h ~= 104 then
+    return {err = 'LHTYPE string'}
+  elseif version ~= 1 then
+    return {err = 'LHVERSION ' .. version}
+  end
 end
 
 -- Queue::now: the store's time never goes back for a key.

@@ -7,27 +7,36 @@
 -- ARGV[3]  flags: 4 the count of PUBLISH can be believed
 -- ARGV[4]  retention, in microseconds
 --
--- Returns  {1, at, arrival, token or 0, position, deadline, blocked until or 0}  standing
---          {3, at}                                                               gone
---          or the error LHTYPE, LHVERSION
+-- Returns  1, at, arrival, token or 0, position, deadline, blocked until or 0  standing
+--          3, at                                                               gone
+--          packed as one byte and doubles, or the error LHTYPE, LHVERSION
 -- include open.lua
 local id, retention = ARGV[1], ARGV[4] + 0
 
 -- The short path: it holds, and nobody else is there.
 if raw and claim_size > 0 then
-  local deadline, since, holder = struct.unpack('<I8I8Bc0', raw, 47)
+  local deadline, _, holder = struct.unpack('<ddBc0', raw, 55)
   if holder == id and deadline > now then
     local raised = now + ARGV[2]
     if deadline < raised then deadline = raised end
     if furthest < deadline then furthest = deadline end
-    local record = struct.pack('<c3I8I8I8I8I8BI2I8', 'lh\1', clock, offset, last_token, last_arrival, furthest,
-      buried_count, claim_size, deadline) .. string.sub(raw, 55)
-    local keep = math.ceil((furthest - now + retention) / 1000)
-    if redis.pcall('SET', key, record, 'PX', keep).err then
-      redis.call('PEXPIRE', key, keep)
-      redis.call('SET', key, record, 'PX', keep)
+    local keep = furthest - now + retention
+    local extend = expires < clock + keep - retention / 16
+    if extend then expires = clock + keep end
+    local record = struct.pack('<BBBddddddBI2d', 108, 104, 1, clock, offset, last_token, last_arrival, furthest, expires,
+      buried_count, claim_size, deadline) .. string.sub(raw, 63)
+    local millis = math.ceil(keep / 1000)
+    local done
+    if extend then
+      done = redis.pcall('SET', key, record, 'PX', millis)
+    else
+      done = redis.pcall('SET', key, record, 'KEEPTTL')
     end
-    return {1, now, last_arrival, last_token, 0, deadline, 0}
+    if done.err then
+      call('PEXPIRE', key, millis)
+      call('SET', key, record, 'PX', millis)
+    end
+    return struct.pack('<Bdddddd', 1, now, last_arrival, last_token, 0, deadline, 0)
   end
 end
 

@@ -36,7 +36,11 @@ impl Bench {
     }
 
     fn load(&mut self, text: &str) -> String {
-        redis::cmd("SCRIPT").arg("LOAD").arg(text).query(&mut self.connection).unwrap()
+        redis::cmd("SCRIPT")
+            .arg("LOAD")
+            .arg(text)
+            .query(&mut self.connection)
+            .unwrap()
     }
 
     /// Sends calls in pipelines of 64; server µs a call within scripts, and of
@@ -49,18 +53,27 @@ impl Bench {
                 pipeline.add_command(call.clone());
             }
             let answers: Vec<Value> = pipeline.query(&mut self.connection).unwrap();
-            assert!(!answers.iter().any(|answer| matches!(answer, Value::ServerError(_))));
+            assert!(
+                !answers
+                    .iter()
+                    .any(|answer| matches!(answer, Value::ServerError(_)))
+            );
         }
         let spent = self.server.stats().since(&before);
         let script = spent.command("evalsha");
-        let per = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(u32::try_from(calls.len()).unwrap());
+        let per = |time: Duration| {
+            time.as_secs_f64() * 1e6 / f64::from(u32::try_from(calls.len()).unwrap())
+        };
         (per(script.time), per(spent.cpu))
     }
 
     fn id(&mut self) -> ClaimId {
         self.next += 1;
         // As random as they are in use.
-        ClaimId::from_random(self.next.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
+        ClaimId::from_random(
+            self.next
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835),
+        )
     }
 }
 
@@ -98,9 +111,18 @@ fn fenced(bench: &mut Bench, keys: usize) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) 
     let mut pair = (Vec::new(), Vec::new());
     for key in 0..keys {
         let id = bench.id();
-        let (key, counter) = (format!("leasehold:lock:{key}"), format!("leasehold:fence:{key}"));
+        let (key, counter) = (
+            format!("leasehold:lock:{key}"),
+            format!("leasehold:fence:{key}"),
+        );
         let mut command = redis::cmd("EVALSHA");
-        command.arg(&claim).arg(2).arg(&key).arg(&counter).arg(id.expose()).arg(30_000);
+        command
+            .arg(&claim)
+            .arg(2)
+            .arg(&key)
+            .arg(&counter)
+            .arg(id.expose())
+            .arg(30_000);
         pair.0.push(command);
         let mut command = redis::cmd("EVALSHA");
         command.arg(&release).arg(1).arg(&key).arg(id.expose());
@@ -119,8 +141,16 @@ fn ours(bench: &mut Bench, keys: usize) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) {
         let key = format!("leasehold:lock:ours {key}");
         let arguments = Arguments::claim(&claim(id.clone(), Mode::Exclusive), terms());
         pair.0.push(call(&SCRIPTS.claim, &key, &arguments));
-        let release = Release { id, hand_off: true, settled: false };
-        pair.1.push(call(&SCRIPTS.release, &key, &Arguments::release(&release, terms())));
+        let release = Release {
+            id,
+            hand_off: true,
+            settled: true,
+        };
+        pair.1.push(call(
+            &SCRIPTS.release,
+            &key,
+            &Arguments::release(&release, terms()),
+        ));
     }
     pair
 }
@@ -142,12 +172,16 @@ fn numbers() {
         let fenced = pair(&mut bench, &fenced);
         let ours = pair(&mut bench, &ours);
         if round % 10 > 5 || round < 4 {
-        let sum = |of: [f64; 4], at: usize| of[at] + of[at + 1];
-        eprintln!(
-            "round {round}: fenced {fenced:.2?} ours {ours:.2?}: scripts × {:.2}, cpu × {:.2}",
-            sum(ours, 0) / sum(fenced, 0),
-            sum(ours, 2) / sum(fenced, 2),
-        );}
+            let sum = |of: [f64; 4], at: usize| of[at] + of[at + 1];
+            eprintln!(
+                "round {round}: fenced {fenced:.2?} ours {ours:.2?}: scripts × {:.2}, cpu × {:.2}",
+                sum(ours, 0) / sum(fenced, 0),
+                sum(ours, 2) / sum(fenced, 2),
+            );
+        }
     }
-    let _ = Renew { id: bench.id(), ttl: Duration::ZERO };
+    let _ = Renew {
+        id: bench.id(),
+        ttl: Duration::ZERO,
+    };
 }

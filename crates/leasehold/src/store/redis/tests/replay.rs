@@ -87,10 +87,14 @@ fn command(dice: &mut Dice, mix: &Mix, number: u64, standing: &[ClaimId]) -> Com
         12..19 => Command::Release(Release {
             id,
             hand_off: !dice.one_in(4),
-            settled: false,
+            settled: dice.one_in(3),
         }),
         _ if dice.one_in(3) => Command::Break,
-        _ => Command::Release(Release { id, hand_off: true, settled: false }),
+        _ => Command::Release(Release {
+            id,
+            hand_off: true,
+            settled: false,
+        }),
     }
 }
 

@@ -1,6 +1,14 @@
 //! The local store and its directory: whose it is, full disks, long paths,
 //! what is left behind.
 #![cfg(all(unix, feature = "local"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails"
+)]
+
+mod local_support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,15 +17,14 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClaimId, Key, Mode, Owner, Release, Reply, Standing};
+use leasehold::core::{Key, Reply, Standing};
 use leasehold::store::local::{LocalOptions, LocalStore};
 use leasehold::store::{LockStore, Push, PushSink};
 use leasehold::{ErrorKind, connect};
+use local_support::{LIMIT, claim, release};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio::time::timeout;
-
-const LIMIT: Duration = Duration::from_secs(20);
 
 fn options(directory: &Path) -> LocalOptions {
     LocalOptions {
@@ -45,26 +52,6 @@ async fn refusal(directory: &Path) -> leasehold::Error {
 
 fn mode(path: PathBuf) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
-}
-
-fn claim(store: &LocalStore, id: u128) -> Claim {
-    Claim {
-        id: ClaimId::from_random(id),
-        mode: Mode::Exclusive,
-        lease_ttl: Duration::from_secs(60),
-        waiter_ttl: Duration::from_secs(60),
-        wait: true,
-        ahead: false,
-        inbox: Some(store.inbox().clone()),
-        owner: Owner::default(),
-    }
-}
-
-fn release(id: u128) -> Release {
-    Release {
-        id: ClaimId::from_random(id),
-        hand_off: true,
-    }
 }
 
 async fn claimed(store: &LocalStore, key: &Key, id: u128) -> Standing {

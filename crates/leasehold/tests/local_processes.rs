@@ -1,26 +1,31 @@
 //! The local store among real processes: each test runs this binary again in a
 //! role of its own.
 #![cfg(all(unix, feature = "local"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails"
+)]
+
+mod local_support;
 
 use std::collections::HashSet;
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClaimId, Key, Mode, Owner, Release};
+use leasehold::core::{Key, Reply};
 use leasehold::store::LockStore;
 use leasehold::store::local::{LocalOptions, LocalStore};
 use leasehold::{Client, connect};
-use tempfile::TempDir;
-use tokio::sync::mpsc;
+use local_support::{LIMIT, Place, Process, claim, release};
 use tokio::time::timeout;
-
-/// How long anything may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// How soon a dead holder's key is free: far below any TTL used here.
 const FREED: Duration = Duration::from_secs(5);
@@ -105,126 +110,12 @@ async fn churn(url: &str) {
         .unwrap();
     let key = Key::new("k").unwrap();
     for number in 0.. {
-        let id = ClaimId::from_random(u128::from(std::process::id()) << 64 | number);
-        store.claim(&key, &claim(&store, &id)).await.unwrap();
-        store
-            .release(&key, &Release { id, hand_off: true })
-            .await
-            .unwrap();
+        let id = u128::from(std::process::id()) << 64 | number;
+        store.claim(&key, &claim(&store, id)).await.unwrap();
+        store.release(&key, &release(id)).await.unwrap();
         if number == 0 {
             eprintln!("churning");
         }
-    }
-}
-
-fn claim(store: &LocalStore, id: &ClaimId) -> Claim {
-    Claim {
-        id: id.clone(),
-        mode: Mode::Exclusive,
-        lease_ttl: LIMIT,
-        waiter_ttl: LIMIT,
-        wait: true,
-        ahead: false,
-        inbox: Some(store.inbox().clone()),
-        owner: Owner::default(),
-    }
-}
-
-// ---- other processes ----
-
-struct Process {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: mpsc::UnboundedReceiver<String>,
-}
-
-impl Process {
-    fn start(role: &str, url: &str, counter: &Path) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "role", "--nocapture"])
-            .env("LEASEHOLD_TEST_ROLE", role)
-            .env("LEASEHOLD_TEST_URL", url)
-            .env("LEASEHOLD_TEST_COUNTER", counter)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, lines) = mpsc::unbounded_channel();
-        let stderr = child.stderr.take().unwrap();
-        // Ends with the process.
-        std::thread::spawn(move || {
-            use std::io::BufRead;
-            for line in std::io::BufReader::new(stderr)
-                .lines()
-                .map_while(Result::ok)
-            {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let stdin = child.stdin.take();
-        Self {
-            child,
-            stdin,
-            lines,
-        }
-    }
-
-    async fn says(&mut self, word: &str) -> String {
-        let line = timeout(LIMIT, self.lines.recv())
-            .await
-            .expect("a line in time");
-        let line = line.expect("a line");
-        assert!(
-            line.starts_with(word),
-            "{line:?} where {word:?} was expected"
-        );
-        line
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
-struct Place(TempDir, String);
-
-impl Place {
-    fn new() -> Self {
-        let directory = TempDir::new().unwrap();
-        let url = format!("local:{}/store", directory.path().display());
-        Self(directory, url)
-    }
-
-    fn start(&self, role: &str) -> Process {
-        Process::start(role, &self.1, self.0.path())
-    }
-
-    fn files(&self, sub: &str) -> usize {
-        fs::read_dir(self.0.path().join("store").join(sub))
-            .unwrap()
-            .count()
-    }
-
-    /// Waits until no client has left anything but records.
-    async fn is_deserted(&self) {
-        timeout(LIMIT, async {
-            while self.files("sessions") + self.files("inbox") > 0 {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        })
-        .await
-        .expect("nothing is left");
     }
 }
 
@@ -412,15 +303,14 @@ async fn killed_at_any_instant_leaves_a_record_to_go_on_with() {
     let key = Key::new("k").unwrap();
     let mut random = uuid::Uuid::new_v4().as_u128();
     let mut last = 0;
-    for round in 0..40_u128 {
+    for id in 0..40_u128 {
         let mut churning = place.start("churn");
         churning.says("churning").await;
         random = random.rotate_left(13);
         tokio::time::sleep(Duration::from_micros((random % 3_000) as u64)).await;
         churning.kill();
-        let id = ClaimId::from_random(round);
-        let answer = store.claim(&key, &claim(&store, &id)).await.unwrap();
-        let leasehold::core::Reply::Standing(standing) = answer.reply else {
+        let answer = store.claim(&key, &claim(&store, id)).await.unwrap();
+        let Reply::Standing(standing) = answer.reply else {
             panic!("{answer:?}");
         };
         let token = standing
@@ -429,10 +319,7 @@ async fn killed_at_any_instant_leaves_a_record_to_go_on_with() {
             .get();
         assert!(token > last);
         last = token;
-        store
-            .release(&key, &Release { id, hand_off: true })
-            .await
-            .unwrap();
+        store.release(&key, &release(id)).await.unwrap();
     }
     // Who held nothing when it was killed is found by whoever opens next.
     let other = LocalStore::open(LocalOptions::from_url(&place.1).unwrap())

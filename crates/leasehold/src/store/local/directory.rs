@@ -142,7 +142,7 @@ impl AsFd for Directory {
 pub(super) struct Locked(OwnedFd);
 
 impl Locked {
-    /// Takes the lock, waiting for it: only for locks that are held briefly.
+    /// Takes the lock, however long that takes.
     pub(super) fn wait(file: OwnedFd) -> Result<Self, Errno> {
         retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
         Ok(Self(file))

@@ -13,6 +13,7 @@
 //! inbox/<inbox>.sock  open while that client listens
 //! ```
 
+mod bury;
 mod clock;
 mod directory;
 mod file;
@@ -31,7 +32,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, Command, Inbox, Key, Queue, Release, Renew, Reply, Snapshot};
+use leasehold_core::{
+    Claim, Command, Inbox, Key, Queue, Release, Renew, Reply, Snapshot, StoreTime,
+};
+use tokio::sync::Semaphore;
 
 pub use self::options::LocalOptions;
 
@@ -41,18 +45,15 @@ use self::inbox::OpenInbox;
 use self::name::file_name;
 use self::record::Place;
 use self::session::Session;
+use self::step::blocking;
 use super::{Answer, Capabilities, Listening, LockStore, PushSink, glob};
-use crate::error::{ErrorKind, StoreError};
+use crate::error::StoreError;
 
 /// How soon the next in line looks whether those ahead of it live.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
 /// How soon those look who cannot be told anything.
 const POLL_PAUSE: Duration = Duration::from_millis(50);
-
-/// How long a key may be in the middle of another's step: a process may have
-/// been stopped there.
-const STEP_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Queues in files of one machine: for the processes of one user.
 ///
@@ -72,6 +73,8 @@ struct Inner {
     session: Session,
     retention: Duration,
     hearing: Hearing,
+    /// Bounds the threads of steps that wait for others.
+    waiting: Arc<Semaphore>,
 }
 
 impl Inner {
@@ -84,6 +87,7 @@ impl Inner {
             directory,
             retention,
             hearing: Hearing::default(),
+            waiting: Arc::new(Semaphore::new(step::THREADS)),
         };
         sweep::sweep(&inner);
         Ok(inner)
@@ -119,37 +123,19 @@ impl LocalStore {
     }
 
     async fn step(&self, key: &Key, command: Command) -> Result<Answer, StoreError> {
+        // Before the step: an inbox that opens meanwhile has not heard of it.
         let epoch = self.inner.hearing.epoch();
-        let command = Arc::new(command);
-        let give_up = self.inner.clock.now() + STEP_PATIENCE;
-        let mut pause = Duration::from_millis(1);
-        loop {
-            let (inner, key, command) = (self.inner.clone(), key.clone(), command.clone());
-            // Goes on when this future is dropped: no lock stays behind.
-            let step = blocking(move || step::take(&inner, &key, Some(&command))).await?;
-            if let Some((_, outcome)) = step {
-                let reply = self.asked_again_soon(outcome.reply, outcome.at);
-                return Ok(Answer {
-                    reply,
-                    at: outcome.at,
-                    epoch,
-                });
-            }
-            if self.inner.clock.now() >= give_up {
-                return Err(StoreError::new(
-                    ErrorKind::Unavailable,
-                    "another process does not finish its step on this key",
-                )
-                .with_hint("look for a stopped process that uses the same directory"));
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(16));
-        }
+        let outcome = step::run(&self.inner, key, command).await?;
+        Ok(Answer {
+            reply: self.asked_again_soon(outcome.reply, outcome.at),
+            at: outcome.at,
+            epoch,
+        })
     }
 
     /// Lets a waiting claim ask again before anything can lapse: whoever asks
     /// finds the dead.
-    fn asked_again_soon(&self, mut reply: Reply, at: leasehold_core::StoreTime) -> Reply {
+    fn asked_again_soon(&self, mut reply: Reply, at: StoreTime) -> Reply {
         if let Reply::Standing(standing) = &mut reply {
             let pause = match self.inner.hearing.is_deaf() {
                 true => POLL_PAUSE,
@@ -257,26 +243,12 @@ impl LockStore for LocalStore {
 
 /// A look that buries the dead first, if there are any and nobody is in the way.
 fn look(inner: &Inner, key: &Key, mut queue: Queue) -> Result<Snapshot, StoreError> {
-    if step::has_dead(inner, &queue)
-        && let Some((buried, _)) = step::take(inner, key, None)?
+    if bury::has_dead(inner, &queue)
+        && let Some((buried, _)) = step::try_take(inner, key, None)?
     {
         queue = buried;
     }
     Ok(queue.look(inner.clock.now()))
-}
-
-/// Runs file work where it holds nobody up.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| {
-            Err(
-                StoreError::new(ErrorKind::Unavailable, "the runtime is shutting down")
-                    .with_source(error),
-            )
-        })
 }
 
 /// Whether the inbox is open, and since when.

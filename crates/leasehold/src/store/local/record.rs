@@ -1,5 +1,7 @@
 //! The record of a key: two lines of JSON that `cat` can show.
 
+use std::os::fd::OwnedFd;
+
 use leasehold_core::{Key, Queue, StoreTime};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -14,9 +16,9 @@ use crate::error::{ErrorKind, StoreError};
 /// The format written; a reader refuses a later one.
 const FORMAT: u32 = 1;
 
-/// How often one attempt tries to lock a key. Steps are short: the next
-/// one in turn mostly gets it by yielding.
-const LOCK_TRIES: usize = 40;
+/// How often a step tries to lock a key before it waits in a thread. Steps are
+/// short, and starting a thread takes as long as some of them.
+const LOCK_TRIES: usize = 8;
 
 /// The first line; the queue is the second.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,12 +61,25 @@ impl Place {
         Ok(None)
     }
 
+    /// Locks the key, however long that takes.
+    pub(super) fn wait(&self, directory: &Directory) -> Result<Locked, Errno> {
+        loop {
+            let locked = Locked::wait(self.lock_file(directory)?)?;
+            if locked.stands_at(directory, &self.lock)? {
+                return Ok(locked);
+            }
+        }
+    }
+
     pub(super) fn try_lock(&self, directory: &Directory) -> Result<Option<Locked>, Errno> {
-        let file = directory.file(&self.lock, OFlags::RDWR | OFlags::CREATE)?;
-        match Locked::now(file)? {
+        match Locked::now(self.lock_file(directory)?)? {
             Some(locked) if locked.stands_at(directory, &self.lock)? => Ok(Some(locked)),
             Some(_) | None => Ok(None),
         }
+    }
+
+    fn lock_file(&self, directory: &Directory) -> Result<OwnedFd, Errno> {
+        directory.file(&self.lock, OFlags::RDWR | OFlags::CREATE)
     }
 
     /// Removes all of it. Only for who holds the lock.

@@ -1,33 +1,52 @@
-//! One step on one key: lock, read, bury the dead, apply, replace, tell.
+//! One step on one key: lock, read, apply, replace, tell.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Command, Event, Inbox, Key, Outcome, Queue, Reply, StoreTime};
+use leasehold_core::{Command, Key, Outcome, Queue};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
-use super::Inner;
-use super::inbox;
+use super::directory::Locked;
 use super::name::file_name;
 use super::record::Place;
-use crate::error::StoreError;
+use super::{Inner, bury, inbox};
+use crate::error::{ErrorKind, StoreError};
 
-/// How many of those who wait are looked at, beside those who hold.
-const WAITERS_LOOKED_AT: usize = 8;
+/// How long a key may be in the middle of other steps. One takes well under a
+/// millisecond, but a process may have been stopped there.
+const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How many lives one round looks at. Where a semaphore has more holders, the
-/// looks take turns.
-const LIVES_PER_ROUND: usize = 64;
+/// How many steps of one client wait in threads of their own at a time.
+pub(super) const THREADS: usize = 16;
 
-/// How long one share of holders is looked at before the next has its turn.
-const TURN: Duration = Duration::from_millis(100);
-
-/// How many rounds one step takes: burying one may grant to another dead one.
-const ROUNDS: usize = 8;
-
-/// Takes one step. `None` if others had the key for too long: nothing was done.
+/// Takes one step, waiting for its turn.
 ///
-/// Without a command it only buries the dead.
-pub(super) fn take(
+/// The future can be dropped: the step is then taken or not, and no lock stays.
+pub(super) async fn run(
+    store: &Arc<Inner>,
+    key: &Key,
+    command: Command,
+) -> Result<Outcome, StoreError> {
+    let command = Arc::new(command);
+    let (inner, name, asked) = (store.clone(), key.clone(), command.clone());
+    match blocking(move || try_take(&inner, &name, Some(&asked))).await? {
+        Some((_, outcome)) => Ok(outcome),
+        None => timeout(PATIENCE, wait(store, key, command))
+            .await
+            .unwrap_or_else(|_| {
+                Err(StoreError::new(
+                    ErrorKind::Unavailable,
+                    "another process does not finish its step on this key",
+                )
+                .with_hint("look for a stopped process that uses the same directory"))
+            }),
+    }
+}
+
+/// Takes one step, unless others are taking theirs. Without a command it only
+/// buries the dead.
+pub(super) fn try_take(
     store: &Inner,
     key: &Key,
     command: Option<&Command>,
@@ -36,114 +55,69 @@ pub(super) fn take(
     let locked = place
         .lock(&store.directory)
         .map_err(|errno| store.directory.failed("write to", errno))?;
-    let Some(_locked) = locked else {
-        return Ok(None);
+    locked
+        .map(|locked| take(store, &place, locked, key, command))
+        .transpose()
+}
+
+/// Waits in a thread, as no lock can be waited for otherwise. Not in one of the
+/// runtime's: those must end before the program can, and a lock that a stopped
+/// process has may never be let go.
+async fn wait(store: &Arc<Inner>, key: &Key, command: Arc<Command>) -> Result<Outcome, StoreError> {
+    let failed = |error| {
+        StoreError::new(ErrorKind::Unavailable, "there are no more threads").with_source(error)
     };
+    let permit = store.waiting.clone().acquire_owned().await;
+    let (answer, answered) = oneshot::channel();
+    let (inner, key) = (store.clone(), key.clone());
+    let work = move || {
+        let _permit = permit;
+        let place = Place::of(&file_name(key.as_str()));
+        let step = match place.wait(&inner.directory) {
+            // By now nobody may be waiting for it, and have asked elsewhere.
+            Ok(_) if answer.is_closed() => return,
+            Ok(locked) => take(&inner, &place, locked, &key, Some(&command)),
+            Err(errno) => Err(inner.directory.failed("write to", errno)),
+        };
+        answer.send(step.map(|(_, outcome)| outcome)).ok();
+    };
+    let thread = std::thread::Builder::new().name("leasehold-step".into());
+    thread.spawn(work).map_err(failed)?;
+    answered.await.unwrap_or_else(|error| {
+        Err(StoreError::new(ErrorKind::Unavailable, "the step was not finished").with_source(error))
+    })
+}
+
+fn take(
+    store: &Inner,
+    place: &Place,
+    _locked: Locked,
+    key: &Key,
+    command: Option<&Command>,
+) -> Result<(Queue, Outcome), StoreError> {
     let mut queue = place.read_key(&store.directory, &store.clock, key)?;
     let clock = store.clock.now();
-    let outcome = turn(&mut queue, command, clock, |inbox| {
-        store.session.sees_dead(inbox)
-    });
+    let is_dead = |inbox: &_| store.session.sees_dead(inbox);
+    let outcome = bury::apply(&mut queue, command, clock, is_dead);
     let expires = clock + queue.keep_for(clock, store.retention);
     place.write(&store.directory, &store.clock, key, &queue, expires)?;
     // Told under the lock, and after the grant is in the file: pushes come in
     // the order of the steps, and none before what it tells is true. The dead
     // are buried, so whoever does not hear is alive, and asks by itself.
     inbox::tell(&store.directory, key, outcome.at, &outcome.events);
-    Ok(Some((queue, outcome)))
+    Ok((queue, outcome))
 }
 
-/// Whether somebody who matters to this queue is dead.
-pub(super) fn has_dead(store: &Inner, queue: &Queue) -> bool {
-    lives(queue)
-        .iter()
-        .any(|inbox| store.session.sees_dead(inbox))
-}
-
-fn turn(
-    queue: &mut Queue,
-    command: Option<&Command>,
-    clock: StoreTime,
-    mut is_dead: impl FnMut(&Inbox) -> bool,
-) -> Outcome {
-    let mut outcome = match command {
-        Some(command) => queue.apply(command, clock),
-        None => Outcome {
-            reply: Reply::Done,
-            at: queue.look(clock).at,
-            events: Vec::new(),
-        },
-    };
-    for _ in 0..ROUNDS {
-        let unserved = command.is_none() || is_unserved(&outcome.reply);
-        let mut suspects: BTreeSet<Inbox> = outcome
-            .events
-            .iter()
-            .map(|event| event.inbox().clone())
-            .collect();
-        if unserved {
-            suspects.extend(share(lives(queue), clock));
-        }
-        suspects.retain(&mut is_dead);
-        if suspects.is_empty() {
-            break;
-        }
-        for inbox in &suspects {
-            let bury = Command::Bury {
-                inbox: inbox.clone(),
-            };
-            let events = queue.apply(&bury, clock).events;
-            add(&mut outcome.events, events);
-        }
-        outcome
-            .events
-            .retain(|event| !suspects.contains(event.inbox()));
-        // Asked again it finds itself, or what the dead left free.
-        if let Some(command) = command.filter(|_| unserved) {
-            let again = queue.apply(command, clock);
-            outcome.reply = again.reply;
-            add(&mut outcome.events, again.events);
-        }
-    }
-    if let Reply::Standing(standing) = outcome.reply {
-        // It learns that from the answer.
-        outcome
-            .events
-            .retain(|event| event.arrival() != standing.arrival);
-    }
-    outcome
-}
-
-/// Whether the dead may be in the way of whoever asked.
-fn is_unserved(reply: &Reply) -> bool {
-    match reply {
-        Reply::Standing(standing) => standing.token.is_none(),
-        Reply::Busy { .. } | Reply::Mismatch { .. } => true,
-        _ => false,
-    }
-}
-
-fn lives(queue: &Queue) -> BTreeSet<Inbox> {
-    queue.inboxes(WAITERS_LOOKED_AT).cloned().collect()
-}
-
-/// As many as one round looks at; others at another time.
-fn share(lives: BTreeSet<Inbox>, clock: StoreTime) -> impl Iterator<Item = Inbox> {
-    let shares = lives.len().div_ceil(LIVES_PER_ROUND).max(1) as u64;
-    let turn = clock.0 / (TURN.as_micros() as u64) % shares;
-    let skipped = usize::try_from(turn).unwrap_or(0) * LIVES_PER_ROUND;
-    lives.into_iter().skip(skipped).take(LIVES_PER_ROUND)
-}
-
-/// Adds later events: only the latest word on who is next counts.
-fn add(events: &mut Vec<Event>, later: Vec<Event>) {
-    for event in later {
-        let outdated = |old: &Event| match event {
-            Event::Next { .. } => true,
-            Event::Granted { arrival, .. } => old.arrival() == arrival,
-            Event::Revoked { .. } => false,
-        };
-        events.retain(|old| !matches!(old, Event::Next { .. }) || !outdated(old));
-        events.push(event);
-    }
+/// Runs file work where it holds nobody up.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| {
+            Err(
+                StoreError::new(ErrorKind::Unavailable, "the runtime is shutting down")
+                    .with_source(error),
+            )
+        })
 }

@@ -127,9 +127,9 @@ mod tests {
             owner: Owner::default(),
         };
         let key = Key::new(key).unwrap();
-        step::take(store, &key, Some(&Command::Claim(claim))).unwrap();
+        step::try_take(store, &key, Some(&Command::Claim(claim))).unwrap();
         let release = Release { id, hand_off: true };
-        step::take(store, &key, Some(&Command::Release(release))).unwrap();
+        step::try_take(store, &key, Some(&Command::Release(release))).unwrap();
     }
 
     #[test]

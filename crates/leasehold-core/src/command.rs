@@ -37,7 +37,8 @@ pub struct Renew {
     pub ttl: Duration,
 }
 
-/// Leaves, holding or waiting. The id stays released: see [`crate::TOMBSTONES`].
+/// Leaves, holding or waiting. Unless settled, the id stays released: see
+/// [`crate::TOMBSTONES`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
     /// Which claim.
@@ -45,6 +46,9 @@ pub struct Release {
     /// Whether the step hands on to the next in line (fair), or only tells it
     /// that the key is vacant (so that somebody else may come first).
     pub hand_off: bool,
+    /// Whether the one request that claimed this id was answered, so that none
+    /// can still be under way: then the id need not be remembered.
+    pub settled: bool,
 }
 
 /// One atomic step on one key.

@@ -417,7 +417,10 @@ impl Queue {
         self.drop_if_lapsed(&release.id, step.now);
         let place = self.places.get(&release.id).copied();
         self.remove(&release.id);
-        self.bury_id(&release.id, step.now);
+        if !release.settled {
+            self.bury_id(&release.id, step.now);
+        }
+        self.forget_buried(step.now);
         if release.hand_off || !matches!(place, Some(Place::Granted(_))) {
             self.promote(step);
         } else {
@@ -438,6 +441,7 @@ impl Queue {
         for entry in &held {
             self.remove(&entry.id);
             self.bury_id(&entry.id, step.now);
+            self.forget_buried(step.now);
             if let Some(inbox) = entry.inbox.clone() {
                 step.events.push(Event::Revoked {
                     inbox,
@@ -636,11 +640,15 @@ impl Queue {
             .any(|(buried, forget)| buried == id && *forget > now)
     }
 
-    /// Remembers a released id, and forgets those whose time or number is up.
+    /// Remembers a released id.
     fn bury_id(&mut self, id: &ClaimId, now: StoreTime) {
         if !self.is_buried(id, now) {
             self.released.push_back((id.clone(), now + TOMBSTONE_LIFE));
         }
+    }
+
+    /// Forgets the released ids whose time or number is up.
+    fn forget_buried(&mut self, now: StoreTime) {
         while self.released.len() > TOMBSTONES
             || self
                 .released

@@ -695,7 +695,15 @@ impl World {
             let request = self.serial;
             let hand_off = !self.climate.unfair || self.dice.chance(700);
             let id = attempt.id;
-            self.send(client, request, Command::Release(Release { id, hand_off }));
+            self.send(
+                client,
+                request,
+                Command::Release(Release {
+                    id,
+                    hand_off,
+                    settled: false,
+                }),
+            );
         }
         if !self.healed && self.now < self.climate.until {
             let pause =

@@ -502,6 +502,7 @@ impl World {
             Op::Release { slot, hand_off } => Command::Release(Release {
                 id: id(slot),
                 hand_off,
+                settled: false,
             }),
             Op::Break => Command::Break,
             Op::Unheard { inbox: n, granted } => Command::Unheard {
@@ -823,6 +824,7 @@ fn a_released_claim_stays_released(taken: &Taken<'_>) {
         let release = Command::Release(Release {
             id: other,
             hand_off: false,
+            settled: false,
         });
         queue.apply(&release, taken.clock);
     }
@@ -1108,6 +1110,7 @@ fn tombstones_are_bounded() {
         Command::Release(Release {
             id: ClaimId::new(format!("{n:06}")).unwrap(),
             hand_off: true,
+            settled: false,
         })
     };
     for n in 0..=TOMBSTONES as u64 {
@@ -1142,6 +1145,7 @@ fn after_a_release_without_hand_off_an_unfair_claim_may_come_first() {
     let leave = Command::Release(Release {
         id: ClaimId::new("000000").unwrap(),
         hand_off: false,
+        settled: false,
     });
     let outcome = queue.apply(&leave, now);
     assert!(

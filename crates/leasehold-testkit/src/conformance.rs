@@ -132,6 +132,7 @@ impl Actor {
         let release = Release {
             id: claim.id.clone(),
             hand_off: true,
+            settled: false,
         };
         self.store
             .release(key, &release)
@@ -323,6 +324,7 @@ pub async fn claim_ahead_passes_waiters(fixture: &dyn Fixture) {
     let vacate = Release {
         id: a.want(1).id,
         hand_off: false,
+        settled: false,
     };
     let reply = a
         .store

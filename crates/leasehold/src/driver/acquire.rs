@@ -115,10 +115,11 @@ async fn attempt(
         inbox: Some(driver.store.inbox().clone()),
         owner: wish.owner.clone(),
     };
-    let subject = Subject {
+    let mut subject = Subject {
         key: wish.key.clone(),
         id: claim.id.clone(),
         terms: wish.terms.clone(),
+        settled: false,
     };
     let asking = Asking::start(driver);
     let mut waiter = Waiter::new(config, now);
@@ -132,6 +133,10 @@ async fn attempt(
             return Err(refused);
         }
     };
+
+    let answered =
+        waiter.position().is_some() || matches!(waiter.verdict(), Some(Verdict::Granted { .. }));
+    subject.settled = sends == 1 && answered;
 
     let signal = Arc::new(Signal::new(wish.tells_position));
     let (entry, verdict) = match waiter.verdict() {

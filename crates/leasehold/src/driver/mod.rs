@@ -115,6 +115,7 @@ impl Driver {
         let release = Release {
             id: subject.id.clone(),
             hand_off: subject.terms.hand_off,
+            settled: subject.settled,
         };
         let key = subject.key.clone();
         let departure = Departure::new(self, subject);

@@ -33,6 +33,9 @@ pub(crate) struct Subject {
     pub(crate) key: Key,
     pub(crate) id: ClaimId,
     pub(crate) terms: Terms,
+    /// Whether it was asked for once, and that was answered: no request that
+    /// could bring it back is under way.
+    pub(crate) settled: bool,
 }
 
 impl Subject {

@@ -31,7 +31,10 @@ struct State {
 
 impl Signal {
     pub(crate) fn new(tells_position: bool) -> Self {
-        Self { tells_position, ..Self::default() }
+        Self {
+            tells_position,
+            ..Self::default()
+        }
     }
 
     /// The lease may be relied on: a comparison, no lock.

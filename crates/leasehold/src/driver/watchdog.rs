@@ -199,6 +199,7 @@ fn carry(driver: Arc<Driver>, send: Send) -> BoxFuture<'static, Done> {
                     let release = Release {
                         id: subject.id.clone(),
                         hand_off,
+                        settled: subject.settled,
                     };
                     store.release(&subject.key, &release).await
                 }

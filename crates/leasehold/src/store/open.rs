@@ -89,6 +89,7 @@ async fn redis(
     Err(not_built(url, "redis"))
 }
 
+#[cfg(not(all(feature = "local", feature = "redis")))]
 fn not_built(url: &str, feature: &str) -> StoreError {
     let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
     StoreError::new(

@@ -34,6 +34,7 @@ pub(crate) fn release(id: u128) -> Release {
     Release {
         id: ClaimId::from_random(id),
         hand_off: true,
+        settled: false,
     }
 }
 

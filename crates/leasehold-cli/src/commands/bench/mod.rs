@@ -41,12 +41,12 @@ struct Bench {
 }
 
 /// Everything that was measured.
-pub(super) struct Findings {
-    pub(super) store: String,
+struct Findings {
+    store: String,
     /// For each number of tasks: its rounds, each with every kind of work.
-    pub(super) pairs: Vec<(usize, Vec<Vec<(Work, Pairs)>>)>,
+    pairs: Vec<(usize, Vec<Vec<(Work, Pairs)>>)>,
     /// For each number of waiters: its rounds.
-    pub(super) handoffs: Vec<(usize, Vec<Handoff>)>,
+    handoffs: Vec<(usize, Vec<Handoff>)>,
 }
 
 /// Measures and prints.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::Inner;
 use super::clock::wall;
 use super::directory::{Directory, INBOXES, KEYS, SESSIONS};
-use super::record::Place;
+use super::place::Place;
 use super::session::is_dead_file;
 
 /// How many keys and sessions one sweep looks into.
@@ -128,7 +128,11 @@ mod tests {
         };
         let key = Key::new(key).unwrap();
         step::try_take(store, &key, Some(&Command::Claim(claim))).unwrap();
-        let release = Release { id, hand_off: true };
+        let release = Release {
+            id,
+            hand_off: true,
+            settled: false,
+        };
         step::try_take(store, &key, Some(&Command::Release(release))).unwrap();
     }
 

@@ -120,18 +120,21 @@ mod life {
         }
     }
 
-    fn process_with_a_server(how: &str) -> Process {
+    /// `rest` takes what such a process leaves on disk, which is all that it can leave.
+    fn process_with_a_server(how: &str, rest: &Path) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let me = "life::a_process_with_a_server";
         command
             .args(["--exact", me, "--ignored", "--nocapture"])
-            .env("HOW_TO_END", how);
+            .env("HOW_TO_END", how)
+            .env("TMPDIR", rest);
         Process::spawn(command)
     }
 
     #[tokio::test]
     async fn a_killed_test_leaves_no_server() {
-        let test = process_with_a_server("killed");
+        let rest = tempfile::tempdir().unwrap();
+        let test = process_with_a_server("killed", rest.path());
         let line = test.stdout().wait_for("server ").await;
         let server = End::of(line.strip_prefix("server ").unwrap().parse().unwrap());
         assert!(!server.comes_within(Duration::ZERO));
@@ -141,7 +144,8 @@ mod life {
 
     #[tokio::test]
     async fn a_test_that_exits_leaves_no_server() {
-        let test = process_with_a_server("exit");
+        let rest = tempfile::tempdir().unwrap();
+        let test = process_with_a_server("exit", rest.path());
         let line = test.stdout().wait_for("server ").await;
         assert_eq!(test.wait().await.code(), Some(0));
         let pid: u32 = line.strip_prefix("server ").unwrap().parse().unwrap();

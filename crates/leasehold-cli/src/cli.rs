@@ -256,8 +256,8 @@ pub(crate) struct ManArgs {
 fn run_help() -> String {
     format!(
         "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n\n{}\n\n\
-         A command that is stopped at a terminal (Ctrl-Z) is not renewed: when it goes on after\n\
-         its lock has ended, it is killed, with status 79.",
+         Whoever stops leasehold stops the renewals: after Ctrl-Z or SIGSTOP the lock ends with its\n\
+         TTL. When leasehold goes on after that, it kills the command, with status 79.",
         tables()
     )
 }

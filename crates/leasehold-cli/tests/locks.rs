@@ -1,12 +1,17 @@
 //! Rivals for one lock, on every store that processes can share.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a case that is no #[test] by itself fails like one"
+)]
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{Store, events};
 use leasehold_testkit::process::Signal;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// Each case on the local store and on a real server.
 macro_rules! on_each_store {
@@ -35,6 +40,7 @@ on_each_store!(
     a_killed_holder_frees_the_lock,
     a_holder_stopped_beyond_its_lease_has_lost_it,
     a_broken_lock_ends_its_command,
+    what_the_command_started_does_not_outlive_a_lost_lock,
     a_broken_lock_may_be_ignored,
     a_stubborn_command_is_killed_after_the_grace_time,
     holding_ends_with_a_signal_or_the_loss,
@@ -263,6 +269,16 @@ async fn a_broken_lock_ends_its_command(store: &Store) {
         .await
         .stdout;
     assert!(token.trim().parse::<u64>().unwrap() > done["token"].as_u64().unwrap());
+}
+
+async fn what_the_command_started_does_not_outlive_a_lost_lock(store: &Store) {
+    let script = "sh -c 'trap \"\" TERM; echo up; exec sleep 60' & trap 'exit 0' TERM; wait";
+    let holder = store.spawn(&["run", "k", "--", "sh", "-c", script]);
+    holder.stdout().wait_for("up").await;
+    store.run(&["break", "--yes", "k"]).await;
+    // The output ends when the sleeper has gone, which does not hear SIGTERM.
+    let ended = holder.finish().await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
 }
 
 async fn a_broken_lock_may_be_ignored(store: &Store) {

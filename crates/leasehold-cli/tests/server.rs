@@ -3,11 +3,12 @@
 mod common;
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{Store, leasehold};
 use leasehold_testkit::process::{Finished, Process, Signal};
 use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
+use tokio::time::Instant;
 
 /// The command with these arguments at that URL.
 fn at(url: &str, arguments: &[&str]) -> Command {

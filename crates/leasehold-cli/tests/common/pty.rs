@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -42,7 +41,7 @@ impl Terminal {
         let child = command.spawn().expect("the program can be started");
         drop(command);
 
-        let master = File::from(OwnedFd::from(master));
+        let master = File::from(master);
         let mut reader = master.try_clone().unwrap();
         let (send, output) = mpsc::channel();
         std::thread::spawn(move || {

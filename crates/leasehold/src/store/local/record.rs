@@ -1,24 +1,11 @@
 //! The record of a key: two lines of JSON that `cat` can show.
 
-use std::os::fd::OwnedFd;
-
 use leasehold_core::{Key, Queue, StoreTime};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::clock::{self, Clock};
-use super::directory::{Directory, KEYS, Locked, is_regular};
-use super::file;
-use crate::error::{ErrorKind, StoreError};
-
 /// The format written; a reader refuses a later one.
 const FORMAT: u32 = 1;
-
-/// How often a step tries to lock a key before it waits in a thread. Steps are
-/// short, and starting a thread takes as long as some of them.
-const LOCK_TRIES: usize = 8;
 
 /// The first line; the queue is the second.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,168 +13,27 @@ pub(super) struct Header {
     leasehold: u32,
     pub(super) key: Key,
     /// The boot in which it was written: claims of another one are void.
-    boot: String,
+    pub(super) boot: String,
     /// When an idle record may be removed, by the store's clock.
     pub(super) expires: StoreTime,
     checksum: String,
 }
 
-/// Where a key's files are.
-#[derive(Debug, Clone)]
-pub(super) struct Place {
-    record: String,
-    temporary: String,
-    lock: String,
-}
-
-impl Place {
-    pub(super) fn of(file_name: &str) -> Self {
-        Self {
-            record: format!("{KEYS}/{file_name}.json"),
-            temporary: format!("{KEYS}/{file_name}.tmp"),
-            lock: format!("{KEYS}/{file_name}.lock"),
-        }
-    }
-
-    /// Locks the key for one step, unless another step takes too long.
-    /// The record itself cannot carry the lock, since each step replaces it.
-    pub(super) fn lock(&self, directory: &Directory) -> Result<Option<Locked>, Errno> {
-        for _ in 0..LOCK_TRIES {
-            if let Some(locked) = self.try_lock(directory)? {
-                return Ok(Some(locked));
-            }
-            std::thread::yield_now();
-        }
-        Ok(None)
-    }
-
-    /// Locks the key, however long that takes.
-    pub(super) fn wait(&self, directory: &Directory) -> Result<Locked, Errno> {
-        loop {
-            let locked = Locked::wait(self.lock_file(directory)?)?;
-            if locked.stands_at(directory, &self.lock)? {
-                return Ok(locked);
-            }
-        }
-    }
-
-    pub(super) fn try_lock(&self, directory: &Directory) -> Result<Option<Locked>, Errno> {
-        match Locked::now(self.lock_file(directory)?)? {
-            Some(locked) if locked.stands_at(directory, &self.lock)? => Ok(Some(locked)),
-            Some(_) | None => Ok(None),
-        }
-    }
-
-    fn lock_file(&self, directory: &Directory) -> Result<OwnedFd, Errno> {
-        directory.file(&self.lock, OFlags::RDWR | OFlags::CREATE)
-    }
-
-    /// Removes all of it. Only for who holds the lock.
-    pub(super) fn remove(&self, directory: &Directory) {
-        file::remove(directory, &self.record);
-        file::remove(directory, &self.temporary);
-        file::remove(directory, &self.lock);
-    }
-
-    /// Reads the record without a lock: it is replaced as a whole.
-    pub(super) fn read(
-        &self,
-        directory: &Directory,
-        clock: &Clock,
-    ) -> Result<Option<(Header, Queue)>, StoreError> {
-        let (bytes, stat) = match directory.file(&self.record, OFlags::RDONLY | OFlags::NONBLOCK) {
-            Ok(opened) => file::read(opened),
-            Err(errno) => Err(errno),
-        }
-        .map_or_else(
-            |errno| match errno {
-                Errno::NOENT => Ok(None),
-                Errno::LOOP | Errno::ISDIR | Errno::NXIO => {
-                    Err(self.corrupt(directory, "is no file"))
-                }
-                _ => Err(directory.failed("read", errno)),
-            },
-            |read| Ok(Some(read)),
-        )?
-        .unzip();
-        let (Some(bytes), Some(stat)) = (bytes, stat) else {
-            return Ok(None);
-        };
-        if !is_regular(&stat) {
-            return Err(self.corrupt(directory, "is no file"));
-        }
-        match decode(&bytes) {
-            Ok((header, mut queue)) => {
-                if header.boot != clock.boot() {
-                    queue.void_claims();
-                }
-                Ok(Some((header, queue)))
-            }
-            // The machine went down before it was on the disk: nothing of it
-            // is still valid, and later tokens are above the clock of then.
-            Err(Flaw::Torn) if clock::is_of_earlier_boot(&stat) => Ok(None),
-            Err(Flaw::Torn) => Err(self.corrupt(directory, "is damaged")),
-            Err(Flaw::Later(format)) => Err(StoreError::new(
-                ErrorKind::Unsupported,
-                format!("{} has format {format}", self.shown(directory)),
-            )
-            .with_hint("a later version of leasehold wrote it: use that one")),
-        }
-    }
-
-    /// Reads the record of `key`; an empty queue if there is none.
-    pub(super) fn read_key(
-        &self,
-        directory: &Directory,
-        clock: &Clock,
-        key: &Key,
-    ) -> Result<Queue, StoreError> {
-        match self.read(directory, clock)? {
-            None => Ok(Queue::default()),
-            Some((header, queue)) if header.key == *key => Ok(queue),
-            Some((header, _)) => {
-                let what = format!("is the record of {:?}, not of {key:?}", header.key);
-                Err(self.corrupt(directory, &what))
-            }
-        }
-    }
-
-    /// Puts the record in the place of the last one. Only for who holds the lock.
-    pub(super) fn write(
-        &self,
-        directory: &Directory,
-        clock: &Clock,
-        key: &Key,
-        queue: &Queue,
-        expires: StoreTime,
-    ) -> Result<(), StoreError> {
-        let bytes = encode(key, clock.boot(), queue, expires).map_err(|error| {
-            StoreError::new(ErrorKind::Refused, "the queue cannot be written down")
-                .with_source(error)
-        })?;
-        file::replace(directory, &self.temporary, &self.record, &bytes)
-            .map_err(|errno| directory.failed("write to", errno))
-    }
-
-    fn shown(&self, directory: &Directory) -> String {
-        directory.path().join(&self.record).display().to_string()
-    }
-
-    fn corrupt(&self, directory: &Directory, what: &str) -> StoreError {
-        StoreError::new(
-            ErrorKind::Corrupt,
-            format!("{} {what}", self.shown(directory)),
-        )
-        .with_hint("it was left as it is: look at it, and remove it when nobody uses the key")
-    }
-}
-
-enum Flaw {
+/// Why bytes are no record.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// Cut short or changed.
     Torn,
+    /// In a later format.
     Later(u32),
 }
 
-fn encode(key: &Key, boot: &str, queue: &Queue, expires: StoreTime) -> serde_json::Result<Vec<u8>> {
+pub(super) fn encode(
+    key: &Key,
+    boot: &str,
+    queue: &Queue,
+    expires: StoreTime,
+) -> serde_json::Result<Vec<u8>> {
     let body = serde_json::to_vec(queue)?;
     let mut header = Header {
         leasehold: FORMAT,
@@ -204,7 +50,7 @@ fn encode(key: &Key, boot: &str, queue: &Queue, expires: StoreTime) -> serde_jso
     Ok(bytes)
 }
 
-fn decode(bytes: &[u8]) -> Result<(Header, Queue), Flaw> {
+pub(super) fn decode(bytes: &[u8]) -> Result<(Header, Queue), Flaw> {
     #[derive(Deserialize)]
     struct Version {
         leasehold: u32,
@@ -237,159 +83,4 @@ fn checksum(header: &Header, body: &[u8]) -> String {
     }
     sum.update(&header.expires.0.to_le_bytes());
     format!("{:016x}", sum.digest())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::PathBuf;
-    use std::time::{Duration, UNIX_EPOCH};
-
-    use leasehold_core::{Claim, ClaimId, Command, Mode, Owner};
-    use tempfile::TempDir;
-
-    use super::*;
-
-    struct Case {
-        place: TempDir,
-        directory: Directory,
-        clock: Clock,
-        key: Key,
-    }
-
-    impl Case {
-        fn new() -> Self {
-            let place = tempfile::tempdir().unwrap();
-            let directory = Directory::open(place.path().join("d")).unwrap();
-            let clock = Clock::open(&directory).unwrap();
-            let key = Key::new("k").unwrap();
-            Self {
-                place,
-                directory,
-                clock,
-                key,
-            }
-        }
-
-        /// A record of somebody who holds the key.
-        fn held(&self, clock: &Clock) -> Queue {
-            let mut queue = Queue::default();
-            queue.apply(&claim(1), clock.now());
-            let place = Place::of("k");
-            place
-                .write(&self.directory, clock, &self.key, &queue, clock.now())
-                .unwrap();
-            queue
-        }
-
-        fn read(&self) -> Result<Queue, StoreError> {
-            Place::of("k").read_key(&self.directory, &self.clock, &self.key)
-        }
-
-        fn path(&self) -> PathBuf {
-            self.place.path().join("d/keys/k.json")
-        }
-
-        fn refusal(&self) -> ErrorKind {
-            self.read().unwrap_err().kind()
-        }
-    }
-
-    fn claim(id: u128) -> Command {
-        Command::Claim(Claim {
-            id: ClaimId::from_random(id),
-            mode: Mode::Exclusive,
-            lease_ttl: Duration::from_secs(30),
-            waiter_ttl: Duration::from_secs(10),
-            wait: true,
-            ahead: false,
-            inbox: None,
-            owner: Owner::default(),
-        })
-    }
-
-    #[test]
-    fn reads_what_was_written() {
-        let case = Case::new();
-        let queue = case.held(&case.clock);
-        assert_eq!(case.read().unwrap(), queue);
-        assert!(!case.path().with_extension("tmp").exists());
-    }
-
-    #[test]
-    fn claims_of_an_earlier_boot_are_void_and_tokens_rise() {
-        let case = Case::new();
-        let before = case.held(&Clock::of_boot("earlier"));
-        let held = before.look(case.clock.now()).last_token;
-        let mut queue = case.read().unwrap();
-        assert!(queue.is_empty());
-        queue.apply(&claim(2), StoreTime(0));
-        let snapshot = queue.look(case.clock.now());
-        assert!(
-            snapshot.last_token > held,
-            "even with a clock that went back"
-        );
-    }
-
-    #[test]
-    fn a_torn_record_of_this_boot_is_left_as_it_is() {
-        let case = Case::new();
-        case.held(&case.clock);
-        let whole = fs::read(case.path()).unwrap();
-        for cut in 0..whole.len() {
-            assert!(decode(&whole[..cut]).is_err(), "cut to {cut}");
-        }
-        for at in 0..whole.len() {
-            let mut flipped = whole.clone();
-            flipped[at] ^= 1;
-            assert!(decode(&flipped).is_err(), "a bit flipped at {at}");
-        }
-        let torn = &whole[..whole.len() / 2];
-        fs::write(case.path(), torn).unwrap();
-        assert_eq!(case.refusal(), ErrorKind::Corrupt);
-        assert_eq!(fs::read(case.path()).unwrap(), torn);
-    }
-
-    #[test]
-    fn a_torn_record_of_an_earlier_boot_is_void() {
-        let case = Case::new();
-        case.held(&case.clock);
-        let whole = fs::read(case.path()).unwrap();
-        fs::write(case.path(), &whole[..whole.len() / 2]).unwrap();
-        let file = fs::File::options().write(true).open(case.path()).unwrap();
-        file.set_modified(UNIX_EPOCH).unwrap();
-        assert_eq!(case.read().unwrap(), Queue::default());
-    }
-
-    #[test]
-    fn what_is_not_its_record_is_left_as_it_is() {
-        let case = Case::new();
-        let other = Key::new("other").unwrap();
-        let (queue, now) = (Queue::default(), case.clock.now());
-        Place::of("k")
-            .write(&case.directory, &case.clock, &other, &queue, now)
-            .unwrap();
-        assert_eq!(case.refusal(), ErrorKind::Corrupt);
-        fs::write(case.path(), "{\"leasehold\":2}\n").unwrap();
-        assert_eq!(case.refusal(), ErrorKind::Unsupported);
-        fs::remove_file(case.path()).unwrap();
-        fs::create_dir(case.path()).unwrap();
-        assert_eq!(case.refusal(), ErrorKind::Corrupt);
-        fs::remove_dir(case.path()).unwrap();
-        std::os::unix::fs::symlink("/dev/null", case.path()).unwrap();
-        assert_eq!(case.refusal(), ErrorKind::Corrupt);
-    }
-
-    #[test]
-    fn one_at_a_time_has_the_lock() {
-        let case = Case::new();
-        let place = Place::of("k");
-        let locked = place.lock(&case.directory).unwrap().expect("free");
-        assert!(place.lock(&case.directory).unwrap().is_none());
-        // Swept while somebody had it: the next lock is of the new file.
-        place.remove(&case.directory);
-        let other = place.lock(&case.directory).unwrap();
-        drop(locked);
-        assert!(other.is_some() && place.lock(&case.directory).unwrap().is_none());
-    }
 }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::directory::Locked;
 use super::name::file_name;
-use super::record::Place;
+use super::place::Place;
 use super::{Inner, bury, inbox};
 use crate::error::{ErrorKind, StoreError};
 

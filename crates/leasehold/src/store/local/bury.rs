@@ -92,7 +92,8 @@ fn is_unserved(reply: &Reply) -> bool {
     }
 }
 
-fn lives(queue: &Queue) -> BTreeSet<Inbox> {
+/// Those who matter to whoever waits for this queue.
+pub(super) fn lives(queue: &Queue) -> BTreeSet<Inbox> {
     queue.inboxes(WAITERS_LOOKED_AT).cloned().collect()
 }
 

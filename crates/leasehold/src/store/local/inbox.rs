@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use super::Inner;
 use super::directory::Directory;
 use super::file;
+use super::lookout::{Lookout, look_out};
 use super::name::file_name;
 use super::session::socket;
 use crate::store::{Listening, Push, PushSink};
@@ -61,10 +62,7 @@ pub(super) fn tell(directory: &Directory, key: &Key, at: StoreTime, events: &[Ev
         match event {
             Event::Granted { token, .. } => write!(letter, "\nG {arrival} {token}"),
             Event::Next { blocked_until, .. } => {
-                let left = blocked_until
-                    .since(at)
-                    .min(super::look_pause(1))
-                    .as_micros();
+                let left = blocked_until.since(at).as_micros();
                 write!(letter, "\nN {arrival} {left}")
             }
             Event::Revoked { .. } => write!(letter, "\nR {arrival}"),
@@ -111,7 +109,7 @@ pub(super) struct OpenInbox {
 #[derive(Debug)]
 struct Reader {
     open: Arc<AtomicBool>,
-    task: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 impl OpenInbox {
@@ -120,8 +118,23 @@ impl OpenInbox {
         let reader = match bind(&store) {
             Ok(socket) => {
                 let open = Arc::new(AtomicBool::new(true));
-                let task = tokio::spawn(read(socket, sink, open.clone(), epoch));
-                Some(Reader { open, task })
+                let lookout = &store.lookout;
+                let tasks = [
+                    tokio::spawn(read(
+                        socket,
+                        lookout.clone(),
+                        sink.clone(),
+                        open.clone(),
+                        epoch,
+                    )),
+                    tokio::spawn(look_out(
+                        Arc::downgrade(&store),
+                        lookout.clone(),
+                        sink,
+                        open.clone(),
+                    )),
+                ];
+                Some(Reader { open, tasks })
             }
             Err(error) => {
                 tracing::debug!(%error, "no socket for pushes: asking often instead");
@@ -143,7 +156,7 @@ impl Drop for OpenInbox {
     fn drop(&mut self) {
         if let Some(reader) = &self.reader {
             reader.open.store(false, Ordering::SeqCst);
-            reader.task.abort();
+            reader.tasks.iter().for_each(JoinHandle::abort);
         }
         // A later one may have taken the place.
         if self.store.hearing.close(self.epoch) && self.reader.is_some() {
@@ -165,7 +178,13 @@ fn bind(store: &Inner) -> std::io::Result<UnixDatagram> {
     UnixDatagram::from_std(socket)
 }
 
-async fn read(socket: UnixDatagram, sink: Arc<dyn PushSink>, open: Arc<AtomicBool>, epoch: u64) {
+async fn read(
+    socket: UnixDatagram,
+    lookout: Arc<Lookout>,
+    sink: Arc<dyn PushSink>,
+    open: Arc<AtomicBool>,
+    epoch: u64,
+) {
     let mut buffer = vec![0; MAX_BYTES + 1024];
     let mut in_a_row = 0;
     while socket.readable().await.is_ok() {
@@ -173,6 +192,9 @@ async fn read(socket: UnixDatagram, sink: Arc<dyn PushSink>, open: Arc<AtomicBoo
             Ok(length) => {
                 in_a_row += 1;
                 for push in understood(&buffer[..length], epoch) {
+                    if let Push::Granted { key, arrival, .. } = &push {
+                        lookout.forget(key, *arrival);
+                    }
                     if open.load(Ordering::SeqCst) {
                         sink.push(push);
                     }

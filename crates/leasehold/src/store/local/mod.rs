@@ -18,6 +18,7 @@ mod clock;
 mod directory;
 mod file;
 mod inbox;
+mod lookout;
 mod name;
 mod options;
 mod place;
@@ -43,6 +44,7 @@ pub use self::options::LocalOptions;
 use self::clock::Clock;
 use self::directory::Directory;
 use self::inbox::OpenInbox;
+use self::lookout::Lookout;
 use self::name::file_name;
 use self::place::Place;
 use self::session::Session;
@@ -50,7 +52,8 @@ use self::step::blocking;
 use super::{Answer, Capabilities, Listening, LockStore, PushSink, glob};
 use crate::error::StoreError;
 
-/// How soon the next in line looks whether those ahead of it live.
+/// How soon the next in line looks whether those ahead of it live; those
+/// further back look more rarely, so that somebody does should all ahead be dead.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
 /// How soon those look who cannot be told anything.
@@ -61,7 +64,8 @@ const POLL_PAUSE: Duration = Duration::from_millis(50);
 /// One value is one client. Its claims end with it, even when it is killed, as
 /// soon as somebody else wants the key.
 ///
-/// [`listen`](LockStore::listen) wants a Tokio runtime with I/O enabled.
+/// [`listen`](LockStore::listen) wants a Tokio runtime with I/O enabled,
+/// everything one with time.
 #[derive(Clone)]
 pub struct LocalStore {
     inner: Arc<Inner>,
@@ -74,6 +78,7 @@ struct Inner {
     session: Session,
     retention: Duration,
     hearing: Hearing,
+    lookout: Arc<Lookout>,
     /// Bounds the threads of steps that wait for others.
     waiting: Arc<Semaphore>,
 }
@@ -88,6 +93,7 @@ impl Inner {
             directory,
             retention,
             hearing: Hearing::default(),
+            lookout: Arc::default(),
             waiting: Arc::new(Semaphore::new(step::THREADS)),
         };
         sweep::sweep(&inner);
@@ -126,32 +132,31 @@ impl LocalStore {
     async fn step(&self, key: &Key, command: Command) -> Result<Answer, StoreError> {
         // Before the step: an inbox that opens meanwhile has not heard of it.
         let epoch = self.inner.hearing.epoch();
-        let outcome = step::run(&self.inner, key, command).await?;
+        let command = Arc::new(command);
+        let outcome = step::run(&self.inner, key, command.clone()).await?;
+        self.inner.lookout.note(key, &command, &outcome.reply);
         Ok(Answer {
-            reply: self.asked_again_soon(outcome.reply, outcome.at),
+            reply: self.asked_again_soon(outcome.reply, outcome.at, epoch),
             at: outcome.at,
             epoch,
         })
     }
 
-    /// Lets a waiting claim ask again before anything can lapse: whoever asks
-    /// finds the dead.
-    fn asked_again_soon(&self, mut reply: Reply, at: StoreTime) -> Reply {
-        if let Reply::Standing(standing) = &mut reply {
-            let pause = match self.inner.hearing.is_deaf() {
-                true => POLL_PAUSE,
-                false => look_pause(standing.position),
-            };
+    /// Lets a claim that waits without an inbox ask again before anything can
+    /// lapse: whoever asks finds the dead.
+    fn asked_again_soon(&self, mut reply: Reply, at: StoreTime, epoch: u64) -> Reply {
+        let pause = match (self.inner.hearing.is_deaf(), epoch) {
+            (true, _) => Some(POLL_PAUSE),
+            (false, 0) => Some(LOOK_PAUSE),
+            (false, _) => None,
+        };
+        if let (Reply::Standing(standing), Some(pause)) = (&mut reply, pause) {
+            // Those further back stagger by themselves.
+            let pause = pause.saturating_mul(u32::try_from(standing.position).unwrap_or(u32::MAX));
             standing.blocked_until = standing.blocked_until.map(|until| until.min(at + pause));
         }
         reply
     }
-}
-
-/// The further back, the rarer the looks: should all ahead be dead, somebody
-/// still finds out.
-fn look_pause(position: u64) -> Duration {
-    LOOK_PAUSE.saturating_mul(u32::try_from(position.max(1)).unwrap_or(u32::MAX))
 }
 
 impl fmt::Debug for LocalStore {

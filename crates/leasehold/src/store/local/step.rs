@@ -26,9 +26,8 @@ pub(super) const THREADS: usize = 16;
 pub(super) async fn run(
     store: &Arc<Inner>,
     key: &Key,
-    command: Command,
+    command: Arc<Command>,
 ) -> Result<Outcome, StoreError> {
-    let command = Arc::new(command);
     let (inner, name, asked) = (store.clone(), key.clone(), command.clone());
     match blocking(move || try_take(&inner, &name, Some(&asked))).await? {
         Some((_, outcome)) => Ok(outcome),

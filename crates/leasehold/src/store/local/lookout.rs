@@ -1,0 +1,172 @@
+//! What a client does while its claims wait: from time to time it looks whether
+//! those ahead of them live.
+//!
+//! A look only reads: no lock, nothing written. Only if somebody is dead, or
+//! a push was missed, the claim is told to ask, and its step buries the dead.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use leasehold_core::{Arrival, ClaimId, Command, Inbox, Key, Reply};
+use tokio::sync::Notify;
+
+use super::name::file_name;
+use super::place::Place;
+use super::step::blocking;
+use super::{Inner, LOOK_PAUSE, bury};
+use crate::store::{Push, PushSink};
+
+/// The claims of this client that wait.
+#[derive(Debug, Default)]
+pub(super) struct Lookout {
+    waiting: Mutex<HashMap<ClaimId, Waiting>>,
+    wanted: Notify,
+}
+
+#[derive(Debug, Clone)]
+struct Waiting {
+    key: Key,
+    arrival: Arrival,
+    position: u64,
+}
+
+/// The arrivals of this client's claims that wait for one key.
+type Ours = BTreeMap<Key, Vec<Arrival>>;
+
+impl Lookout {
+    /// Remembers a claim that waits, and forgets one that does not any more.
+    pub(super) fn note(&self, key: &Key, command: &Command, reply: &Reply) {
+        let id = match command {
+            Command::Claim(claim) => &claim.id,
+            Command::Renew(renew) => &renew.id,
+            Command::Release(release) => &release.id,
+            _ => return,
+        };
+        let mut waiting = self.waiting();
+        match reply {
+            Reply::Standing(standing) if standing.token.is_none() => {
+                let (key, arrival, position) = (key.clone(), standing.arrival, standing.position);
+                waiting.insert(
+                    id.clone(),
+                    Waiting {
+                        key,
+                        arrival,
+                        position,
+                    },
+                );
+                self.wanted.notify_one();
+            }
+            _ => {
+                waiting.remove(id);
+            }
+        }
+    }
+
+    /// That claim does not wait any more.
+    pub(super) fn forget(&self, key: &Key, arrival: Arrival) {
+        self.waiting()
+            .retain(|_, claim| claim.arrival != arrival || claim.key != *key);
+    }
+
+    /// The keys that are looked at in that round: the further back the first
+    /// claim of this client, the rarer.
+    fn due(&self, round: u64) -> Ours {
+        let waiting = self.waiting();
+        let mut first: HashMap<&Key, u64> = HashMap::new();
+        for claim in waiting.values() {
+            let position = first.entry(&claim.key).or_insert(claim.position);
+            *position = claim.position.min(*position);
+        }
+        let mut due = Ours::new();
+        for claim in waiting.values() {
+            if round.is_multiple_of(first[&claim.key].max(1)) {
+                due.entry(claim.key.clone())
+                    .or_default()
+                    .push(claim.arrival);
+            }
+        }
+        due
+    }
+
+    fn moved_up(&self, key: &Key, arrival: Arrival, to: u64) {
+        for claim in self.waiting().values_mut() {
+            if claim.arrival == arrival && claim.key == *key {
+                claim.position = to;
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting().is_empty()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<ClaimId, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks out as long as the inbox is open; sleeps while no claim waits. Does
+/// not keep the client alive.
+pub(super) async fn look_out(
+    store: Weak<Inner>,
+    lookout: Arc<Lookout>,
+    sink: Arc<dyn PushSink>,
+    open: Arc<AtomicBool>,
+) {
+    for round in 1_u64.. {
+        while lookout.is_empty() {
+            lookout.wanted.notified().await;
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+        let Some(store) = store.upgrade() else { return };
+        let due = lookout.due(round);
+        let Ok(found) = blocking(move || Ok(look(&store, due))).await else {
+            return;
+        };
+        for (key, arrival) in found {
+            if open.load(Ordering::SeqCst) {
+                let left = Duration::ZERO;
+                sink.push(Push::Next { key, arrival, left });
+            }
+        }
+    }
+}
+
+/// The claims that should ask where they stand.
+fn look(store: &Inner, due: Ours) -> Vec<(Key, Arrival)> {
+    // Many keys may be held by one client.
+    let mut dead: HashMap<Inbox, bool> = HashMap::new();
+    let mut found = Vec::new();
+    for (key, ours) in due {
+        let place = Place::of(&file_name(key.as_str()));
+        let Ok(queue) = place.read_key(&store.directory, &store.clock, &key) else {
+            // The next step says what is wrong.
+            continue;
+        };
+        let waiters = queue.look(store.clock.now()).waiters;
+        let mut standing = waiters
+            .iter()
+            .filter(|waiter| ours.contains(&waiter.claim.arrival));
+        if let Some(first) = standing.next() {
+            let arrival = first.claim.arrival;
+            store.lookout.moved_up(&key, arrival, first.position);
+            let is_dead = |inbox: &Inbox| {
+                let look = || store.session.sees_dead(inbox);
+                *dead.entry(inbox.clone()).or_insert_with(look)
+            };
+            if bury::lives(&queue).iter().any(is_dead) {
+                found.push((key.clone(), arrival));
+            }
+        }
+        // Granted or lapsed, and not told: the push was missed, or is on its way.
+        for arrival in ours {
+            if !waiters.iter().any(|waiter| waiter.claim.arrival == arrival) {
+                store.lookout.forget(&key, arrival);
+                found.push((key.clone(), arrival));
+            }
+        }
+    }
+    found
+}

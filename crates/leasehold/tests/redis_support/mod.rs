@@ -1,5 +1,10 @@
 //! What the tests of the Redis store share.
 #![allow(dead_code, reason = "not every test uses everything")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails with the message"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +56,7 @@ pub(crate) fn release(number: u128) -> Release {
         id: id(number),
         hand_off: true,
         settled: false,
-    },
-    settled: false,
+    }
 }
 
 struct Sink(mpsc::UnboundedSender<Push>);
@@ -61,6 +65,14 @@ impl PushSink for Sink {
     fn push(&self, push: Push) {
         let _ = self.0.send(push);
     }
+}
+
+/// The next push; fails where none comes.
+pub(crate) async fn next(pushes: &mut mpsc::UnboundedReceiver<Push>) -> Push {
+    tokio::time::timeout(Duration::from_secs(20), pushes.recv())
+        .await
+        .expect("a push in time")
+        .expect("an open inbox")
 }
 
 /// A sink, and what it took.

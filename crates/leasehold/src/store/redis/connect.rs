@@ -46,11 +46,11 @@ impl Target {
             login = login.set_password(password);
         }
         let client = build_client(info.set_redis_settings(login), options)?;
-        Self::of_client(client, options)
+        Self::of_client(&client, options)
     }
 
     /// Uses the address, the login and the certificates of a client brought along.
-    pub(super) fn of_client(client: Client, options: &RedisOptions) -> Result<Self, StoreError> {
+    pub(super) fn of_client(client: &Client, options: &RedisOptions) -> Result<Self, StoreError> {
         let info = client.get_connection_info().clone();
         let login = info
             .redis_settings()

@@ -116,7 +116,7 @@ impl Shared {
             .connect(move |info: PushInfo| {
                 let (link, signals) = &of_pushes;
                 if let Some(link) = link.upgrade() {
-                    link.pushed(info, signals);
+                    link.pushed(&info, signals);
                 }
                 Ok::<(), ()>(())
             })
@@ -183,7 +183,7 @@ impl Shared {
     // ---- the inbox ----
 
     /// Takes the pushes of a connection; called on the connection's own task.
-    fn pushed(self: &Arc<Self>, info: PushInfo, signals: &Arc<Signals>) {
+    fn pushed(self: &Arc<Self>, info: &PushInfo, signals: &Arc<Signals>) {
         match info.kind {
             PushKind::Disconnection => self.lost(signals),
             PushKind::Message => {
@@ -241,6 +241,9 @@ impl Shared {
             .send_packed_command(&test)
             .await
             .map_err(refusal::of_connection)?;
+        if let Value::ServerError(error) = &count {
+            return Err(refusal::of_server(error));
+        }
         let believed = matches!(count, Value::Int(1)) && !self.target.is_cluster();
         wire.believed.store(believed, Ordering::Release);
         let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;

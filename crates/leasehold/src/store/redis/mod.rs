@@ -69,7 +69,7 @@ impl RedisStore {
     /// # Errors
     /// As [`RedisStore::connect`].
     pub async fn from_client(
-        client: redis::Client,
+        client: &redis::Client,
         options: RedisOptions,
     ) -> Result<Self, StoreError> {
         options.check()?;
@@ -106,7 +106,7 @@ impl RedisStore {
         let epoch = wire.epoch();
         let arguments = arguments(self.terms(&wire));
         let value = run(&wire, script, &self.redis_key(key.as_str()), &arguments).await?;
-        let (reply, at) = script::read_reply(value)?;
+        let (reply, at) = script::read_reply(&value)?;
         Ok(Answer { reply, at, epoch })
     }
 }

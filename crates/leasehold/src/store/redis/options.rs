@@ -8,7 +8,8 @@ use leasehold_core::Invalid;
 use url::Url;
 
 /// The query parameters of a URL.
-const PARAMETERS: &str = "prefix, retention, connect_timeout, response_timeout, db, ca, cert, key";
+const PARAMETERS: &str = "prefix, retention, connect_timeout, response_timeout, db; with TLS \
+    ca, cert, key; with a socket user, pass";
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub enum RedisAddress {
 /// use leasehold::store::redis::RedisOptions;
 /// let options = RedisOptions::from_url("redis://alice:secret@localhost/2?prefix=app:")?;
 /// assert_eq!(options.db, 2);
-/// assert_eq!(options.redacted_url(), "redis://alice:***@localhost:6379/2?prefix=app:");
+/// assert_eq!(options.redacted_url(), "redis://alice:***@localhost:6379/2?prefix=app%3A");
 /// # Ok::<(), leasehold::core::Invalid>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
@@ -177,7 +178,7 @@ impl RedisOptions {
     ///
     /// Parameters: `prefix`, `retention`, `connect_timeout`, `response_timeout`
     /// (durations such as `500ms`, `5s`, `10m`, `24h`, `7d`), `db`; with TLS `ca`,
-    /// `cert`, `key` (PEM files).
+    /// `cert`, `key` (PEM files); with a socket `user` and `pass`.
     ///
     /// # Errors
     /// [`Invalid`], naming what cannot be read. The password is never repeated.
@@ -217,6 +218,7 @@ impl RedisOptions {
             }
         }
         let (mut certificate, mut key) = (None, None);
+        let socket = matches!(options.address, RedisAddress::Unix(_));
         for (name, value) in url.query_pairs() {
             match &*name {
                 "prefix" => options.prefix = value.into_owned(),
@@ -226,6 +228,8 @@ impl RedisOptions {
                 "response_timeout" => options.response_timeout = parse_duration(&name, &value)?,
                 "ca" => options.ca_file = Some(PathBuf::from(&*value)),
                 "cert" => certificate = Some(PathBuf::from(&*value)),
+                "user" if socket => options.username = Some(value.into_owned()),
+                "pass" if socket => options.password = Some(value.into_owned()),
                 "key" => key = Some(PathBuf::from(&*value)),
                 other => {
                     return Err(Invalid::new(
@@ -285,34 +289,89 @@ impl RedisOptions {
         Ok(())
     }
 
-    /// The URL of these options, without the password.
+    /// The URL of these options, without the password: but for that it reads
+    /// back the same.
     #[must_use]
     pub fn redacted_url(&self) -> String {
-        let user = match (&self.username, &self.password) {
-            (None, None) => String::new(),
-            (Some(user), None) => format!("{user}@"),
-            (user, Some(_)) => format!("{}:***@", user.as_deref().unwrap_or_default()),
-        };
+        let secret = self.password.as_ref().map(|_| "***");
         let mut url = match &self.address {
             RedisAddress::Tcp { host, port, tls } => {
-                let scheme = if *tls { "rediss" } else { "redis" };
-                let host = if host.contains(':') {
-                    format!("[{host}]")
+                let mut url = format!("redis{}://", if *tls { "s" } else { "" });
+                encode(self.username.as_deref().unwrap_or_default(), &mut url);
+                if let Some(secret) = secret {
+                    url.push(':');
+                    url.push_str(secret);
+                }
+                if self.username.is_some() || secret.is_some() {
+                    url.push('@');
+                }
+                let (open, close) = if host.contains(':') {
+                    ("[", "]")
                 } else {
-                    host.clone()
+                    ("", "")
                 };
-                format!("{scheme}://{user}{host}:{port}/{}", self.db)
+                url + &format!("{open}{host}{close}:{port}/{}", self.db)
             }
             RedisAddress::Unix(path) => {
-                format!("redis+unix://{user}{}?db={}", path.display(), self.db)
+                let mut url = "redis+unix://".to_owned();
+                encode(&path.to_string_lossy(), &mut url);
+                url + &format!("?db={}", self.db)
             }
         };
-        if self.prefix != "leasehold:" {
+        let usual = Self::default();
+        let mut add = |name: &str, value: &str| {
             url.push(if url.contains('?') { '&' } else { '?' });
-            url.push_str("prefix=");
-            url.push_str(&self.prefix);
+            url.push_str(name);
+            url.push('=');
+            encode(value, &mut url);
+        };
+        if matches!(self.address, RedisAddress::Unix(_)) {
+            for (name, value) in [("user", self.username.as_deref()), ("pass", secret)] {
+                if let Some(value) = value {
+                    add(name, value);
+                }
+            }
+        }
+        if self.prefix != usual.prefix {
+            add("prefix", &self.prefix);
+        }
+        for (name, duration, usual) in [
+            ("retention", self.retention, usual.retention),
+            (
+                "connect_timeout",
+                self.connect_timeout,
+                usual.connect_timeout,
+            ),
+            (
+                "response_timeout",
+                self.response_timeout,
+                usual.response_timeout,
+            ),
+        ] {
+            if duration != usual {
+                add(name, &format!("{}ms", duration.as_millis()));
+            }
+        }
+        if let Some(ca) = &self.ca_file {
+            add("ca", &ca.to_string_lossy());
+        }
+        if let Some((certificate, key)) = &self.client_certificate {
+            add("cert", &certificate.to_string_lossy());
+            add("key", &key.to_string_lossy());
         }
         url
+    }
+}
+
+/// Writes a query parameter so that it reads back the same.
+fn encode(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' | b'/' => {
+                out.push(byte.into());
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
     }
 }
 
@@ -394,4 +453,93 @@ fn decode(what: &str, text: &str) -> Result<String, Invalid> {
     }
     String::from_utf8(out)
         .map_err(|_| Invalid::plain(format!("the {what} in the URL is not UTF-8")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(url: &str) -> Invalid {
+        RedisOptions::from_url(url).unwrap_err()
+    }
+
+    #[test]
+    fn a_url_says_everything() {
+        let options = RedisOptions::from_url(
+            "rediss://al%40ice:s%3Acret@[::1]:7000/3?prefix=a%20b:&retention=7d\
+             &connect_timeout=2s&response_timeout=250ms&ca=/ca.pem&cert=/c.pem&key=/k.pem",
+        )
+        .unwrap();
+        let wanted = RedisOptions::tls("::1", 7000)
+            .credentials(Some("al@ice"), "s:cret")
+            .db(3)
+            .prefix("a b:")
+            .retention(Duration::from_secs(7 * 24 * 3600))
+            .connect_timeout(Duration::from_secs(2))
+            .response_timeout(Duration::from_millis(250))
+            .ca_file("/ca.pem")
+            .client_certificate("/c.pem", "/k.pem");
+        assert_eq!(options, wanted);
+        let again = RedisOptions::from_url(&options.redacted_url()).unwrap();
+        assert_eq!(again.password.as_deref(), Some("***"));
+        assert_eq!(
+            RedisOptions {
+                password: wanted.password.clone(),
+                ..again
+            },
+            wanted
+        );
+        for shown in [format!("{options:?}"), options.redacted_url()] {
+            assert!(!shown.contains("cret"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let plain = RedisOptions::from_url("valkey://").unwrap();
+        assert_eq!(plain, RedisOptions::default());
+        assert_eq!(plain.redacted_url(), "redis://127.0.0.1:6379/0");
+        assert_eq!(RedisOptions::from_url(&plain.redacted_url()), Ok(plain));
+        let socket =
+            RedisOptions::from_url("redis+unix:///run/my%20redis.sock?db=2&pass=x").unwrap();
+        let wanted = RedisOptions::unix("/run/my redis.sock")
+            .db(2)
+            .credentials(None, "x");
+        assert_eq!(socket, wanted);
+        let again = RedisOptions::from_url(&socket.redacted_url()).unwrap();
+        assert_eq!(again, wanted.credentials(None, "***"));
+    }
+
+    #[test]
+    fn what_cannot_work_is_named() {
+        for (url, named) in [
+            ("redis://h:99999/", "port"),
+            ("redis://h/x", "\"x\""),
+            ("redis://h/-1", "\"-1\""),
+            ("http://h/", "http"),
+            ("redis://h/?tokn=1", "tokn"),
+            ("redis://h/?retention=5", "retention"),
+            ("redis://h/?retention=1s", "retention"),
+            ("redis://h/?response_timeout=1ms", "response_timeout"),
+            ("redis://h/?prefix=lock:", "prefix"),
+            ("redis://h/?ca=/x", "encrypted"),
+            ("rediss://h/?cert=/x", "key"),
+            ("redis+unix://", "socket"),
+            ("redis://u:%ZZ@h/", "password"),
+        ] {
+            let invalid = refused(url);
+            assert!(invalid.message.contains(named), "{url}: {invalid}");
+        }
+        assert!(
+            refused("redis://h/?tokn=1")
+                .hint
+                .unwrap()
+                .contains("prefix, retention")
+        );
+        assert!(
+            !refused("redis://u:hunter2@h:x/")
+                .message
+                .contains("hunter2")
+        );
+    }
 }

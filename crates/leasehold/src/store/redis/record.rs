@@ -3,7 +3,7 @@
 //! Numbers are doubles, little-endian, always whole and below 2^53; u8, u16 and
 //! u32 are little-endian integers; `text` is one byte of length and so many
 //! bytes; times are microseconds since 1970. Both forms begin with `lh`, the
-//! version 1 (u8), then the numbers `last_seen`, `offset`, `last_token`,
+//! version 1 (u8, at most 31), then the numbers `last_seen`, `offset`, `last_token`,
 //! `last_arrival`, `furthest` and `expires` (until when the key itself lives at
 //! least), and `buried` u8: how many released ids there are.
 //!
@@ -52,6 +52,10 @@ pub(super) struct Record {
     pub(super) offset: u64,
     pub(super) last_token: Token,
     pub(super) last_arrival: Arrival,
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "the tests compare whole records")
+    )]
     pub(super) furthest: StoreTime,
     pub(super) capacity: Option<Capacity>,
     pub(super) earliest: StoreTime,
@@ -72,6 +76,10 @@ pub(super) struct Entry {
     pub(super) deadline: StoreTime,
     pub(super) since: StoreTime,
     pub(super) mode: Mode,
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "the tests compare whole records")
+    )]
     pub(super) inbox: Option<Inbox>,
     pub(super) owner: Owner,
 }
@@ -285,8 +293,8 @@ impl Record {
 fn check_magic(text: &[u8], kind: &str) -> Result<(), StoreError> {
     match text.strip_prefix(MAGIC).and_then(|rest| rest.first()) {
         Some(&VERSION) => Ok(()),
-        Some(&version) => Err(refusal::newer(version)),
-        None => Err(refusal::foreign(kind)),
+        Some(&version) if version < 32 => Err(refusal::newer(version)),
+        _ => Err(refusal::foreign(kind)),
     }
 }
 

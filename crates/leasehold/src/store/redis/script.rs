@@ -92,7 +92,7 @@ impl Arguments {
     }
 
     fn number(self, number: u64) -> Self {
-        self.text(itoa(number).as_str())
+        self.text(&number.to_string())
     }
 
     fn micros(self, duration: Duration) -> Self {
@@ -136,10 +136,6 @@ impl Arguments {
     }
 }
 
-fn itoa(number: u64) -> String {
-    number.to_string()
-}
-
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
@@ -167,16 +163,19 @@ fn pack_body(claim: &Claim) -> Vec<u8> {
 
 /// A text after its length in one byte; longer ones are cut.
 fn push_short(out: &mut Vec<u8>, text: &str) {
-    let cut = text.floor_char_boundary(255);
+    let mut cut = text.len().min(255);
+    while !text.is_char_boundary(cut) {
+        cut -= 1;
+    }
     // At most 255.
     out.push(u8::try_from(cut).unwrap_or(u8::MAX));
     out.extend_from_slice(&text.as_bytes()[..cut]);
 }
 
 /// Reads what a verb answered: the reply, and when the step was taken.
-pub(super) fn read_reply(value: Value) -> Result<(Reply, StoreTime), StoreError> {
-    match &value {
-        Value::BulkString(bytes) => parse_reply(bytes).ok_or_else(|| unreadable(&value)),
+pub(super) fn read_reply(value: &Value) -> Result<(Reply, StoreTime), StoreError> {
+    match value {
+        Value::BulkString(bytes) => parse_reply(bytes).ok_or_else(|| unreadable(value)),
         Value::ServerError(error) => Err(refusal::of_server(error)),
         other => Err(unreadable(other)),
     }

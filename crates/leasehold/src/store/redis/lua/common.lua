@@ -330,7 +330,7 @@ local function open(id)
     local head = fields[1]
     if fields.err or not head then
       return {err = 'LHTYPE ' .. call('TYPE', key).ok}
-    elseif string.sub(head, 1, 2) ~= 'lh' then
+    elseif #head < 54 or not string.find(head, '^lh[%z\1-\31]') then
       return {err = 'LHTYPE hash'}
     elseif string.byte(head, 3) ~= 1 then
       return {err = 'LHVERSION ' .. string.byte(head, 3)}

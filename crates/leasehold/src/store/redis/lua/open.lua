@@ -22,7 +22,7 @@ if raw then
   local l, h, version
   l, h, version, last_seen, offset, last_token, last_arrival, furthest, expires, buried_count, claim_size =
     struct.unpack('<BBBddddddBI2', raw)
-  if l ~= 108 or h ~= 104 then
+  if l ~= 108 or h ~= 104 or version > 31 then
     return {err = 'LHTYPE string'}
   elseif version ~= 1 then
     return {err = 'LHVERSION ' .. version}

@@ -109,7 +109,7 @@ impl Twin {
             Command::Unheard { .. } | Command::Bury { .. } => panic!("no verb of a store"),
         };
         let value = self.eval(script, &arguments, clock);
-        let (reply, at) = script::read_reply(value).unwrap();
+        let (reply, at) = script::read_reply(&value).unwrap();
         let heard = self.heard();
 
         let expected = self.queue.apply(command, clock);

@@ -1,0 +1,438 @@
+//! What the server can be and do: full, foreign, forgetful, forbidding.
+#![cfg(feature = "redis")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails with the message"
+)]
+
+mod redis_support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::core::{Reply, Standing, Token};
+use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::store::{Answer, LockStore, Push};
+use leasehold::{ErrorKind, StoreError};
+use redis_support::*;
+
+fn standing(answer: &Answer) -> Standing {
+    match answer.reply {
+        Reply::Standing(standing) => standing,
+        other => panic!("not in the queue: {other:?}"),
+    }
+}
+
+fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, named: &str) -> String {
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(error.to_string().contains(named), "{error:?}");
+    format!("{error:?}")
+}
+
+#[tokio::test]
+async fn every_verb_with_any_name() {
+    let server = RedisServer::start();
+    let (alice, bob) = (store(&server).await, store(&server).await);
+    let (heard, mut pushes) = sink();
+    let _ear = bob.listen(heard).await.unwrap();
+    for name in ["orders/42", "a b lock: {x} é 🦀 *?[", &"x".repeat(512)] {
+        let key = key(name);
+        let holds = standing(&alice.claim(&key, &claim(&alice, 1)).await.unwrap());
+        assert!(holds.token.unwrap() > Token(0));
+        let answer = bob.claim(&key, &claim(&bob, 2)).await.unwrap();
+        let waits = standing(&answer);
+        assert_eq!((waits.token, waits.position), (None, 1));
+        assert_eq!(waits.blocked_until, Some(holds.deadline));
+
+        let snapshot = alice.inspect(&key).await.unwrap();
+        assert_eq!((snapshot.holders.len(), snapshot.waiters.len()), (1, 1));
+        let listed = alice.list("*").await.unwrap();
+        assert_eq!(listed.len(), 1);
+        assert_eq!(listed[0].0, key);
+
+        let released = alice.release(&key, &release(1)).await.unwrap();
+        assert_eq!(released.reply, Reply::Released { held: true });
+        let Push::Granted {
+            epoch,
+            key: told,
+            arrival,
+            token,
+        } = next(&mut pushes).await
+        else {
+            panic!("not a grant")
+        };
+        assert_eq!((epoch, &told, arrival), (answer.epoch, &key, waits.arrival));
+        // To the last digit, though Lua prints such numbers rounded.
+        let renewed = standing(&bob.renew(&key, &renew(2)).await.unwrap());
+        assert_eq!(renewed.token, Some(token));
+        let broken = alice.break_key(&key).await.unwrap();
+        assert_eq!(broken.reply, Reply::Broken { holders: 1, token });
+        assert!(matches!(next(&mut pushes).await, Push::Revoked { .. }));
+        assert!(alice.list("*").await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn lists_by_pattern_under_its_own_prefix() {
+    let server = RedisServer::start();
+    let odd = options(&server).prefix("app[1]*:");
+    let odd = RedisStore::connect(odd).await.unwrap();
+    let plain = store(&server).await;
+    for name in ["a/1", "a/2", "b/1", "idle"] {
+        odd.claim(&key(name), &claim(&odd, 1)).await.unwrap();
+        plain.claim(&key("plain"), &claim(&plain, 1)).await.unwrap();
+    }
+    odd.release(&key("idle"), &release(1)).await.unwrap();
+    server.command(&["RPUSH", "app[1]*:lock:foreign", "x"]);
+    let names = |listed: Vec<(leasehold::core::Key, _)>| -> Vec<String> {
+        listed.into_iter().map(|(key, _)| key.to_string()).collect()
+    };
+    assert_eq!(names(odd.list("*").await.unwrap()), ["a/1", "a/2", "b/1"]);
+    assert_eq!(names(odd.list("a/[2-9]").await.unwrap()), ["a/2"]);
+    assert_eq!(names(odd.list("?/1").await.unwrap()), ["a/1", "b/1"]);
+    assert_eq!(names(plain.list("*").await.unwrap()), ["plain"]);
+}
+
+#[tokio::test]
+async fn a_full_server_takes_no_claims_but_lets_go() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let (heard, mut pushes) = sink();
+    let _ear = store.listen(heard).await.unwrap();
+    let (lone, queued, idle) = (key("lone"), key("queued"), key("idle"));
+    store.claim(&lone, &claim(&store, 1)).await.unwrap();
+    for number in [1, 2, 3] {
+        store.claim(&queued, &claim(&store, number)).await.unwrap();
+    }
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+
+    for key in [&idle, &lone, &queued] {
+        refused(store.claim(key, &claim(&store, 9)).await, "out of memory");
+    }
+    for key in [&lone, &queued] {
+        // Asking again for what is there is no new claim.
+        standing(&store.claim(key, &claim(&store, 1)).await.unwrap());
+        standing(&store.renew(key, &renew(1)).await.unwrap());
+    }
+    standing(&store.renew(&queued, &renew(3)).await.unwrap());
+    assert_eq!(
+        store.release(&idle, &release(7)).await.unwrap().reply,
+        Reply::Absent
+    );
+    assert_eq!(store.inspect(&queued).await.unwrap().waiters.len(), 2);
+    let freed = Reply::Released { held: true };
+    assert_eq!(
+        store.release(&lone, &release(1)).await.unwrap().reply,
+        freed
+    );
+    for number in [1, 2, 3] {
+        assert_eq!(
+            store
+                .release(&queued, &release(number))
+                .await
+                .unwrap()
+                .reply,
+            freed
+        );
+        if number < 3 {
+            assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
+        }
+        if number < 2 {
+            assert!(matches!(next(&mut pushes).await, Push::Next { .. }));
+        }
+    }
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(
+        store.claim(&lone, &claim(&store, 1)).await.unwrap().reply,
+        Reply::Gone
+    );
+    for name in ["lone", "queued", "idle"] {
+        let left: i64 = server.query(&["PTTL", &format!("leasehold:lock:{name}")]);
+        assert!(left > 23 * 3_600_000, "{name} expires in {left} ms");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_ours_is_left_alone() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let redis_key = "leasehold:lock:taken";
+    let key = key("taken");
+    for (kind, make) in [
+        ("string", vec!["SET", redis_key, "mine"]),
+        (
+            "string",
+            vec![
+                "SET",
+                redis_key,
+                "lh, and long enough to be taken for a record of ours",
+            ],
+        ),
+        (
+            "string",
+            vec![
+                "SET",
+                redis_key,
+                "xx, and long enough to be taken for a record of ours, too",
+            ],
+        ),
+        ("list", vec!["RPUSH", redis_key, "x"]),
+        ("set", vec!["SADD", redis_key, "x"]),
+        ("zset", vec!["ZADD", redis_key, "1", "x"]),
+        ("hash", vec!["HSET", redis_key, "field", "x"]),
+        ("hash", vec!["HSET", redis_key, " head", "x"]),
+        ("stream", vec!["XADD", redis_key, "1-1", "field", "x"]),
+    ] {
+        server.command(&["DEL", redis_key]);
+        server.command(&make);
+        let before: Vec<u8> = server.query(&["DUMP", redis_key]);
+        for answer in [
+            store.claim(&key, &claim(&store, 1)).await.map(drop),
+            store.renew(&key, &renew(1)).await.map(drop),
+            store.release(&key, &release(1)).await.map(drop),
+            store.break_key(&key).await.map(drop),
+            store.inspect(&key).await.map(drop),
+        ] {
+            let error = answer.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{kind}: {error:?}");
+            assert!(
+                error.to_string().contains(&format!("a {kind} ")),
+                "{kind}: {error:?}"
+            );
+        }
+        assert!(store.list("*").await.unwrap().is_empty());
+        assert_eq!(
+            server.query::<Vec<u8>>(&["DUMP", redis_key]),
+            before,
+            "{kind}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_newer_format_asks_for_an_upgrade() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let (string, hash) = ("leasehold:lock:string", "leasehold:lock:hash");
+    let newer = format!("lh\u{2}{}", "x".repeat(60));
+    server.command(&["SET", string, &newer]);
+    server.command(&["HSET", hash, " head", &newer]);
+    for name in ["string", "hash"] {
+        let key = key(name);
+        for answer in [
+            store.claim(&key, &claim(&store, 1)).await.map(drop),
+            store.release(&key, &release(1)).await.map(drop),
+            store.inspect(&key).await.map(drop),
+        ] {
+            assert!(refused(answer, "version 2").contains("upgrade"));
+        }
+    }
+    assert_eq!(server.query::<String>(&["GET", string]), newer);
+}
+
+#[tokio::test]
+async fn a_damaged_record_is_named() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let key = key("damaged");
+    for number in [1, 2, 3] {
+        store.claim(&key, &claim(&store, number)).await.unwrap();
+    }
+    let second = id(2);
+    server.command(&["HDEL", "leasehold:lock:damaged", second.expose()]);
+    let error = store.release(&key, &release(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+    let error = store.inspect(&key).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_is_told_again() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let key = key("k");
+    let first = standing(&store.claim(&key, &claim(&store, 1)).await.unwrap());
+    server.command(&["SCRIPT", "FLUSH"]);
+    let again = standing(&store.claim(&key, &claim(&store, 1)).await.unwrap());
+    assert_eq!((again.arrival, again.token), (first.arrival, first.token));
+
+    server.command(&["FLUSHALL"]);
+    assert_eq!(
+        store.renew(&key, &renew(1)).await.unwrap().reply,
+        Reply::Gone
+    );
+    let later = standing(&store.claim(&key, &claim(&store, 2)).await.unwrap());
+    assert!(later.token > first.token && later.arrival > first.arrival);
+}
+
+#[tokio::test]
+async fn one_bad_command_spoils_no_batch() {
+    let server = RedisServer::start();
+    let store = Arc::new(store(&server).await);
+    server.command(&["RPUSH", "leasehold:lock:7", "x"]);
+    let claims = (0..100).map(|number: u128| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            let key = key(&number.to_string());
+            (number, store.claim(&key, &claim(&store, number)).await)
+        })
+    });
+    for claimed in futures_util::future::join_all(claims).await {
+        match claimed.unwrap() {
+            (7, answer) => assert_eq!(answer.unwrap_err().kind(), ErrorKind::Corrupt),
+            (_, answer) => assert!(standing(&answer.unwrap()).token.is_some()),
+        }
+    }
+}
+
+const RULE: &str = "~leasehold:* &leasehold:* -@all +evalsha +script|load +time +mget +exists \
+    +type +set +setrange +del +hset +hget +hmget +hgetall +hdel +pexpire +publish +subscribe \
+    +unsubscribe +scan +info +ping";
+
+#[tokio::test]
+async fn the_least_rights_are_enough() {
+    let server = RedisServer::builder()
+        .user("alice", &format!("on >secret {RULE}"))
+        .user("bob", &format!("on >secret {RULE} -publish"))
+        .user("carol", "on >secret +@all")
+        .user("default", "off")
+        .start();
+    let connect = async |user: &str, password: &str| {
+        let url = server.url_as(user, password);
+        RedisStore::connect(RedisOptions::from_url(&url).unwrap()).await
+    };
+    let alice = connect("alice", "secret").await.unwrap();
+    let (heard, mut pushes) = sink();
+    let _ear = alice.listen(heard).await.unwrap();
+    let key = key("k");
+    for number in [1, 2, 3] {
+        standing(&alice.claim(&key, &claim(&alice, number)).await.unwrap());
+    }
+    standing(&alice.renew(&key, &renew(2)).await.unwrap());
+    alice.release(&key, &release(1)).await.unwrap();
+    assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
+    assert_eq!(alice.list("*").await.unwrap().len(), 1);
+    alice.break_key(&key).await.unwrap();
+    alice.break_key(&key).await.unwrap();
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    alice.claim(&key, &claim(&alice, 4)).await.unwrap_err();
+    alice.release(&key, &release(3)).await.unwrap();
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    server.command(&["RPUSH", "leasehold:lock:list", "x"]);
+    let foreign = alice
+        .inspect(&redis_support::key("list"))
+        .await
+        .unwrap_err();
+    assert_eq!(foreign.kind(), ErrorKind::Corrupt);
+
+    let bob = connect("bob", "secret").await.unwrap();
+    let (heard, _pushes) = sink();
+    let hint = refused(bob.listen(heard).await.map(drop), "may not do this");
+    assert!(hint.contains(RULE), "{hint}");
+    let carol = connect("carol", "secret").await.unwrap();
+    let hint = refused(
+        carol.claim(&key, &claim(&carol, 9)).await,
+        "may not do this",
+    );
+    assert!(hint.contains(RULE), "{hint}");
+
+    for (user, password) in [("alice", "wr0ng"), ("nobody", "wr0ng")] {
+        let message = refused(connect(user, password).await, "user name or password");
+        assert!(!message.contains("wr0ng"), "{message}");
+    }
+    let nobody = RedisStore::connect(options(&server)).await;
+    refused(nobody, "user name or password");
+}
+
+#[tokio::test]
+async fn a_replica_is_refused() {
+    let primary = RedisServer::start();
+    let replica = RedisServer::builder().replica_of(primary.port()).start();
+    primary.wait_for_replicas(1);
+    let connected = RedisStore::connect(options(&replica)).await;
+    refused(connected, "read-only replica");
+
+    // One that becomes a replica later.
+    let store = store(&primary).await;
+    let key = key("k");
+    store.claim(&key, &claim(&store, 1)).await.unwrap();
+    replica.command(&["REPLICAOF", "NO", "ONE"]);
+    primary.command(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
+    refused(
+        store.claim(&key, &claim(&store, 2)).await,
+        "read-only replica",
+    );
+    refused(store.renew(&key, &renew(1)).await, "read-only replica");
+    refused(store.release(&key, &release(1)).await, "read-only replica");
+}
+
+#[tokio::test]
+async fn other_ways_in() {
+    let server = RedisServer::builder().password("hunter2").start();
+    let socket = RedisOptions::from_url(&server.unix_url()).unwrap();
+    let socket = RedisStore::connect(socket.db(3)).await.unwrap();
+    let client = redis::Client::open(server.url()).unwrap();
+    let brought = RedisStore::from_client(&client, RedisOptions::default())
+        .await
+        .unwrap();
+    for store in [&socket, &brought] {
+        assert!(!format!("{store:?} {}", store.redacted_url()).contains("hunter2"));
+        let (heard, _pushes) = sink();
+        let _ear = store.listen(heard).await.unwrap();
+        let answer = store.claim(&key("k"), &claim(store, 1)).await.unwrap();
+        assert!(standing(&answer).token.is_some());
+        assert_eq!(answer.epoch, 1);
+    }
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn encrypted() {
+    use leasehold_testkit::server::ClientCertificate;
+    let server = RedisServer::builder()
+        .tls(ClientCertificate::Required)
+        .start();
+    let certificates = server.certificates();
+    let strange = RedisStore::connect(options(&server)).await.unwrap_err();
+    assert_eq!(strange.kind(), ErrorKind::Unavailable, "{strange:?}");
+    let trusting = options(&server).ca_file(&certificates.authority.path);
+    let nameless = RedisStore::connect(trusting.clone()).await.unwrap_err();
+    assert_eq!(nameless.kind(), ErrorKind::Unavailable, "{nameless:?}");
+    let known = trusting.client_certificate(
+        &certificates.client_certificate.path,
+        &certificates.client_key.path,
+    );
+    let store = RedisStore::connect(known).await.unwrap();
+    let (heard, mut pushes) = sink();
+    let _ear = store.listen(heard).await.unwrap();
+    for number in [1, 2] {
+        standing(
+            &store
+                .claim(&key("k"), &claim(&store, number))
+                .await
+                .unwrap(),
+        );
+    }
+    store.release(&key("k"), &release(1)).await.unwrap();
+    assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
+
+    let missing = options(&server).ca_file("/nowhere/ca.pem");
+    let missing = RedisStore::connect(missing).await.unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::Invalid);
+    assert!(missing.to_string().contains("/nowhere/ca.pem"));
+}
+
+#[tokio::test]
+async fn nobody_there() {
+    let server = RedisServer::start();
+    let options = options(&server).connect_timeout(Duration::from_secs(2));
+    drop(server);
+    let error = RedisStore::connect(options).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(
+        error.to_string().contains("redis://127.0.0.1:"),
+        "{error:?}"
+    );
+}

@@ -282,6 +282,43 @@ pub async fn cancelled_waits_leave_nothing(fixture: &dyn Fixture) {
     idle(&a, "k").await;
 }
 
+/// The first wait of a client that already keeps a lease hears of its grant at
+/// once, not at its next renewal.
+pub async fn the_first_wait_hears_its_grant(fixture: &dyn Fixture) {
+    let a = client(fixture).await;
+    if !fixture.client().await.capabilities().push {
+        return;
+    }
+    let mut quickest = Duration::MAX;
+    for n in 0..5 {
+        let b = client(fixture).await;
+        let held = a
+            .mutex(format!("k{n}"))
+            .expect("a lock")
+            .lock()
+            .await
+            .expect("a lease");
+        let _kept = b
+            .mutex(format!("kept{n}"))
+            .expect("a lock")
+            .lock()
+            .await
+            .expect("a lease");
+        let lock = b.mutex(format!("k{n}")).expect("a lock");
+        let waiter = tokio::spawn(async move { lock.lock().await });
+        queued(&a, &format!("k{n}"), 1).await;
+        let started = tokio::time::Instant::now();
+        held.release().await.expect("an answer");
+        soon("the hand-off", waiter)
+            .await
+            .expect("no panic")
+            .expect("a lease");
+        quickest = quickest.min(started.elapsed());
+    }
+    // A heartbeat would take seconds; a closed inbox 100 ms.
+    assert!(quickest < Duration::from_millis(90), "{quickest:?}");
+}
+
 /// The place in the queue is told while waiting.
 pub async fn progress_tells_the_place(fixture: &dyn Fixture) {
     let (a, b) = (client(fixture).await, client(fixture).await);
@@ -452,7 +489,7 @@ macro_rules! facade {
             excludes_each_other, serves_in_order_of_arrival, try_lock_says_busy,
             lock_within_leaves_the_queue, watchdog_renews, fixed_and_manual_leases,
             a_broken_lease_is_lost, dropping_a_lease_hands_on, cancelled_waits_leave_nothing,
-            progress_tells_the_place, unfair_locks_exclude, shutdown_releases_everything,
+            the_first_wait_hears_its_grant, progress_tells_the_place, unfair_locks_exclude, shutdown_releases_everything,
             many_locks_one_watchdog, nothing_is_left);
     };
     (@cases $fixture:expr; $($case:ident),+) => {

@@ -169,6 +169,7 @@ async fn attempt(
             let entry = driver.with_registry(|registry, now| {
                 registry.insert_waiting(subject.clone(), waiter, signal.clone(), now)
             });
+            driver.want_inbox();
             asking.end();
             // From here on the registry has the claim; dropping us withdraws it.
             departure.confirmed();

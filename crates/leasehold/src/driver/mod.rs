@@ -37,6 +37,8 @@ pub(crate) struct Driver {
     /// When the watchdog means to wake next; zero while none runs.
     wake_at: AtomicU64,
     wake: Notify,
+    /// Whether the inbox is open, or being opened.
+    listening: AtomicBool,
     departed: Notify,
     closed: AtomicBool,
     runtime: tokio::runtime::Handle,
@@ -55,6 +57,7 @@ impl Driver {
             asking: AtomicUsize::new(0),
             wake_at: AtomicU64::new(0),
             wake: Notify::new(),
+            listening: AtomicBool::new(false),
             departed: Notify::new(),
             closed: AtomicBool::new(false),
             runtime,
@@ -72,6 +75,13 @@ impl Driver {
             watchdog::ensure_awake(self, due);
         }
         result
+    }
+
+    /// A claim waits from now on: the watchdog must not sleep on a closed inbox.
+    fn want_inbox(&self) {
+        if !self.listening.load(Ordering::Acquire) {
+            self.wake.notify_one();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {

@@ -59,6 +59,8 @@ struct Watchdog {
     opening: FuturesUnordered<BoxFuture<'static, Listened>>,
     inbox: Option<Box<dyn Listening>>,
     listen_after: Moment,
+    /// Whether opening the inbox has failed: then it is tried again with pauses.
+    failed: bool,
     idle_since: Option<Moment>,
 }
 
@@ -70,6 +72,7 @@ impl Watchdog {
             opening: FuturesUnordered::new(),
             inbox: None,
             listen_after: clock::now() + SETTLED,
+            failed: false,
             idle_since: None,
         }
     }
@@ -136,18 +139,32 @@ impl Watchdog {
         let registry = self.driver.lock();
         let over = registry.is_empty();
         if over {
+            // Closed before anybody can start another task, which opens it again.
+            self.inbox = None;
+            self.driver.listening.store(false, Ordering::Release);
             self.driver.wake_at.store(0, Ordering::Release);
         }
         over
     }
 
+    /// Opens the inbox for those who wait at once, for leases that are kept
+    /// after a while.
     fn open_inbox(&mut self, now: Moment) {
-        let wanted = {
+        if self.inbox.is_some() || !self.opening.is_empty() {
+            return;
+        }
+        let (waiters, empty) = {
             let registry = self.driver.lock();
-            registry.has_waiters() || !registry.is_empty() && now >= self.listen_after
+            (registry.has_waiters(), registry.is_empty())
         };
-        let may = self.inbox.is_none() && self.opening.is_empty();
-        if wanted && may && (now >= self.listen_after || self.driver.lock().has_waiters()) {
+        let due = now >= self.listen_after;
+        let wanted = if self.failed {
+            waiters && due
+        } else {
+            waiters || !empty && due
+        };
+        if wanted {
+            self.driver.listening.store(true, Ordering::Release);
             let driver = self.driver.clone();
             let limit = driver.settings.operation_timeout;
             self.opening.push(Box::pin(async move {
@@ -166,7 +183,9 @@ impl Watchdog {
                 self.driver.lock().reset(now);
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot listen for grants; asking from time to time instead");
+                if !std::mem::replace(&mut self.failed, true) {
+                    tracing::warn!(%error, "cannot listen for grants; asking from time to time");
+                }
                 self.listen_after = now + LISTEN_PAUSE;
             }
         }

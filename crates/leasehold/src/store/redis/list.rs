@@ -5,7 +5,7 @@ use leasehold_core::{Key, Snapshot};
 use redis::Value;
 
 use super::record::Record;
-use super::script::{Arguments, SCRIPTS};
+use super::script::SCRIPTS;
 use super::{RedisStore, refusal, run};
 use crate::error::{ErrorKind, StoreError};
 
@@ -47,8 +47,7 @@ pub(super) async fn list(
             let key = Key::new(name).ok()?;
             let (wire, redis_key) = (&wire, store.redis_key(name));
             Some(async move {
-                let nothing = Arguments::default();
-                let value = run(wire, &SCRIPTS.inspect, &redis_key, &nothing).await?;
+                let value = run(wire, &SCRIPTS.inspect, &redis_key, |_| {}).await?;
                 let (record, clock) = Record::read(value)?;
                 Ok((key, record.look(clock)))
             })

@@ -36,7 +36,7 @@ use self::connect::Target;
 use self::link::Shared;
 pub use self::options::{RedisAddress, RedisOptions};
 use self::record::Record;
-use self::script::{Arguments, SCRIPTS, Script, Terms};
+use self::script::{SCRIPTS, Script, Terms};
 use self::wire::Wire;
 use crate::error::StoreError;
 use crate::store::{Answer, Capabilities, Listening, LockStore, PushSink};
@@ -98,14 +98,15 @@ impl RedisStore {
         &self,
         script: &Script,
         key: &Key,
-        arguments: impl FnOnce(Terms) -> Arguments,
+        arguments: impl Fn(&mut Cmd, Terms),
     ) -> Result<Answer, StoreError> {
         let wire = self.shared.wire().await?;
         // Read before sending: what is sent before the inbox is open may be
         // answered with pushes that nobody hears.
         let epoch = wire.epoch();
-        let arguments = arguments(self.terms(&wire));
-        let value = run(&wire, script, &self.redis_key(key.as_str()), &arguments).await?;
+        let terms = self.terms(&wire);
+        let key = self.redis_key(key.as_str());
+        let value = run(&wire, script, &key, |call| arguments(call, terms)).await?;
         let (reply, at) = script::read_reply(&value)?;
         Ok(Answer { reply, at, epoch })
     }
@@ -116,14 +117,11 @@ async fn run(
     wire: &Arc<Wire>,
     script: &Script,
     key: &str,
-    arguments: &Arguments,
+    arguments: impl Fn(&mut Cmd),
 ) -> Result<Value, StoreError> {
     let call = || {
-        let mut call = Cmd::with_capacity(4 + arguments.0.len(), 160);
-        call.arg("EVALSHA").arg(&script.hash).arg(1).arg(key);
-        for argument in &arguments.0 {
-            call.arg(argument.as_slice());
-        }
+        let mut call = script::call(script, key);
+        arguments(&mut call);
         call
     };
     let answer = wire.send(call()).await.map_err(refusal::of_connection)?;
@@ -150,31 +148,34 @@ impl LockStore for RedisStore {
 
     async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
         claim.mode.check()?;
-        self.step(&SCRIPTS.claim, key, |terms| Arguments::claim(claim, terms))
-            .await
+        self.step(&SCRIPTS.claim, key, |call, terms| {
+            script::add_claim(call, claim, terms);
+        })
+        .await
     }
 
     async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
-        self.step(&SCRIPTS.renew, key, |terms| Arguments::renew(renew, terms))
-            .await
+        self.step(&SCRIPTS.renew, key, |call, terms| {
+            script::add_renew(call, renew, terms);
+        })
+        .await
     }
 
     async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
-        self.step(&SCRIPTS.release, key, |terms| {
-            Arguments::release(release, terms)
+        self.step(&SCRIPTS.release, key, |call, terms| {
+            script::add_release(call, release, terms);
         })
         .await
     }
 
     async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
-        self.step(&SCRIPTS.break_key, key, Arguments::break_key)
-            .await
+        self.step(&SCRIPTS.break_key, key, script::add_break).await
     }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
         let wire = self.shared.wire().await?;
         let key = self.redis_key(key.as_str());
-        let value = run(&wire, &SCRIPTS.inspect, &key, &Arguments::default()).await?;
+        let value = run(&wire, &SCRIPTS.inspect, &key, |_| {}).await?;
         let (record, clock) = Record::read(value)?;
         Ok(record.look(clock))
     }

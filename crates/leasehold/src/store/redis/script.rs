@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_core::{
     Arrival, Claim, Mode, Owner, Release, Renew, Reply, Standing, StoreTime, Token,
 };
-use redis::Value;
+use redis::{Cmd, Value};
 
 use super::record::Bytes;
 use super::refusal;
@@ -81,59 +81,41 @@ impl Terms {
     }
 }
 
-/// The arguments of a script call.
-#[derive(Debug, Default)]
-pub(super) struct Arguments(pub(super) Vec<Vec<u8>>);
+/// A call of a script by its hash, so far without arguments.
+pub(super) fn call(script: &Script, key: &str) -> Cmd {
+    let mut call = Cmd::with_capacity(10, 256);
+    call.arg("EVALSHA").arg(&script.hash).arg(1).arg(key);
+    call
+}
 
-impl Arguments {
-    fn text(mut self, text: &str) -> Self {
-        self.0.push(text.as_bytes().to_vec());
-        self
-    }
+pub(super) fn add_claim(call: &mut Cmd, claim: &Claim, terms: Terms) {
+    let wait = if claim.wait { flag::WAIT } else { 0 };
+    let ahead = if claim.ahead { flag::AHEAD } else { 0 };
+    call.arg(claim.id.expose())
+        .arg(micros(claim.lease_ttl))
+        .arg(micros(claim.waiter_ttl))
+        .arg(wait | ahead | terms.flag())
+        .arg(micros(terms.retention))
+        .arg(pack_body(claim).as_slice());
+}
 
-    fn number(self, number: u64) -> Self {
-        self.text(&number.to_string())
-    }
+pub(super) fn add_renew(call: &mut Cmd, renew: &Renew, terms: Terms) {
+    call.arg(renew.id.expose())
+        .arg(micros(renew.ttl))
+        .arg(terms.flag())
+        .arg(micros(terms.retention));
+}
 
-    fn micros(self, duration: Duration) -> Self {
-        self.number(micros(duration))
-    }
+pub(super) fn add_release(call: &mut Cmd, release: &Release, terms: Terms) {
+    let hand_off = if release.hand_off { flag::HAND_OFF } else { 0 };
+    let settled = if release.settled { flag::SETTLED } else { 0 };
+    call.arg(release.id.expose())
+        .arg(hand_off | settled | terms.flag())
+        .arg(micros(terms.retention));
+}
 
-    pub(super) fn claim(claim: &Claim, terms: Terms) -> Self {
-        let wait = if claim.wait { flag::WAIT } else { 0 };
-        let ahead = if claim.ahead { flag::AHEAD } else { 0 };
-        let mut arguments = Self::default()
-            .text(claim.id.expose())
-            .micros(claim.lease_ttl)
-            .micros(claim.waiter_ttl)
-            .number(u64::from(wait | ahead | terms.flag()))
-            .micros(terms.retention);
-        arguments.0.push(pack_body(claim));
-        arguments
-    }
-
-    pub(super) fn renew(renew: &Renew, terms: Terms) -> Self {
-        Self::default()
-            .text(renew.id.expose())
-            .micros(renew.ttl)
-            .number(u64::from(terms.flag()))
-            .micros(terms.retention)
-    }
-
-    pub(super) fn release(release: &Release, terms: Terms) -> Self {
-        let hand_off = if release.hand_off { flag::HAND_OFF } else { 0 };
-        let settled = if release.settled { flag::SETTLED } else { 0 };
-        Self::default()
-            .text(release.id.expose())
-            .number(u64::from(hand_off | settled | terms.flag()))
-            .micros(terms.retention)
-    }
-
-    pub(super) fn break_key(terms: Terms) -> Self {
-        Self::default()
-            .number(u64::from(terms.flag()))
-            .micros(terms.retention)
-    }
+pub(super) fn add_break(call: &mut Cmd, terms: Terms) {
+    call.arg(terms.flag()).arg(micros(terms.retention));
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -2,14 +2,20 @@
 //! do: one script with `SET NX PX` and `INCR`, one that compares and deletes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, ClaimId, Inbox, Mode, Owner, Release, Renew};
+use futures_util::future::join_all;
+
+use leasehold_core::{Claim, ClaimId, Inbox, Key, Mode, Owner, Release, Renew};
 use leasehold_testkit::server::RedisServer;
 use redis::{Pipeline, Value};
 
-use super::super::script::{Arguments, SCRIPTS, Script, Terms};
+use super::super::script::{self, SCRIPTS, Script, Terms};
+use super::super::{Baseline, RedisOptions, RedisStore};
 use super::twin::RETENTION;
+use crate::store::LockStore;
+use tokio::time::Instant;
 
 const FENCED_CLAIM: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
     return redis.call('INCR', KEYS[2]) end return 0";
@@ -98,12 +104,9 @@ fn claim(id: ClaimId, mode: Mode) -> Claim {
     }
 }
 
-fn call(script: &Script, key: &str, arguments: &Arguments) -> redis::Cmd {
-    let mut call = redis::cmd("EVALSHA");
-    call.arg(&script.hash).arg(1).arg(key);
-    for argument in &arguments.0 {
-        call.arg(argument.as_slice());
-    }
+fn call(script: &Script, key: &str, arguments: impl Fn(&mut redis::Cmd)) -> redis::Cmd {
+    let mut call = script::call(script, key);
+    arguments(&mut call);
     call
 }
 
@@ -140,18 +143,18 @@ fn ours(bench: &mut Bench, keys: usize) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) {
     for key in 0..keys {
         let id = bench.id();
         let key = format!("leasehold:lock:ours {key}");
-        let arguments = Arguments::claim(&claim(id.clone(), Mode::Exclusive), terms());
-        pair.0.push(call(&SCRIPTS.claim, &key, &arguments));
+        let claim = claim(id.clone(), Mode::Exclusive);
+        pair.0.push(call(&SCRIPTS.claim, &key, |call| {
+            script::add_claim(call, &claim, terms());
+        }));
         let release = Release {
             id,
             hand_off: true,
             settled: true,
         };
-        pair.1.push(call(
-            &SCRIPTS.release,
-            &key,
-            &Arguments::release(&release, terms()),
-        ));
+        pair.1.push(call(&SCRIPTS.release, &key, |call| {
+            script::add_release(call, &release, terms());
+        }));
     }
     pair
 }
@@ -199,8 +202,10 @@ fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
     let key = format!("leasehold:lock:{mode:?} {queue}");
     let mut ids: VecDeque<_> = (0..=queue).map(|_| bench.id()).collect();
     let join = |id: &ClaimId| {
-        let arguments = Arguments::claim(&claim(id.clone(), mode), terms());
-        call(&SCRIPTS.claim, &key, &arguments)
+        let claim = claim(id.clone(), mode);
+        call(&SCRIPTS.claim, &key, |call| {
+            script::add_claim(call, &claim, terms());
+        })
     };
     let calls: Vec<_> = ids.iter().map(join).collect();
     bench.cost(&calls);
@@ -216,20 +221,16 @@ fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
                 hand_off: true,
                 settled: true,
             };
-            calls.push(call(
-                &SCRIPTS.release,
-                &key,
-                &Arguments::release(&release, terms()),
-            ));
+            calls.push(call(&SCRIPTS.release, &key, |call| {
+                script::add_release(call, &release, terms());
+            }));
             let renew = Renew {
                 id: ids[ids.len() / 3].clone(),
                 ttl: Duration::from_secs(30 + round),
             };
-            calls.push(call(
-                &SCRIPTS.renew,
-                &key,
-                &Arguments::renew(&renew, terms()),
-            ));
+            calls.push(call(&SCRIPTS.renew, &key, |call| {
+                script::add_renew(call, &renew, terms());
+            }));
             ids.push_back(bench.id());
             calls.push(join(&ids[ids.len() - 1]));
         }
@@ -248,6 +249,66 @@ fn the_length_of_the_queue_costs_nothing() {
         assert!(
             many <= 1.5 * few,
             "{mode:?}: {few} with 10, {many} with 10,000"
+        );
+    }
+}
+
+/// Pairs a second of so many tasks, each with a key of its own, for a while.
+async fn throughput<F: Future<Output = ()>>(tasks: usize, pair: impl Fn(usize, u128) -> F) -> f64 {
+    let end = Instant::now() + Duration::from_millis(400);
+    let task = |task: usize| {
+        let pair = &pair;
+        async move {
+            let mut done: u128 = 0;
+            while Instant::now() < end {
+                pair(task, (done << 32) + u128::try_from(task).unwrap_or(0)).await;
+                done += 1;
+            }
+            f64::from(u32::try_from(done).unwrap_or(u32::MAX))
+        }
+    };
+    let all: Vec<f64> = join_all((0..tasks).map(task)).await;
+    all.iter().sum::<f64>() / 0.4
+}
+
+/// For a quiet machine and a release build: `cargo test --release … -- --ignored`.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn throughput_beside_the_fenced_minimum() {
+    let server = RedisServer::start();
+    let options = RedisOptions::from_url(&server.url()).unwrap();
+    let store = Arc::new(RedisStore::connect(options).await.unwrap());
+    let baseline = Baseline::new(Arc::clone(&store)).await.unwrap();
+    for tasks in [1, 16, 64, 256] {
+        let mut ratios = Vec::new();
+        let mut best = [0.0_f64; 2];
+        for _ in 0..9 {
+            let fenced = throughput(tasks, async |task, number| {
+                let (name, id) = (format!("f{task}"), format!("{number:032x}"));
+                assert!(baseline.fenced_acquire(&name, &id).await.unwrap());
+                assert!(baseline.release(&name, &id).await.unwrap());
+            })
+            .await;
+            let ours = throughput(tasks, async |task, number| {
+                let key = Key::new(format!("o{task}")).unwrap();
+                let id = ClaimId::from_random(number);
+                let claim = claim(id.clone(), Mode::Exclusive);
+                store.claim(&key, &claim).await.unwrap();
+                let release = Release {
+                    id,
+                    hand_off: true,
+                    settled: true,
+                };
+                store.release(&key, &release).await.unwrap();
+            })
+            .await;
+            ratios.push(ours / fenced);
+            best = [best[0].max(fenced), best[1].max(ours)];
+        }
+        ratios.sort_by(f64::total_cmp);
+        eprintln!(
+            "{tasks} tasks: best {best:.0?} pairs/s, median ratio {:.2}",
+            ratios[4]
         );
     }
 }

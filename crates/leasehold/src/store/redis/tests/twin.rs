@@ -10,7 +10,7 @@ use redis::{Commands, Value};
 use serde_json::json;
 
 use super::super::record::{Entry, Record};
-use super::super::script::{self, Arguments, SCRIPTS, Script, Terms};
+use super::super::script::{self, SCRIPTS, Script, Terms};
 
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3600);
 const PREFIX: &str = "leasehold:";
@@ -78,21 +78,25 @@ impl Twin {
         format!("{PREFIX}lock:{}", self.key)
     }
 
-    fn eval(&mut self, script: usize, arguments: &Arguments, clock: StoreTime) -> Value {
-        let Script { hash, text } = &self.scripts[script];
-        let key = self.redis_key();
-        let mut call = |verb: &str, script: &str| {
-            let mut command = redis::cmd(verb);
-            command.arg(script).arg(1).arg(&key);
-            for argument in &arguments.0 {
-                command.arg(argument.as_slice());
-            }
-            command.arg(clock.0).query::<Value>(&mut self.connection)
-        };
-        match call("EVALSHA", hash) {
-            Err(error) if error.code() == Some("NOSCRIPT") => call("EVAL", text).unwrap(),
-            answer => answer.unwrap(),
+    fn eval(
+        &mut self,
+        script: usize,
+        arguments: impl Fn(&mut redis::Cmd),
+        clock: StoreTime,
+    ) -> Value {
+        let script = &self.scripts[script];
+        let mut call = script::call(script, &self.redis_key());
+        arguments(&mut call);
+        call.arg(clock.0);
+        let mut ask = || call.query::<Value>(&mut self.connection);
+        match ask() {
+            Err(error) if error.code() == Some("NOSCRIPT") => {}
+            answer => return answer.unwrap(),
         }
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD").arg(&script.text);
+        let _: String = load.query(&mut self.connection).unwrap();
+        call.query(&mut self.connection).unwrap()
     }
 
     /// One step on both; panics where they differ.
@@ -101,14 +105,20 @@ impl Twin {
             retention: RETENTION,
             believed: true,
         };
-        let (script, arguments) = match command {
-            Command::Claim(claim) => (0, Arguments::claim(claim, terms)),
-            Command::Renew(renew) => (1, Arguments::renew(renew, terms)),
-            Command::Release(release) => (2, Arguments::release(release, terms)),
-            Command::Break => (3, Arguments::break_key(terms)),
+        let script = match command {
+            Command::Claim(_) => 0,
+            Command::Renew(_) => 1,
+            Command::Release(_) => 2,
+            Command::Break => 3,
             Command::Unheard { .. } | Command::Bury { .. } => panic!("no verb of a store"),
         };
-        let value = self.eval(script, &arguments, clock);
+        let arguments = |call: &mut redis::Cmd| match command {
+            Command::Claim(claim) => script::add_claim(call, claim, terms),
+            Command::Renew(renew) => script::add_renew(call, renew, terms),
+            Command::Release(release) => script::add_release(call, release, terms),
+            _ => script::add_break(call, terms),
+        };
+        let value = self.eval(script, arguments, clock);
         let (reply, at) = script::read_reply(&value).unwrap();
         let heard = self.heard();
 
@@ -166,7 +176,7 @@ impl Twin {
     }
 
     fn compare_records(&mut self, clock: StoreTime) {
-        let value = self.eval(4, &Arguments::default(), clock);
+        let value = self.eval(4, |_| {}, clock);
         let (record, _) = Record::read(value.clone()).unwrap();
         let mut expected = serde_json::to_value(&self.queue).unwrap();
         let mut found = as_json(&record);

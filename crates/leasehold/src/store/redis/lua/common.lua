@@ -470,6 +470,20 @@ local function publish(inbox, text)
   return call('PUBLISH', string.sub(key, 1, prefix_size) .. 'inbox:' .. inbox, text) > 0
 end
 
+-- Tells whoever is next, and those after it while nobody listens. Whether
+-- somebody did not.
+local function relay(next, rounds, believed)
+  local cut = false
+  for _ = 1, rounds do
+    if not next or publish(next.inbox, next.line) or not believed then
+      break
+    end
+    next = unheard(next.inbox, {})
+    cut = true
+  end
+  return cut
+end
+
 -- Queue::deliver, with one message for all that an inbox should hear. Where the
 -- count cannot be believed, everything counts as heard.
 local function deliver(believed)
@@ -503,14 +517,7 @@ local function deliver(believed)
       next = nil
     end
   end
-  for _ = 1, UNHEARD_ROUNDS do
-    if not next or publish(next.inbox, next.line) or not believed then
-      break
-    end
-    next = unheard(next.inbox, {})
-    cut = true
-  end
-  return cut
+  return relay(next, UNHEARD_ROUNDS, believed) or cut
 end
 
 -- The end of every step: the hint to whom it concerns (Queue::hint), the record,

@@ -48,8 +48,15 @@ async fn client_with(url: &str, settings: Settings) -> Client {
     client
 }
 
+/// A client whose claims all outlive the limit: what is left behind is seen.
 async fn client(url: &str) -> Client {
-    client_with(url, Settings::default()).await
+    let long = LIMIT + ms(10_000);
+    let settings = Settings {
+        ttl: long,
+        waiter_ttl: long,
+        ..Settings::default()
+    };
+    client_with(url, settings).await
 }
 
 fn ttl(ttl: Duration) -> Settings {
@@ -420,11 +427,11 @@ async fn a_queue_outlives_its_connection() {
 async fn a_grant_whose_push_was_lost_is_found_after_the_reset() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
-    // No heartbeat and no lapse would bring it forward within the limit.
-    let minute = Duration::from_secs(60);
+    // No heartbeat and no lapse would find it within the limit.
+    let minutes = 9 * LIMIT;
     let settings = Settings {
-        ttl: minute,
-        waiter_ttl: minute,
+        ttl: minutes,
+        waiter_ttl: minutes,
         ..Settings::default()
     };
     let ours = client_with(&proxy.url(), settings.clone()).await;

@@ -65,6 +65,7 @@ on_each_store!(
     a_waiter_killed_behind_a_former_waiter_delays_little,
     ten_waiters_killed_in_line_keep_nobody_for_ever,
     a_crashed_holder_is_followed_at_its_end,
+    a_crash_is_noticed_by_one_who_came_from_far_back,
 );
 
 async fn two_hundred_commands_count_to_two_hundred(store: &Store) {
@@ -324,6 +325,41 @@ async fn a_crashed_holder_is_followed_at_its_end(store: &Store) {
         }
     }
     assert!(measured > 0, "no look at the lease was in time");
+}
+
+/// The line moves up by twenty in no time, and then the holder is killed: whoever was far back a
+/// moment ago is the only one left to notice.
+async fn a_crash_is_noticed_by_one_who_came_from_far_back(store: &Store) {
+    let (holder, _) = store.holder(&["k"]).await;
+    let mut waiters = Vec::new();
+    for _ in 0..20 {
+        waiters.push(store.spawn(&["run", "-q", "k", "--", "true"]));
+        in_line(store, &waiters).await;
+    }
+    let script = "echo up; exec sleep 600";
+    let ttl = if kind(store) == "local" { "30s" } else { "1s" };
+    waiters.push(store.spawn(&["run", "-q", "--ttl", ttl, "k", "--", "sh", "-c", script]));
+    in_line(store, &waiters).await;
+    waiters.push(store.spawn(&["run", "-q", "k", "--", "date", "+%s%N"]));
+    in_line(store, &waiters).await;
+    let (last, crashing) = (waiters.pop().unwrap(), waiters.pop().unwrap());
+    holder.signal(Signal::TERM);
+    crashing.stdout().wait_for("up").await;
+    crashing.signal(Signal::KILL);
+    crashing.finish().await;
+    let gone = SystemTime::now();
+    all_succeed(waiters).await;
+    let delay = ran_at(last).await.duration_since(gone).unwrap();
+    println!(
+        "{}: crash, from far back: the next ran {delay:?} after all were gone",
+        kind(store)
+    );
+    // Who comes from the queue has three seconds at least.
+    let bound = match kind(store) {
+        "local" => Duration::from_secs(1),
+        _ => Duration::from_millis(3_300),
+    };
+    assert!(delay < bound + SLACK, "{delay:?}");
 }
 
 #[tokio::test]

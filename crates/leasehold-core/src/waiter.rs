@@ -69,6 +69,11 @@ pub struct Waiter {
     config: WaiterConfig,
     phase: Phase,
     in_flight: bool,
+    /// A grant that was pushed on another epoch than that of the last answer.
+    kept: Option<(u64, Arrival, Token)>,
+    /// The connection was lost while a request was under way: its answer says
+    /// nothing about the connection that came after.
+    ask_again: bool,
     /// What the last answer about this claim allows us to believe once granted.
     basis: Validity,
     renew_at: Moment,
@@ -102,6 +107,8 @@ impl Waiter {
             config,
             phase: Phase::Asking,
             in_flight: false,
+            kept: None,
+            ask_again: false,
             basis: Validity::default(),
             renew_at: now,
             due: now,
@@ -207,27 +214,53 @@ impl Waiter {
             | Reply::Broken { .. }
             | Reply::Done => self.phase = Phase::Over(Verdict::Gone),
         }
+        if std::mem::take(&mut self.ask_again) {
+            self.due = now;
+        }
+        if let Some((epoch, arrival, token)) = self.kept.take() {
+            self.handle_granted(epoch, arrival, token);
+        }
     }
 
     /// A request got no answer: whether it was carried out is unknown. The same
     /// claim asks again.
     pub fn handle_unanswered(&mut self, now: Moment) {
         self.in_flight = false;
+        self.kept = None;
         self.due = now + self.backoff.pause();
     }
 
     /// The claim was granted, says a push on connection epoch `epoch`. It counts
     /// only if a waiting answer for that very arrival came on the same epoch.
+    ///
+    /// A push can overtake the answer that makes it count, since answers are
+    /// handed to their tasks and pushes are not: it is kept until then.
     pub fn handle_granted(&mut self, epoch: u64, arrival: Arrival, token: Token) {
-        if matches!(self.phase, Phase::Waiting { arrival: a, epoch: e, .. } if (a, e) == (arrival, epoch))
-        {
-            self.phase = Phase::Over(Verdict::Granted {
-                arrival,
-                token,
-                validity: self.basis,
-                confirm_at: Some(self.renew_at),
-            });
+        let Phase::Waiting {
+            arrival: known,
+            epoch: answered,
+            ..
+        } = self.phase
+        else {
+            return;
+        };
+        if known != arrival {
+            return;
         }
+        if epoch == answered {
+            self.believe(arrival, token);
+        } else if self.in_flight {
+            self.kept = Some((epoch, arrival, token));
+        }
+    }
+
+    fn believe(&mut self, arrival: Arrival, token: Token) {
+        self.phase = Phase::Over(Verdict::Granted {
+            arrival,
+            token,
+            validity: self.basis,
+            confirm_at: Some(self.renew_at),
+        });
     }
 
     /// The claim is next in line, says a push: what blocks it can lapse after `left`.
@@ -240,12 +273,14 @@ impl Waiter {
             && *a == arrival
         {
             *position = 1;
-            self.due = self.renew_at.min(now + left);
+            // Never later than what is due already: that may be due to a reset.
+            self.due = self.due.min(now + left);
         }
     }
 
     /// The connection was lost: pushes may have been missed, so ask at once.
     pub fn handle_reset(&mut self, now: Moment) {
+        self.ask_again = self.in_flight;
         self.due = now;
     }
 
@@ -361,6 +396,47 @@ mod tests {
         let third = Some(at(3_000));
         assert_eq!(look(1, 60_000), third, "it keeps its place");
         assert_eq!(look(u64::MAX, 0), third, "no overflow");
+    }
+
+    #[test]
+    fn a_push_that_overtakes_its_answer_is_kept() {
+        let renew = Request::Renew(WAITER);
+        let overtaken = |answer_epoch| {
+            let mut waiter = waiting(1, 60_000, None);
+            waiter.handle_reset(at(20));
+            assert_eq!(waiter.poll_transmit(at(20)), Some(renew));
+            waiter.handle_granted(4, Arrival(7), Token(70));
+            assert_eq!(waiter.verdict(), None, "no answer on its epoch yet");
+            waiter.handle_reply(
+                at(30),
+                at(20),
+                answer_epoch,
+                renew,
+                &standing(1, 60_000),
+                STORE,
+            );
+            waiter.verdict().is_some()
+        };
+        assert!(overtaken(4));
+        assert!(!overtaken(3), "another epoch");
+    }
+
+    #[test]
+    fn a_reset_asks_again_after_the_answer_under_way() {
+        let mut waiter = waiting(1, 100, None);
+        let renew = Request::Renew(WAITER);
+        assert_eq!(waiter.poll_transmit(at(110)), Some(renew));
+        waiter.handle_reset(at(120));
+        waiter.handle_reply(at(130), at(110), 3, renew, &standing(1, 60_000), STORE);
+        assert_eq!(waiter.poll_transmit(at(130)), Some(renew));
+    }
+
+    #[test]
+    fn a_hint_does_not_put_off_what_is_due() {
+        let mut waiter = waiting(1, 60_000, None);
+        waiter.handle_reset(at(20));
+        waiter.handle_next(at(20), Arrival(7), ms(500));
+        assert_eq!(waiter.poll_transmit(at(20)), Some(Request::Renew(WAITER)));
     }
 
     #[test]

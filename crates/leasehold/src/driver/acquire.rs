@@ -122,6 +122,7 @@ async fn attempt(
         settled: false,
     };
     let asking = Asking::start(driver);
+    let resets = driver.resets.load(Ordering::Acquire);
     let mut waiter = Waiter::new(config, now);
     let departure = Departure::new(driver, subject.clone());
     let asked = ask(driver, wish, &claim, &mut waiter).await;
@@ -167,6 +168,10 @@ async fn attempt(
         }
         None => {
             let entry = driver.with_registry(|registry, now| {
+                if driver.resets.load(Ordering::Acquire) != resets {
+                    // The answer came before the inbox was open, or reopened.
+                    waiter.handle_reset(now);
+                }
                 registry.insert_waiting(subject.clone(), waiter, signal.clone(), now)
             });
             driver.want_inbox();

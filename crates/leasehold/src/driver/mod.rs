@@ -39,6 +39,8 @@ pub(crate) struct Driver {
     wake: Notify,
     /// Whether the inbox is open, or being opened.
     listening: AtomicBool,
+    /// How often pushes may have been missed so far.
+    resets: AtomicU64,
     departed: Notify,
     closed: AtomicBool,
     runtime: tokio::runtime::Handle,
@@ -58,6 +60,7 @@ impl Driver {
             wake_at: AtomicU64::new(0),
             wake: Notify::new(),
             listening: AtomicBool::new(false),
+            resets: AtomicU64::new(0),
             departed: Notify::new(),
             closed: AtomicBool::new(false),
             runtime,
@@ -190,6 +193,9 @@ impl PushSink for Driver {
     fn push(&self, push: Push) {
         let asking = self.asking.load(Ordering::Acquire) > 0;
         let now = clock::now();
+        if matches!(push, Push::Reset) {
+            self.resets.fetch_add(1, Ordering::AcqRel);
+        }
         let due = {
             let mut registry = self.lock();
             if !asking {

@@ -1,6 +1,6 @@
 //! Every claim of one client, and when each wants attention.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::store::{Answer, Push};
 
 pub(crate) type EntryId = u64;
 
-/// Pushes for claims that nobody has registered yet are kept until then, this
-/// many at most: more than that and a heartbeat will find the grant.
-const EARLY_PUSHES: usize = 4096;
+/// Pushes for claims that nobody has registered yet are kept until then, the
+/// last so many: one that is dropped costs a heartbeat, nothing more.
+const EARLY_PUSHES: usize = 1024;
 
 /// How a claim is to be asked for and kept.
 #[derive(Debug, Clone)]
@@ -108,7 +108,7 @@ pub(crate) struct Registry {
     by_arrival: HashMap<(Key, Arrival), EntryId>,
     timers: BTreeSet<(Moment, EntryId)>,
     next_id: EntryId,
-    early: Vec<Push>,
+    early: VecDeque<Push>,
     waiting: usize,
     leaving: usize,
     /// Releases that were confirmed since the client was opened.
@@ -137,12 +137,10 @@ impl Registry {
         self.waiting += 1;
         if let Some((arrival, _)) = position {
             let key = self.entries[&id].subject.key.clone();
-            let early: Vec<_> = self
-                .early
-                .iter()
-                .filter(|p| is_for(p, &key, arrival))
-                .cloned()
-                .collect();
+            let (early, rest) = std::mem::take(&mut self.early)
+                .into_iter()
+                .partition::<VecDeque<_>, _>(|push| is_for(push, &key, arrival));
+            self.early = rest;
             self.settle(id, now);
             for push in early {
                 self.handle_push(&push, now, true);
@@ -306,8 +304,11 @@ impl Registry {
             return;
         };
         let Some(id) = self.by_arrival.get(&(key.clone(), arrival)).copied() else {
-            if asking && self.early.len() < EARLY_PUSHES {
-                self.early.push(push.clone());
+            if asking {
+                if self.early.len() >= EARLY_PUSHES {
+                    self.early.pop_front();
+                }
+                self.early.push_back(push.clone());
             }
             return;
         };
@@ -517,4 +518,112 @@ fn subject_of(push: &Push) -> Option<(&Key, Arrival)> {
 
 fn is_for(push: &Push, key: &Key, arrival: Arrival) -> bool {
     subject_of(push) == Some((key, arrival))
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{Standing, StoreTime, Token, WaiterConfig};
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    fn subject(key: &Key) -> Subject {
+        let terms = Terms {
+            ttl: TTL,
+            policy: RenewalPolicy::Manual,
+            hand_off: true,
+        };
+        Subject {
+            key: key.clone(),
+            id: ClaimId::from_random(1),
+            terms,
+            settled: true,
+        }
+    }
+
+    /// A claim that was answered as waiting, on epoch 1.
+    fn waiter(arrival: Arrival) -> Waiter {
+        let now = Moment(1);
+        let config = WaiterConfig {
+            lease_ttl: TTL,
+            waiter_ttl: TTL,
+            give_up: None,
+            patience: TTL,
+            seed: 1,
+        };
+        let mut waiter = Waiter::new(config, now);
+        let request = waiter.poll_transmit(now).expect("it asks");
+        let standing = Standing {
+            arrival,
+            token: None,
+            position: 1,
+            deadline: StoreTime(0),
+            blocked_until: None,
+        };
+        let reply = Reply::Standing(standing);
+        waiter.handle_reply(now, now, 1, request, &reply, StoreTime(0));
+        waiter
+    }
+
+    fn granted(key: &Key, arrival: u64) -> Push {
+        let (arrival, token) = (Arrival(arrival), Token(arrival));
+        Push::Granted {
+            epoch: 1,
+            key: key.clone(),
+            arrival,
+            token,
+        }
+    }
+
+    /// Once, what was kept for others filled the room, and a grant was missed
+    /// until the next heartbeat.
+    #[test]
+    fn a_push_before_its_claim_is_kept_however_many_came_before() {
+        let key = Key::new("k").expect("a key");
+        let mut registry = Registry::new(1);
+        let (now, last) = (Moment(1), 3 * EARLY_PUSHES as u64);
+        for arrival in 1..=last {
+            registry.handle_push(&granted(&key, arrival), now, true);
+        }
+        let signal = Arc::new(Signal::default());
+        registry.insert_waiting(subject(&key), waiter(Arrival(last)), signal.clone(), now);
+        assert_eq!(signal.standpoint_told(), Some(Standpoint::Held));
+        assert_eq!(registry.early.len(), EARLY_PUSHES - 1, "and given out once");
+    }
+
+    #[test]
+    fn what_leaves_is_released_until_confirmed_or_lapsed() {
+        let key = Key::new("k").expect("a key");
+        let mut registry = Registry::new(1);
+        let until = Moment(1) + TTL;
+        registry.insert_leaving(subject(&key), Moment(1), until);
+        let mut sends = Vec::new();
+        registry.collect_due(Moment(1), &mut sends);
+        assert!(matches!(
+            sends[..],
+            [Send {
+                errand: Errand::Release,
+                ..
+            }]
+        ));
+        let lost = |send: Send| Done {
+            entry: send.entry,
+            errand: send.errand,
+            sent: send.sent,
+            result: Err(StoreError::new(crate::ErrorKind::Unavailable, "no answer")),
+        };
+        registry.complete(&lost(sends.remove(0)), Moment(2));
+        assert_eq!(registry.departures(), (1, 0), "it tries again");
+        assert!(
+            registry
+                .next_due()
+                .is_some_and(|due| due > Moment(2) && due < until)
+        );
+        registry.collect_due(until, &mut sends);
+        for send in sends {
+            registry.complete(&lost(send), until);
+        }
+        assert!(registry.is_empty(), "the claim has lapsed by then");
+    }
 }

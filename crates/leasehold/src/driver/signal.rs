@@ -54,6 +54,11 @@ impl Signal {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn standpoint_told(&self) -> Option<Standpoint> {
+        self.read(|state| state.standpoint)
+    }
+
     pub(crate) fn set_standpoint(&self, standpoint: Standpoint, valid_until: Moment) {
         self.valid_until.store(valid_until.0, Ordering::Release);
         if self.write(|state| state.standpoint.replace(standpoint)) != Some(standpoint) {

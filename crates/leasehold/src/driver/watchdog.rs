@@ -180,6 +180,7 @@ impl Watchdog {
             Ok(inbox) => {
                 self.inbox = Some(inbox);
                 // What was pushed before it was open went unheard.
+                self.driver.resets.fetch_add(1, Ordering::AcqRel);
                 self.driver.lock().reset(now);
             }
             Err(error) => {

@@ -22,8 +22,13 @@ pub(super) struct Script {
     pub(super) hash: String,
 }
 
-const OPEN: &str = include_str!("lua/open.lua");
-const COMMON: &str = include_str!("lua/common.lua");
+/// What the scripts share, by the name in their `-- include` lines.
+const PARTS: [(&str, &str); 4] = [
+    ("open", include_str!("lua/open.lua")),
+    ("claims", include_str!("lua/claims.lua")),
+    ("queue", include_str!("lua/queue.lua")),
+    ("record", include_str!("lua/record.lua")),
+];
 
 impl Script {
     pub(super) fn new(text: String) -> Self {
@@ -32,10 +37,10 @@ impl Script {
     }
 
     fn assemble(text: &str) -> Self {
-        Self::new(
-            text.replace("-- include open.lua\n", OPEN)
-                .replace("-- include common.lua\n", COMMON),
-        )
+        let include = |text: String, (name, part): (&str, &str)| {
+            text.replace(&format!("-- include {name}.lua\n"), part)
+        };
+        Self::new(PARTS.into_iter().fold(text.to_owned(), include))
     }
 }
 

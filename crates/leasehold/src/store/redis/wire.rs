@@ -10,12 +10,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::link::Shared;
+
+/// How many commands travel as one pipeline at most. All answers of a pipeline
+/// come together: in one of hundreds, client and server would take turns instead
+/// of working at the same time.
+const PIPELINE: usize = 16;
 
 /// A request that was given up after so long makes the connection suspect.
 const SUSPICIOUS: Duration = Duration::from_secs(1);
@@ -89,7 +96,7 @@ impl Wire {
             queue.len() == 1
         };
         if first {
-            tokio::spawn(Batch(Arc::clone(self)).send());
+            tokio::spawn(Batch::new(self).send());
         }
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
@@ -152,47 +159,64 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// The task that sends what has queued up. However it ends, nothing that it was
-/// to send stays in the queue: the next command starts another.
-struct Batch(Arc<Wire>);
+/// The task that sends what has queued up. If it is dropped before that (its
+/// runtime ends), nothing stays behind in the queue.
+struct Batch {
+    wire: Arc<Wire>,
+    sent: bool,
+}
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        drop(std::mem::take(&mut *self.0.queue()));
+        if !self.sent {
+            drop(std::mem::take(&mut *self.wire.queue()));
+        }
     }
 }
 
 impl Batch {
-    async fn send(self) {
+    fn new(wire: &Arc<Wire>) -> Self {
+        Self {
+            wire: Arc::clone(wire),
+            sent: false,
+        }
+    }
+
+    async fn send(mut self) {
         tokio::task::yield_now().await;
-        let wire = Arc::clone(&self.0);
-        let jobs = std::mem::take(&mut *wire.queue());
+        let mut jobs = std::mem::take(&mut *self.wire.queue());
         // From here on the queue belongs to the next batch.
-        std::mem::forget(self);
-        let mut pipeline = redis::Pipeline::with_capacity(jobs.len());
-        let mut answers = Vec::with_capacity(jobs.len());
-        for job in jobs.into_iter().filter(|job| !job.answer.is_closed()) {
-            pipeline.add_command(job.command);
-            answers.push(job.answer);
+        self.sent = true;
+        jobs.retain(|job| !job.answer.is_closed());
+        let mut pipelines = FuturesUnordered::new();
+        let mut jobs = jobs.into_iter().peekable();
+        while jobs.peek().is_some() {
+            let pipeline = jobs.by_ref().take(PIPELINE).collect();
+            pipelines.push(carry(self.wire.connection.clone(), pipeline));
         }
-        if answers.is_empty() {
-            return;
-        }
-        let mut connection = wire.connection.clone();
-        match connection
-            .send_packed_commands(&pipeline, 0, answers.len())
-            .await
-        {
-            Ok(values) => {
-                for (answer, value) in answers.into_iter().zip(values) {
-                    // A caller that has left does not mind.
-                    let _ = answer.send(Ok(value));
-                }
+        while pipelines.next().await.is_some() {}
+    }
+}
+
+/// Sends one pipeline, and hands out its answers one by one.
+async fn carry(mut connection: MultiplexedConnection, jobs: Vec<Job>) {
+    let mut pipeline = redis::Pipeline::with_capacity(jobs.len());
+    let mut answers = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        pipeline.add_command(job.command);
+        answers.push(job.answer);
+    }
+    let sent = connection.send_packed_commands(&pipeline, 0, answers.len());
+    match sent.await {
+        Ok(values) => {
+            for (answer, value) in answers.into_iter().zip(values) {
+                // A caller that has left does not mind.
+                let _ = answer.send(Ok(value));
             }
-            Err(error) => {
-                for answer in answers {
-                    let _ = answer.send(Err(error.clone()));
-                }
+        }
+        Err(error) => {
+            for answer in answers {
+                let _ = answer.send(Err(error.clone()));
             }
         }
     }

@@ -8,7 +8,9 @@
 -- Returns  7, at, how many held, the highest token that is now void
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION
 -- include open.lua
--- include common.lua
+-- include claims.lua
+-- include queue.lua
+-- include record.lua
 local failed = open('')
 if failed then
   return failed

@@ -89,7 +89,9 @@ if not raw and not absent and flags % 4 == 1 and string.byte(ARGV[6]) ~= 2 then
   end
 end
 
--- include common.lua
+-- include claims.lua
+-- include queue.lua
+-- include record.lua
 local wait, ahead, believed = flags % 2 >= 1, flags % 4 >= 2, flags >= 4
 
 local failed = open(id)

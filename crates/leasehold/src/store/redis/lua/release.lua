@@ -121,7 +121,9 @@ if not raw and not absent and flags % 4 == 3 then
   end
 end
 
--- include common.lua
+-- include claims.lua
+-- include queue.lua
+-- include record.lua
 if silent then
   -- Handed on above, to nobody who listens.
   open('')

@@ -40,7 +40,9 @@ if raw and claim_size > 0 then
   end
 end
 
--- include common.lua
+-- include claims.lua
+-- include queue.lua
+-- include record.lua
 local failed = open(id)
 if failed then
   return failed

@@ -1,5 +1,6 @@
-//! What can only be tested from within: the scripts against the core.
+//! The scripts against the core, and what else is tested from within.
 
 mod cost;
+mod options;
 mod replay;
 mod twin;

@@ -76,6 +76,13 @@ async fn a_closed_inbox_hears_nothing_and_leaves_nothing() {
     }
     assert_eq!(subscribers(), 0);
 
+    // Also those who came in one batch leave nothing.
+    let keys: Vec<_> = (0..20)
+        .map(|n| redis_support::key(&format!("k{n}")))
+        .collect();
+    let claim = claim(&store, 3);
+    futures_util::future::join_all(keys.iter().map(|key| store.claim(key, &claim))).await;
+
     let clients = || {
         server
             .query::<String>(&["CLIENT", "LIST", "TYPE", "normal"])
@@ -149,6 +156,25 @@ async fn while_the_server_is_down_requests_wait_only_so_long() {
     assert_eq!(next(&mut pushes).await, Push::Reset);
     let answer = store.claim(&key, &claim(&store, 1)).await.unwrap();
     assert!(granted(answer.reply) && answer.epoch > 0);
+}
+
+#[test]
+fn a_store_outlives_the_runtime_that_opened_it() {
+    let server = RedisServer::start();
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let store = runtime().block_on(store(&server));
+    let key = key("k");
+    runtime().block_on(async {
+        let lost = store.claim(&key, &claim(&store, 1)).await.unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::Unavailable);
+        let again = store.claim(&key, &claim(&store, 1)).await.unwrap();
+        assert!(granted(again.reply));
+    });
 }
 
 #[tokio::test]

@@ -254,3 +254,23 @@ fn build_client(info: redis::ConnectionInfo, options: &RedisOptions) -> Result<C
     };
     Client::build_with_tls(info, certificates).map_err(unusable)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        for known in ["6.2.0", "7.0.15", "8.4.0", "10.0", "", "unknown"] {
+            assert!(check_version(known).is_ok(), "{known}");
+        }
+        for old in ["6.0.16", "5.0.7", "2.8"] {
+            let refused = check_version(old).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Refused);
+            assert_eq!(
+                refused.to_string(),
+                format!("the server is Redis {old}; 6.2 or later is needed")
+            );
+        }
+    }
+}

@@ -85,6 +85,14 @@ impl Wire {
         flight.answered = answer
             .as_ref()
             .map_or_else(|error| !error.is_timeout(), |_| true);
+        if let Err(error) = &answer
+            && error.is_unrecoverable_error()
+            && let Some(link) = self.link.upgrade()
+        {
+            // The connection says so itself, unless its task was ended with its
+            // runtime.
+            link.lost(&self.signals);
+        }
         answer
     }
 

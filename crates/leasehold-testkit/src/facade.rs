@@ -309,7 +309,7 @@ pub async fn the_first_wait_hears_its_grant(fixture: &dyn Fixture) {
         queued(&a, &format!("k{n}"), 1).await;
         let started = tokio::time::Instant::now();
         held.release().await.expect("an answer");
-        soon("the hand-off", waiter)
+        let _ = soon("the hand-off", waiter)
             .await
             .expect("no panic")
             .expect("a lease");

@@ -558,7 +558,6 @@ async fn a_client_comes_back_from_a_connection_that_fell_silent() {
 }
 
 #[tokio::test]
-#[ignore = "fails: store/redis/wire.rs suspects a connection only over a request given up after 1 s or more"]
 async fn an_impatient_client_comes_back_from_a_connection_that_fell_silent() {
     let settings = Settings {
         operation_timeout: ms(500),
@@ -928,7 +927,6 @@ async fn dropped_futures_leave_nothing_behind() {
 
 /// Also one that has sent several commands at once.
 #[tokio::test]
-#[ignore = "fails: store/redis/wire.rs forgets an Arc of the wire with each batch, so it never closes"]
 async fn a_dropped_client_closes_its_connection() {
     let server = RedisServer::start();
     let ours = client(&server.url()).await;

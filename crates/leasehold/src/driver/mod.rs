@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{ClaimId, Moment, Release, Renew, Reply};
+use leasehold_core::{Backoff, ClaimId, Moment, Release, Renew, Reply};
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
@@ -133,12 +133,30 @@ impl Driver {
         let key = subject.key.clone();
         let departure = Departure::new(self, subject);
         let limit = self.settings.operation_timeout;
-        let answer = match timeout(limit, self.store.release(&key, &release)).await {
-            Ok(answer) => answer?,
-            Err(_) => return Err(unanswered(limit)),
+        let mut pause = Backoff::new(Duration::from_millis(10), limit / 4, random_u64());
+        let mut last = unanswered(limit);
+        let mut sends = 0;
+        let ask = async {
+            loop {
+                sends += 1;
+                match self.store.release(&key, &release).await {
+                    Err(error) if error.kind() == ErrorKind::Unavailable => last = error,
+                    answer => return answer,
+                }
+                // No answer, outcome unknown: a release may be repeated.
+                sleep(pause.pause()).await;
+            }
         };
+        let Ok(answer) = timeout(limit, ask).await else {
+            return Err(last);
+        };
+        let reply = answer?.reply;
         departure.confirmed();
-        Ok(matches!(answer.reply, Reply::Released { held: true }))
+        Ok(match reply {
+            // Our first release may have done its work, and its answer was lost.
+            Reply::Absent => sends > 1,
+            reply => matches!(reply, Reply::Released { held: true }),
+        })
     }
 
     /// Renews a lease now, by its whole TTL. The answer raises its validity.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
-use redis::{Cmd, PushInfo, PushKind, Value};
+use redis::{PushInfo, PushKind, Value};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -124,6 +124,14 @@ impl Shared {
         let wire = Arc::new(Wire::new(connection, signals, link));
         if lock(&self.sink).is_some() {
             self.subscribe(&wire).await?;
+        } else {
+            let (shared, wire) = (Arc::clone(self), Arc::clone(&wire));
+            tokio::spawn(async move {
+                if let Err(error) = shared.try_count(wire).await {
+                    // Opening the inbox will say so too, where it matters.
+                    tracing::debug!(%error, "cannot test what PUBLISH counts");
+                }
+            });
         }
         Ok(wire)
     }
@@ -204,6 +212,36 @@ impl Shared {
         }
     }
 
+    /// Finds out whether the count of `PUBLISH` can be believed: of one listener
+    /// it must be 1. A proxy or a cluster may count otherwise; then it is not used.
+    async fn test_count(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
+        let mut test = redis::cmd("PUBLISH");
+        test.arg(&self.channel).arg("");
+        let count = wire.connection.clone().send_packed_command(&test).await;
+        let count = count.map_err(refusal::of_connection)?;
+        if let Value::ServerError(error) = &count {
+            return Err(refusal::of_server(error));
+        }
+        let believed = matches!(count, Value::Int(1)) && !self.target.is_cluster();
+        wire.believed.store(believed, Ordering::Release);
+        Ok(())
+    }
+
+    /// The same for a client that does not listen yet: its first release may
+    /// already find a dead waiter next in line.
+    async fn try_count(self: Arc<Self>, wire: Arc<Wire>) -> Result<(), StoreError> {
+        let _one_at_a_time = self.subscribing.lock().await;
+        if wire.epoch() != 0 {
+            return Ok(());
+        }
+        let mut connection = wire.connection.clone();
+        let subscribed = connection.subscribe(&self.channel).await;
+        subscribed.map_err(refusal::of_connection)?;
+        let tested = self.test_count(&wire).await;
+        let unsubscribed = connection.unsubscribe(&self.channel).await;
+        unsubscribed.map_err(refusal::of_connection).and(tested)
+    }
+
     /// Opens the inbox.
     pub(super) async fn listen(
         self: &Arc<Self>,
@@ -235,17 +273,7 @@ impl Shared {
             .subscribe(&self.channel)
             .await
             .map_err(refusal::of_connection)?;
-        // A proxy or a cluster may count otherwise; then the count is not used.
-        let test: Cmd = redis::cmd("PUBLISH").arg(&self.channel).arg("").clone();
-        let count = connection
-            .send_packed_command(&test)
-            .await
-            .map_err(refusal::of_connection)?;
-        if let Value::ServerError(error) = &count {
-            return Err(refusal::of_server(error));
-        }
-        let believed = matches!(count, Value::Int(1)) && !self.target.is_cluster();
-        wire.believed.store(believed, Ordering::Release);
+        self.test_count(wire).await?;
         let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;
         wire.signals.epoch.store(epoch, Ordering::Release);
         Ok(())
@@ -272,7 +300,6 @@ impl Drop for Ear {
             State::Up(wire) => Arc::clone(wire),
             State::Down(_) => return,
         };
-        wire.believed.store(false, Ordering::Release);
         wire.signals.epoch.store(0, Ordering::Release);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let shared = Arc::clone(&self.0);

@@ -15,7 +15,7 @@ use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::link::Shared;
 
@@ -24,7 +24,8 @@ use super::link::Shared;
 /// of working at the same time.
 const PIPELINE: usize = 16;
 
-/// A request that was given up after so long makes the connection suspect.
+/// A connection on which nothing was answered for so long, of all that was
+/// asked and given up, is suspect.
 const SUSPICIOUS: Duration = Duration::from_secs(1);
 
 /// What the pushes of a connection and its requests both look at.
@@ -45,6 +46,9 @@ pub(super) struct Wire {
     queue: Mutex<Vec<Job>>,
     in_flight: AtomicUsize,
     suspected: AtomicBool,
+    /// When the first of the requests was sent that were all given up since the
+    /// last answer.
+    silent_since: Mutex<Option<Instant>>,
 }
 
 struct Job {
@@ -66,6 +70,7 @@ impl Wire {
             queue: Mutex::default(),
             in_flight: AtomicUsize::new(0),
             suspected: AtomicBool::new(false),
+            silent_since: Mutex::default(),
         }
     }
 
@@ -125,7 +130,8 @@ impl Wire {
         runtime.spawn(async move {
             let ping = redis::cmd("PING");
             let mut connection = wire.connection.clone();
-            if connection.send_packed_command(&ping).await.is_err()
+            let answer = timeout(SUSPICIOUS, connection.send_packed_command(&ping)).await;
+            if !matches!(answer, Ok(Ok(_)))
                 && let Some(link) = wire.link.upgrade()
             {
                 link.lost(&wire.signals);
@@ -161,7 +167,16 @@ impl<'a> Flight<'a> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         self.wire.in_flight.fetch_sub(1, Ordering::AcqRel);
-        if !self.answered && self.since.elapsed() >= SUSPICIOUS {
+        let since = {
+            let silent = &self.wire.silent_since;
+            let mut silent = silent.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.answered {
+                *silent = None;
+                return;
+            }
+            *silent.get_or_insert(self.since)
+        };
+        if since.elapsed() >= SUSPICIOUS {
             self.wire.suspect();
         }
     }

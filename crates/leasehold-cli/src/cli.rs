@@ -225,6 +225,9 @@ pub(crate) struct BenchArgs {
     /// How often each measurement is repeated; medians are printed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) rounds: u8,
+    /// Also hold so many leases for 20 s, and say what renewing them costs
+    #[arg(long, value_name = "N")]
+    pub(crate) leases: Option<usize>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::store::redis::{Baseline, RedisOptions, RedisStore};
-use leasehold::{Client, Settings, StoreError, TlsFiles};
+use leasehold::{Client, Settings, TlsFiles};
 
 use crate::cli::{AcquireArgs, StoreArgs};
+use crate::env;
 use crate::failure::Failure;
-use crate::{env, exit};
 
 /// How long giving back may take at the end.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -56,8 +56,8 @@ pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Fa
         .clone()
         .zip(store.tls_key.clone())
         .or(options.client_certificate);
-    let server = Arc::new(RedisStore::connect(options).await.map_err(of_store)?);
-    let baseline = Baseline::new(server.clone()).await.map_err(of_store)?;
+    let server = Arc::new(RedisStore::connect(options).await.map_err(Failure::from)?);
+    let baseline = Baseline::new(server.clone()).await.map_err(Failure::from)?;
     let client = Client::builder().with_store(server).connect().await?;
     Ok(Measured {
         client,
@@ -68,10 +68,6 @@ pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Fa
 fn is_server(url: &str) -> bool {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     !matches!(scheme, "" | "local" | "memory")
-}
-
-pub(crate) fn of_store(error: StoreError) -> Failure {
-    Failure::new(exit::of_error(error.kind()), error.to_string())
 }
 
 /// Leaves the store: what is still held or waited for is given back. What the store does not

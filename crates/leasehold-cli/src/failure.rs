@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::fmt;
 
+use leasehold::StoreError;
 use leasehold::core::Invalid;
 
 use crate::exit;
@@ -50,6 +51,15 @@ impl From<leasehold::Error> for Failure {
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
             cause: error.source().map(ToString::to_string),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self {
+            cause: error.source().map(ToString::to_string),
+            ..Self::new(exit::of_error(error.kind()), error.to_string())
         }
     }
 }

@@ -122,7 +122,7 @@ async fn two_hundred_commands_lose_no_update_to_kills(store: &Store) {
         }
         tokio::time::sleep(Duration::from_millis(dice.below(25))).await;
         let at = running.iter().position(|each| u64::from(each.pid()) == pid);
-        let victim = running.swap_remove(at.expect("it is one of ours"));
+        let victim = running.swap_remove(at.unwrap());
         let shot = Instant::now();
         victim.signal(Signal::KILL);
         // Its output ends with all that it started.

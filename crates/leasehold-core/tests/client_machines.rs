@@ -217,7 +217,7 @@ struct Attempt {
 }
 
 enum Stage {
-    Waiting(Waiter),
+    Waiting(Box<Waiter>),
     Held(Box<Held>),
 }
 
@@ -673,7 +673,7 @@ impl World {
             policy,
             wait: last || !self.dice.chance(150),
             ahead: !last && climate.unfair && self.dice.chance(300),
-            stage: Stage::Waiting(Waiter::new(config, now)),
+            stage: Stage::Waiting(Box::new(Waiter::new(config, now))),
             pending: None,
             told_to_wait: None,
             end: 0,

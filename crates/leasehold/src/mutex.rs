@@ -262,7 +262,10 @@ impl Mutex {
                 });
             }
         };
-        let wish = Wish { tells_position: how.progress.is_some(), ..self.wish.clone() };
+        let wish = Wish {
+            tells_position: how.progress.is_some(),
+            ..self.wish.clone()
+        };
         let grant = acquire(&self.driver, &wish, patience, tell)
             .await
             .map_err(|error| self.error(error))?;

@@ -1,4 +1,5 @@
 //! The local store keeps the contract of a store, and users may rely on it.
+#![allow(clippy::expect_used, reason = "a fixture fails the test that uses it")]
 #![cfg(feature = "local")]
 
 use std::sync::Arc;

@@ -60,7 +60,11 @@ async fn redis(
 ) -> Result<(Arc<dyn LockStore>, String), StoreError> {
     use super::redis::{RedisOptions, RedisStore};
     let mut options = RedisOptions::from_url(url)?;
-    let Credentials { user, password, tls } = credentials.clone();
+    let Credentials {
+        user,
+        password,
+        tls,
+    } = credentials.clone();
     options.username = user.or(options.username);
     options.password = password.or(options.password);
     options.ca_file = tls.ca.or(options.ca_file);

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use super::Bench;
 use super::pairs::cost;
 use super::sample::Sample;
-use crate::connect::of_store;
 use crate::failure::Failure;
 
 /// What one round came to.
@@ -126,7 +125,7 @@ async fn round_trips(bench: &Bench) -> Result<Option<f64>, Failure> {
     let until = Instant::now() + bench.time / 2;
     while Instant::now() < until {
         let started = Instant::now();
-        baseline.round_trip().await.map_err(of_store)?;
+        baseline.round_trip().await?;
         sample.add(started.elapsed());
     }
     Ok(Some(sample.quantile(0.5)))

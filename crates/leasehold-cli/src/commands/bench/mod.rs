@@ -4,6 +4,7 @@
 //! in the same run, through the same connection, mean something.
 
 mod handoff;
+mod keeping;
 mod pairs;
 mod report;
 mod sample;
@@ -22,7 +23,8 @@ use crate::failure::Failure;
 use crate::output::Printer;
 
 use handoff::Handoff;
-use pairs::{Pairs, Work};
+use keeping::Kept;
+use pairs::Round;
 
 /// How many tasks take uncontended locks at once.
 const TASKS: [usize; 4] = [1, 16, 64, 256];
@@ -37,6 +39,7 @@ struct Bench {
     baseline: Option<Arc<Baseline>>,
     time: Duration,
     rounds: usize,
+    leases: Option<usize>,
     bar: ProgressBar,
 }
 
@@ -44,9 +47,11 @@ struct Bench {
 struct Findings {
     store: String,
     /// For each number of tasks: its rounds, each with every kind of work.
-    pairs: Vec<(usize, Vec<Vec<(Work, Pairs)>>)>,
+    pairs: Vec<(usize, Vec<Round>)>,
     /// For each number of waiters: its rounds.
     handoffs: Vec<(usize, Vec<Handoff>)>,
+    /// Many leases held, if that was asked for.
+    kept: Option<Kept>,
 }
 
 /// Measures and prints.
@@ -58,6 +63,7 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Fai
         baseline,
         time: args.time,
         rounds: args.rounds.into(),
+        leases: args.leases,
         bar: bar(printer, steps * usize::from(args.rounds)),
     };
     printer.show_live(Some(bench.bar.clone()));
@@ -81,6 +87,7 @@ impl Bench {
             store: self.client.store_url().to_owned(),
             pairs: Vec::new(),
             handoffs: Vec::new(),
+            kept: None,
         };
         for tasks in TASKS {
             let mut rounds = Vec::new();
@@ -101,6 +108,10 @@ impl Bench {
                 self.bar.inc(1);
             }
             findings.handoffs.push((waiters, rounds));
+        }
+        if let Some(leases) = self.leases {
+            self.bar.set_message(format!("{leases} leases, kept"));
+            findings.kept = Some(keeping::keep(self, leases).await?);
         }
         Ok(findings)
     }

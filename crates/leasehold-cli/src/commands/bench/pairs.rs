@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use super::Bench;
 use super::sample::Sample;
-use crate::connect::of_store;
 use crate::exit;
 use crate::failure::Failure;
 
@@ -29,6 +28,9 @@ pub(super) enum Work {
     Lease,
 }
 
+/// Every kind of work in one round.
+pub(super) type Round = Vec<(Work, Pairs)>;
+
 /// What one kind of work came to in one round.
 #[derive(Debug, Clone)]
 pub(super) struct Pairs {
@@ -45,7 +47,7 @@ pub(super) struct Pairs {
 
 /// Every kind of work once, one after the other, so that they share the
 /// machine's moods.
-pub(super) async fn round(bench: &Bench, tasks: usize) -> Result<Vec<(Work, Pairs)>, Failure> {
+pub(super) async fn round(bench: &Bench, tasks: usize) -> Result<Round, Failure> {
     let kinds: &[Work] = match bench.baseline {
         Some(_) => &[Work::RoundTrip, Work::Plain, Work::Fenced, Work::Lease],
         None => &[Work::Lease],
@@ -89,20 +91,14 @@ async fn drive(
     while Instant::now() < until {
         let started = Instant::now();
         match (&baseline, work) {
-            (Some(baseline), Work::RoundTrip) => baseline.round_trip().await.map_err(of_store)?,
+            (Some(baseline), Work::RoundTrip) => baseline.round_trip().await?,
             (Some(baseline), Work::Plain) => {
-                baseline
-                    .plain_acquire(&name, "id")
-                    .await
-                    .map_err(of_store)?;
-                baseline.release(&name, "id").await.map_err(of_store)?;
+                baseline.plain_acquire(&name, "id").await?;
+                baseline.release(&name, "id").await?;
             }
             (Some(baseline), Work::Fenced) => {
-                baseline
-                    .fenced_acquire(&name, "id")
-                    .await
-                    .map_err(of_store)?;
-                baseline.release(&name, "id").await.map_err(of_store)?;
+                baseline.fenced_acquire(&name, "id").await?;
+                baseline.release(&name, "id").await?;
             }
             _ => {
                 lock.lock().await?.release().await?;
@@ -111,7 +107,7 @@ async fn drive(
         sample.add(started.elapsed());
     }
     if let Some(baseline) = baseline {
-        baseline.clear(&name).await.map_err(of_store)?;
+        baseline.clear(&name).await?;
     }
     Ok(sample)
 }
@@ -150,7 +146,7 @@ fn sum_up(
 
 pub(super) async fn cost(baseline: Option<&Baseline>) -> Result<Option<ServerCost>, Failure> {
     match baseline {
-        Some(baseline) => baseline.server_cost().await.map(Some).map_err(of_store),
+        Some(baseline) => Ok(Some(baseline.server_cost().await?)),
         None => Ok(None),
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Findings;
 use super::handoff::Handoff;
-use super::pairs::{Pairs, Work};
+use super::pairs::{Pairs, Round, Work};
 use super::sample::median;
 use crate::output::table;
 
@@ -51,9 +51,18 @@ pub(super) enum Row {
         fewest_grants: u64,
         most_grants: u64,
     },
+    /// Leases held by one client.
+    Kept {
+        leases: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        renewals_per_second: Option<f64>,
+        lost: usize,
+        /// Of one core.
+        client_cpu: f64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        server_cpu: Option<f64>,
+    },
 }
-
-type Rounds = [Vec<(Work, Pairs)>];
 
 /// Medians of the rounds; ratios are taken within each round first.
 pub(super) fn rows(findings: &Findings) -> Vec<Row> {
@@ -69,11 +78,18 @@ pub(super) fn rows(findings: &Findings) -> Vec<Row> {
             .iter()
             .map(|(waiters, rounds)| handoff(*waiters, rounds)),
     );
+    rows.extend(findings.kept.iter().map(|kept| Row::Kept {
+        leases: kept.leases,
+        renewals_per_second: kept.renewals_per_second,
+        lost: kept.lost,
+        client_cpu: kept.client_cpu,
+        server_cpu: kept.server_cpu,
+    }));
     rows
 }
 
-fn pairs(tasks: usize, rounds: &Rounds, work: Work) -> Option<Row> {
-    let of = |round: &Vec<(Work, Pairs)>, work| {
+fn pairs(tasks: usize, rounds: &[Round], work: Work) -> Option<Row> {
+    let of = |round: &Round, work| {
         round
             .iter()
             .find(|(kind, _)| *kind == work)
@@ -151,8 +167,25 @@ pub(super) fn text(findings: &Findings) -> String {
         "SERVER µs",
         "GRANTS PER WAITER",
     ]);
+    let mut keeping = table(&["KEEPING", "RENEWALS/S", "LOST", "CLIENT CPU", "SERVER CPU"]);
     for row in rows(findings) {
         match row {
+            Row::Kept {
+                leases,
+                renewals_per_second,
+                lost,
+                client_cpu,
+                server_cpu,
+            } => {
+                let percent = |share: f64| format!("{:.1} %", share * 100.0);
+                keeping.add_row(vec![
+                    format!("{leases} leases"),
+                    renewals_per_second.map_or_else(|| "-".to_owned(), |n| format!("{n:.0}")),
+                    lost.to_string(),
+                    percent(client_cpu),
+                    server_cpu.map_or_else(|| "-".to_owned(), percent),
+                ]);
+            }
             Row::Pairs {
                 work,
                 tasks,
@@ -205,11 +238,15 @@ pub(super) fn text(findings: &Findings) -> String {
             }
         }
     }
-    format!(
+    let mut text = format!(
         "{}: medians of {} rounds; ratios within each round\n\n{pairs}\n\n{passing}\n",
         findings.store,
         findings.pairs.first().map_or(0, |(_, rounds)| rounds.len()),
-    )
+    );
+    if findings.kept.is_some() {
+        text.push_str(&format!("\n{keeping}\n"));
+    }
+    text
 }
 
 fn name(work: Work) -> &'static str {

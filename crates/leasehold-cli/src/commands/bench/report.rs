@@ -125,6 +125,8 @@ fn pairs(tasks: usize, rounds: &[Round], work: Work) -> Option<Row> {
 
 fn handoff(waiters: usize, rounds: &[Handoff]) -> Row {
     let middle = |value: &dyn Fn(&Handoff) -> Option<f64>| median(rounds.iter().filter_map(value));
+    // Of one round: rounds differ in length.
+    let unfairest = rounds.iter().max_by_key(|h| h.most - h.fewest);
     Row::HandOff {
         waiters,
         per_second: middle(&|h| Some(h.per_second)),
@@ -133,8 +135,8 @@ fn handoff(waiters: usize, rounds: &[Handoff]) -> Row {
         p50_of_round_trip: finite(middle(&|h| Some(h.p50 / h.round_trip?))),
         commands: finite(middle(&|h| h.commands)),
         command_us: finite(middle(&|h| h.command_time)),
-        fewest_grants: rounds.iter().map(|h| h.fewest).min().unwrap_or(0),
-        most_grants: rounds.iter().map(|h| h.most).max().unwrap_or(0),
+        fewest_grants: unfairest.map_or(0, |h| h.fewest),
+        most_grants: unfairest.map_or(0, |h| h.most),
     }
 }
 

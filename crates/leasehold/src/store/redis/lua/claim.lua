@@ -61,15 +61,16 @@ if not raw and not absent and flags % 4 == 1 and string.byte(ARGV[6]) ~= 2 then
       weight = ours
     end
     if far < until_ then far = until_ end
-    if clock >= seen and buried == 0 and bears == -1 and used + weight > 1048576 and at < earliest
-      and (waiting == 0 or deadline > at) and ends >= clock + far - at + retention * 15 / 16 then
+    if clock >= seen and bears == -1 and used + weight > 1048576 and at < earliest
+      and (waiting == 0 or deadline > at) and ends >= clock + far - at + retention * 15 / 16
+      and (buried == 0 or not string.find(call('HGET', key, ' released'), id, 1, true)) then
       tail = tail + 1
       local before = waiting > 0 and call('HGET', key, last)
       if not before then
         first, arrival, deadline = id, tail, until_
       end
       local claim = struct.pack('<BBc0dddd', 0, #last, last, tail, 0, until_, at) .. ARGV[6]
-      head = struct.pack('<BBBddddddBddddddddBc0Bc0Bc0Bc0', 108, 104, 1, clock, past, token, tail, far, ends, 0,
+      head = struct.pack('<BBBddddddBddddddddBc0Bc0Bc0Bc0', 108, 104, 1, clock, past, token, tail, far, ends, buried,
         bears, used, earliest, granted, waiting + 1, arrival, deadline, weight,
         #first_granted, first_granted, #last_granted, last_granted, #first, first, #id, id)
       local done

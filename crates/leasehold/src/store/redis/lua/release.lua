@@ -64,8 +64,11 @@ if not raw and not absent and flags % 4 == 3 then
       struct.unpack('<ddddddBddddddddBc0Bc0Bc0Bc0', head, 4)
     local at = clock + past
     local _, _, _, _, ours = struct.unpack('<Bc0Bc0ddd', mine)
-    local heir = clock >= seen and buried == 0 and bears == -1 and granted == 1 and first_granted == id
-      and ours > at and waiting > 0 and weight == 1048576 and call('HGET', key, first)
+    local heir = clock >= seen and bears == -1 and granted == 1 and first_granted == id
+      and ours > at and waiting > 0 and weight == 1048576
+      -- Queue::forget_buried has nothing to forget: the oldest comes first.
+      and (buried == 0 or (struct.unpack('<d', call('HGET', key, ' released'))) > at)
+      and call('HGET', key, first)
     if heir then
       local next, _, arrival, _, deadline, _, body_at = struct.unpack('<Bc0Bc0dddd', heir)
       local body = string.sub(heir, body_at)
@@ -91,7 +94,7 @@ if not raw and not absent and flags % 4 == 3 then
           -- Letting go first: then the write may pass even if the memory is full.
           call('HDEL', key, id)
           call('HSET', key, ' head', struct.pack('<BBBddddddBddddddddBc0Bc0Bc0Bc0', 108, 104, 1, clock, past, token, tail,
-              far, ends, 0, bears, 1048576, deadline, 1, waiting, second_arrival, second_deadline, weight,
+              far, ends, buried, bears, 1048576, deadline, 1, waiting, second_arrival, second_deadline, weight,
               #first, first, #first, first, #second, second, #last, last),
             first, struct.pack('<BBdddd', 0, 0, arrival, token, deadline, at) .. body)
 

@@ -177,7 +177,7 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold ls 'orders/*'")]
 pub(crate) struct LsArgs {
-    /// Which keys: * for any text, ? for any character, [ab] for one of these
+    /// Which keys: * for any text, ? for any character, \[ab\] for one of these
     #[arg(value_name = "PATTERN", default_value = "*", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) pattern: String,
     #[command(flatten)]

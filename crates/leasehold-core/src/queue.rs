@@ -3,14 +3,18 @@
 //! `crates/leasehold/src/store/redis/lua/` holds its twin for Redis. The two
 //! agree to the letter: change both or neither.
 
+mod look;
+mod record;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use self::record::Record;
 use crate::{
-    Arrival, Capacity, Claim, ClaimId, ClaimView, Command, Event, Holder, Inbox, Mode, Outcome,
-    Owner, Release, Renew, Reply, Snapshot, Standing, StoreTime, Token, WaiterView,
+    Arrival, Capacity, Claim, ClaimId, Command, Event, Inbox, Mode, Outcome, Owner, Release, Renew,
+    Reply, Standing, StoreTime, Token,
 };
 
 /// A claim that is granted while it waits lives at least this long from then,
@@ -102,69 +106,6 @@ enum Place {
     Waiting(Arrival),
 }
 
-/// A queue as it is written down, without what can be computed.
-#[derive(Serialize, Deserialize)]
-struct Record {
-    last_seen: StoreTime,
-    offset: Duration,
-    last_token: Token,
-    last_arrival: Arrival,
-    capacity: Option<Capacity>,
-    earliest: StoreTime,
-    furthest: StoreTime,
-    granted: Vec<(Token, Entry)>,
-    waiting: Vec<Entry>,
-    released: Vec<(ClaimId, StoreTime)>,
-}
-
-impl From<Record> for Queue {
-    fn from(record: Record) -> Self {
-        let granted: BTreeMap<_, _> = record.granted.into_iter().collect();
-        let waiting: BTreeMap<_, _> = record
-            .waiting
-            .into_iter()
-            .map(|entry| (entry.arrival, entry))
-            .collect();
-        let holding = granted
-            .iter()
-            .map(|(token, e)| (e.id.clone(), Place::Granted(*token)));
-        let queued = waiting
-            .values()
-            .map(|e| (e.id.clone(), Place::Waiting(e.arrival)));
-        Self {
-            places: holding.chain(queued).collect(),
-            used: granted.values().map(|entry| entry.mode.weight()).sum(),
-            last_seen: record.last_seen,
-            offset: record.offset,
-            last_token: record.last_token,
-            last_arrival: record.last_arrival,
-            capacity: record.capacity,
-            earliest: record.earliest,
-            furthest: record.furthest,
-            granted,
-            waiting,
-            released: record.released.into(),
-        }
-    }
-}
-
-impl From<Queue> for Record {
-    fn from(queue: Queue) -> Self {
-        Self {
-            last_seen: queue.last_seen,
-            offset: queue.offset,
-            last_token: queue.last_token,
-            last_arrival: queue.last_arrival,
-            capacity: queue.capacity,
-            earliest: queue.earliest,
-            furthest: queue.furthest,
-            granted: queue.granted.into_iter().collect(),
-            waiting: queue.waiting.into_values().collect(),
-            released: queue.released.into(),
-        }
-    }
-}
-
 /// One step under way: its time, and how much it may still drop.
 struct Step {
     now: StoreTime,
@@ -240,41 +181,6 @@ impl Queue {
                 granted: Vec::new(),
             };
             next = self.apply(&cut, clock).events.pop();
-        }
-    }
-
-    /// The key as people may look at it; changes nothing.
-    #[must_use]
-    pub fn look(&self, clock: StoreTime) -> Snapshot {
-        let now = self.now(clock).0;
-        let alive = |entry: &&Entry| entry.deadline > now;
-        let holders: Vec<_> = self
-            .granted
-            .iter()
-            .filter(|(_, entry)| entry.deadline > now)
-            .map(|(token, entry)| Holder {
-                claim: entry.view(),
-                token: *token,
-            })
-            .collect();
-        let waiters: Vec<_> = self
-            .waiting
-            .values()
-            .filter(alive)
-            .zip(1..)
-            .map(|(entry, position)| WaiterView {
-                claim: entry.view(),
-                position,
-            })
-            .collect();
-        let empty = holders.is_empty() && waiters.is_empty();
-        Snapshot {
-            capacity: self.capacity.filter(|_| !empty),
-            last_token: self.last_token,
-            at: now,
-            clock,
-            holders,
-            waiters,
         }
     }
 
@@ -743,19 +649,6 @@ impl Queue {
                 arrival: first.arrival,
                 blocked_until: step.now,
             });
-        }
-    }
-}
-
-impl Entry {
-    fn view(&self) -> ClaimView {
-        ClaimView {
-            arrival: self.arrival,
-            mode: self.mode,
-            owner: self.owner.clone(),
-            since: self.since,
-            deadline: self.deadline,
-            id_hint: self.id.to_string(),
         }
     }
 }

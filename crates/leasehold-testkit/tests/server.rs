@@ -104,9 +104,8 @@ mod life {
         assert!(!end.comes_within(Duration::ZERO));
     }
 
-    /// Not a test: the body of the process that the next two tests run and end.
+    /// The body of the process that the next two tests run and end; by itself it does nothing.
     #[test]
-    #[ignore = "started by other tests, which end it"]
     #[expect(clippy::exit, reason = "an end that drops nothing is what is tested")]
     fn a_process_with_a_server() {
         let Ok(how) = std::env::var("HOW_TO_END") else {
@@ -125,7 +124,7 @@ mod life {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let me = "life::a_process_with_a_server";
         command
-            .args(["--exact", me, "--ignored", "--nocapture"])
+            .args(["--exact", me, "--nocapture"])
             .env("HOW_TO_END", how)
             .env("TMPDIR", rest);
         Process::spawn(command)

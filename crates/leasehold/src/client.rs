@@ -1,7 +1,6 @@
 //! The client: what opens a store and hands out locks.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +11,9 @@ use crate::driver::{Driver, unanswered};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::{Broken, Inspection, Shutdown};
 use crate::mutex::Mutex;
+use crate::open::{self, Credentials, TlsFiles};
 use crate::settings::Settings;
-use crate::store::{Capabilities, LockStore, open};
+use crate::store::{Capabilities, LockStore};
 
 /// Opens the store at `url`, with default settings.
 ///
@@ -240,17 +240,6 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Where the client's certificates are.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// The authority that signed the server's certificate; the system's by default.
-    pub ca: Option<PathBuf>,
-    /// Our certificate, if the server asks for one.
-    pub cert: Option<PathBuf>,
-    /// Its private key.
-    pub key: Option<PathBuf>,
-}
-
 /// Everything a client can be given. See [`Client::builder`].
 #[derive(Clone, Default)]
 pub struct ClientBuilder {
@@ -258,14 +247,6 @@ pub struct ClientBuilder {
     store: Option<Arc<dyn LockStore>>,
     settings: Settings,
     credentials: Credentials,
-}
-
-/// What opens a server besides its URL.
-#[derive(Clone, Default)]
-pub(crate) struct Credentials {
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
-    pub(crate) tls: TlsFiles,
 }
 
 impl ClientBuilder {

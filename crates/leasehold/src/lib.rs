@@ -29,14 +29,16 @@ mod error;
 mod inspection;
 mod lease;
 mod mutex;
+mod open;
 mod settings;
 pub mod store;
 
-pub use client::{Client, ClientBuilder, TlsFiles, connect};
+pub use client::{Client, ClientBuilder, connect};
 pub use error::{Error, ErrorKind, Operation, StoreError};
 pub use inspection::{Broken, HolderInfo, Inspection, Kind, Shutdown, WaiterInfo};
 pub use lease::{Lease, Released};
 pub use leasehold_core as core;
 pub use leasehold_core::{Key, Loss, Mode, Owner, RenewalPolicy, Standpoint, Token};
 pub use mutex::{Acquire, Mutex, OnProgress, Progress, Wait};
+pub use open::TlsFiles;
 pub use settings::{MAX_OPERATION_TIMEOUT, MAX_TTL, MIN_TTL, Settings};

@@ -19,7 +19,6 @@ mod glob;
 #[cfg(feature = "local")]
 pub mod local;
 pub mod memory;
-pub(crate) mod open;
 #[cfg(feature = "redis")]
 pub mod redis;
 

@@ -1,10 +1,30 @@
 //! From a URL to an open store.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{LockStore, memory::MemoryStore};
-use crate::client::Credentials;
 use crate::error::{ErrorKind, StoreError};
+use crate::store::LockStore;
+use crate::store::memory::MemoryStore;
+
+/// Where the client's certificates are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The authority that signed the server's certificate; the system's by default.
+    pub ca: Option<PathBuf>,
+    /// Our certificate, if the server asks for one.
+    pub cert: Option<PathBuf>,
+    /// Its private key.
+    pub key: Option<PathBuf>,
+}
+
+/// What opens a server besides its URL.
+#[derive(Clone, Default)]
+pub(crate) struct Credentials {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) tls: TlsFiles,
+}
 
 /// What a URL may begin with, for hints.
 const SCHEMES: &str = "memory:, local:, redis://, rediss://, redis+unix:// or valkey://";
@@ -42,7 +62,7 @@ pub(crate) async fn open(
 
 #[cfg(feature = "local")]
 async fn local(url: &str) -> Result<(Arc<dyn LockStore>, String), StoreError> {
-    use super::local::{LocalOptions, LocalStore};
+    use crate::store::local::{LocalOptions, LocalStore};
     let store = LocalStore::open(LocalOptions::from_url(url)?).await?;
     let url = store.url();
     Ok((Arc::new(store), url))
@@ -58,7 +78,7 @@ async fn redis(
     url: &str,
     credentials: &Credentials,
 ) -> Result<(Arc<dyn LockStore>, String), StoreError> {
-    use super::redis::{RedisOptions, RedisStore};
+    use crate::store::redis::{RedisOptions, RedisStore};
     let mut options = RedisOptions::from_url(url)?;
     let Credentials {
         user,

@@ -1,0 +1,262 @@
+use super::*;
+use crate::drift_allowance;
+
+const LEASE: Duration = Duration::from_secs(30);
+const WAITER: Duration = Duration::from_secs(9);
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn at(millis: u64) -> Moment {
+    Moment(1_000_000_000) + ms(millis)
+}
+
+fn waiter(give_up: Option<Moment>) -> Waiter {
+    let config = WaiterConfig {
+        lease_ttl: LEASE,
+        waiter_ttl: WAITER,
+        give_up,
+        patience: ms(2_000),
+        seed: 1,
+    };
+    Waiter::new(config, at(0))
+}
+
+fn standing(position: u64, left: u64) -> Reply {
+    Reply::Standing(Standing {
+        arrival: Arrival(7),
+        token: (position == 0).then_some(Token(70)),
+        position,
+        deadline: StoreTime(0),
+        blocked_until: (position > 0).then(|| STORE + ms(left)),
+    })
+}
+
+const STORE: StoreTime = StoreTime(5_000_000);
+
+/// Waits at this place, by an answer that came at 10 on epoch 3.
+fn waiting(position: u64, left: u64, give_up: Option<Moment>) -> Waiter {
+    let mut waiter = waiter(give_up);
+    assert_eq!(waiter.poll_transmit(at(0)), Some(Request::Claim));
+    let reply = standing(position, left);
+    waiter.handle_reply(at(10), at(0), 3, Request::Claim, &reply, STORE);
+    waiter
+}
+
+#[test]
+fn the_next_in_line_looks_first_and_the_others_one_after_another() {
+    let look = |position, left| waiting(position, left, None).poll_timeout();
+    assert_eq!(look(1, 500), Some(at(510)));
+    assert_eq!(look(2, 500), Some(at(560)));
+    assert_eq!(look(5, 500), Some(at(710)));
+    assert_eq!(look(1, 0), Some(at(20)), "never at once again");
+    let third = Some(at(3_000));
+    assert_eq!(look(1, 60_000), third, "it keeps its place");
+    assert_eq!(look(u64::MAX, 0), third, "no overflow");
+}
+
+#[test]
+fn a_push_that_overtakes_its_answer_is_kept() {
+    let renew = Request::Renew(WAITER);
+    let overtaken = |answer_epoch| {
+        let mut waiter = waiting(1, 60_000, None);
+        waiter.handle_reset(at(20));
+        assert_eq!(waiter.poll_transmit(at(20)), Some(renew));
+        waiter.handle_granted(4, Arrival(7), Token(70));
+        assert_eq!(waiter.verdict(), None, "no answer on its epoch yet");
+        waiter.handle_reply(
+            at(30),
+            at(20),
+            answer_epoch,
+            renew,
+            &standing(1, 60_000),
+            STORE,
+        );
+        waiter.verdict().is_some()
+    };
+    assert!(overtaken(4));
+    assert!(!overtaken(3), "another epoch");
+}
+
+#[test]
+fn a_reset_asks_again_after_the_answer_under_way() {
+    let mut waiter = waiting(1, 100, None);
+    let renew = Request::Renew(WAITER);
+    assert_eq!(waiter.poll_transmit(at(110)), Some(renew));
+    waiter.handle_reset(at(120));
+    waiter.handle_reply(at(130), at(110), 3, renew, &standing(1, 60_000), STORE);
+    assert_eq!(waiter.poll_transmit(at(130)), Some(renew));
+}
+
+#[test]
+fn a_hint_does_not_put_off_what_is_due() {
+    let mut waiter = waiting(1, 60_000, None);
+    waiter.handle_reset(at(20));
+    waiter.handle_next(at(20), Arrival(7), ms(500));
+    assert_eq!(waiter.poll_transmit(at(20)), Some(Request::Renew(WAITER)));
+}
+
+#[test]
+fn a_grant_counts_from_the_sending() {
+    let mut waiter = waiting(1, 100, None);
+    assert_eq!(waiter.poll_transmit(at(110)), Some(Request::Renew(WAITER)));
+    assert!(waiter.in_flight());
+    assert_eq!(waiter.poll_transmit(at(110)), None, "one at a time");
+    let renew = Request::Renew(WAITER);
+    waiter.handle_reply(at(900), at(110), 3, renew, &standing(0, 0), STORE);
+    let Some(Verdict::Granted {
+        validity,
+        confirm_at,
+        token,
+        ..
+    }) = waiter.verdict()
+    else {
+        panic!("{:?}", waiter.verdict());
+    };
+    assert_eq!(token, Token(70));
+    assert_eq!(
+        validity.until(),
+        at(110) + WAITER.saturating_sub(drift_allowance(WAITER))
+    );
+    assert_eq!(confirm_at, Some(at(3_110)));
+    assert_eq!(waiter.poll_timeout(), None);
+}
+
+#[test]
+fn a_push_counts_for_its_epoch_and_arrival_only() {
+    let mut waiter = waiter(None);
+    waiter.handle_granted(3, Arrival(7), Token(70));
+    assert_eq!(waiter.verdict(), None, "before the first answer");
+    for (epoch, arrival) in [(2, 7), (4, 7), (3, 6), (3, 8)] {
+        let mut waiter = waiting(1, 100, None);
+        waiter.handle_granted(epoch, Arrival(arrival), Token(70));
+        assert_eq!(waiter.verdict(), None, "{epoch} {arrival}");
+    }
+    let mut waiter = waiting(1, 100, None);
+    waiter.handle_granted(3, Arrival(7), Token(70));
+    let Some(Verdict::Granted {
+        validity,
+        confirm_at,
+        ..
+    }) = waiter.verdict()
+    else {
+        panic!("{:?}", waiter.verdict());
+    };
+    assert_eq!(
+        validity.until(),
+        at(0) + WAITER.saturating_sub(drift_allowance(WAITER))
+    );
+    assert_eq!(confirm_at, Some(at(3_000)));
+}
+
+#[test]
+fn the_epoch_of_the_last_answer_counts() {
+    let mut waiter = waiting(1, 1_000, None);
+    waiter.handle_reset(at(50));
+    waiter.handle_granted(4, Arrival(7), Token(70));
+    assert_eq!(waiter.verdict(), None, "not before an answer on it");
+    assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
+    let renew = Request::Renew(WAITER);
+    waiter.handle_reply(at(60), at(50), 4, renew, &standing(1, 900), STORE);
+    waiter.handle_granted(3, Arrival(7), Token(70));
+    assert_eq!(waiter.verdict(), None, "the old one is over");
+    waiter.handle_granted(4, Arrival(7), Token(70));
+    assert!(matches!(waiter.verdict(), Some(Verdict::Granted { .. })));
+}
+
+#[test]
+fn what_an_older_claim_of_the_id_allowed_is_forgotten() {
+    let mut waiter = waiting(1, 9_000, None);
+    assert!(waiter.poll_transmit(at(3_000)).is_some());
+    let Reply::Standing(mut standing) = standing(2, 9_000) else {
+        unreachable!();
+    };
+    standing.arrival = Arrival(9);
+    let (renew, reply) = (Request::Renew(WAITER), Reply::Standing(standing));
+    waiter.handle_reply(at(3_010), at(3_000), 3, renew, &reply, STORE);
+    assert_eq!(waiter.position(), Some((Arrival(9), 2)));
+    waiter.handle_granted(3, Arrival(7), Token(70));
+    assert_eq!(waiter.verdict(), None);
+}
+
+#[test]
+fn a_hint_brings_the_look_forward_for_its_arrival() {
+    let mut waiter = waiting(4, 2_000, None);
+    waiter.handle_next(at(20), Arrival(6), ms(100));
+    assert_eq!(waiter.poll_timeout(), Some(at(2_160)));
+    waiter.handle_next(at(20), Arrival(7), ms(100));
+    assert_eq!(waiter.poll_timeout(), Some(at(120)));
+    assert_eq!(waiter.position(), Some((Arrival(7), 1)));
+}
+
+#[test]
+fn gives_up_on_time_whatever_is_under_way() {
+    let mut waiter = waiting(1, 9_000, Some(at(700)));
+    assert_eq!(waiter.poll_timeout(), Some(at(700)));
+    waiter.handle_timeout(at(699));
+    assert_eq!(waiter.verdict(), None, "an early call is nothing");
+    waiter.handle_timeout(at(700));
+    assert_eq!(waiter.verdict(), Some(Verdict::TimedOut));
+    assert_eq!(waiter.poll_transmit(at(9_999)), None);
+    let renew = Request::Renew(WAITER);
+    waiter.handle_reply(at(701), at(690), 3, renew, &standing(0, 0), STORE);
+    assert_eq!(waiter.verdict(), Some(Verdict::TimedOut), "it is withdrawn");
+}
+
+#[test]
+fn is_patient_while_it_has_a_place() {
+    let mut asking = waiter(None);
+    assert!(asking.poll_transmit(at(0)).is_some());
+    assert_eq!(asking.poll_timeout(), Some(at(2_000)));
+    asking.handle_timeout(at(2_000));
+    assert_eq!(asking.verdict(), Some(Verdict::Unreachable));
+
+    let mut waiter = waiting(1, 9_000, None);
+    assert!(waiter.poll_transmit(at(3_000)).is_some());
+    let end = at(10) + WAITER;
+    assert_eq!(
+        waiter.poll_timeout(),
+        Some(end),
+        "nothing else under way matters"
+    );
+    waiter.handle_timeout(end);
+    assert_eq!(waiter.verdict(), Some(Verdict::Unreachable));
+}
+
+#[test]
+fn asks_again_with_growing_pauses() {
+    let mut waiter = waiting(1, 0, None);
+    let mut tries = 0;
+    while waiter.verdict().is_none() && tries < 1_000 {
+        let now = waiter.poll_timeout().unwrap();
+        waiter.handle_timeout(now);
+        if waiter.poll_transmit(now).is_some() {
+            tries += 1;
+            waiter.handle_unanswered(now);
+        }
+    }
+    assert!((8..25).contains(&tries), "{tries} in {WAITER:?}");
+}
+
+#[test]
+fn definite_answers_end_it() {
+    let busy = Reply::Busy {
+        blocked_until: STORE,
+    };
+    let other = Reply::Mismatch {
+        in_use: Capacity::Permits(3),
+    };
+    for (reply, verdict) in [
+        (busy, Verdict::Busy),
+        (other, Verdict::Mismatch(Capacity::Permits(3))),
+        (Reply::Gone, Verdict::Gone),
+        (Reply::Absent, Verdict::Gone),
+    ] {
+        let mut waiter = waiter(None);
+        assert!(waiter.poll_transmit(at(0)).is_some());
+        waiter.handle_reply(at(5), at(0), 1, Request::Claim, &reply, STORE);
+        assert_eq!(waiter.verdict(), Some(verdict));
+        assert_eq!(waiter.poll_timeout(), None);
+    }
+}

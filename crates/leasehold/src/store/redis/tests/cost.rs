@@ -2,20 +2,14 @@
 //! do: one script with `SET NX PX` and `INCR`, one that compares and deletes.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-
-use leasehold_core::{Claim, ClaimId, Inbox, Key, Mode, Owner, Release, Renew};
+use leasehold_core::{Claim, ClaimId, Inbox, Mode, Owner, Release, Renew};
 use leasehold_testkit::server::RedisServer;
 use redis::{Pipeline, Value};
 
 use super::super::script::{self, SCRIPTS, Script, Terms};
-use super::super::{Baseline, RedisOptions, RedisStore};
 use super::twin::RETENTION;
-use crate::store::LockStore;
-use tokio::time::Instant;
 
 const FENCED_CLAIM: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
     return redis.call('INCR', KEYS[2]) end return 0";

@@ -3,7 +3,7 @@
 //!
 //! A store's whole test file is a [`Fixture`] and one line:
 //!
-//! ```ignore
+//! ```text
 //! leasehold_testkit::conformance!(MyFixture::start().await);
 //! ```
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 use common::{Store, leasehold};
 use leasehold_testkit::process::{Finished, Process, Signal};
 use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 /// The command with these arguments at that URL.
@@ -245,4 +247,53 @@ async fn a_signal_ends_the_knocking_at_a_silent_server() {
     let ended = process.finish().await;
     server.cont();
     assert_eq!(ended.code(), Some(130), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn a_server_that_may_evict_locks_is_warned_of() {
+    let evicting = RedisServer::builder()
+        .config("maxmemory", "100mb")
+        .config("maxmemory-policy", "allkeys-lru")
+        .start();
+    let ended = run(&evicting.url(), &["run", "k", "--", "true"]).await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("noeviction"), "{}", ended.stderr);
+    let unbounded = RedisServer::start();
+    let ended = run(&unbounded.url(), &["run", "k", "--", "true"]).await;
+    assert_eq!(ended.stderr, "");
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old_is_refused_by_its_version() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    // No such server can be installed any more: this one says just enough.
+    let old = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (read, mut write) = stream.into_split();
+            let mut lines = BufReader::new(read).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                let info = "# Server\r\nredis_version:6.0.16\r\n";
+                let answer = match line.to_ascii_uppercase().as_str() {
+                    "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
+                    "CLIENT" => "+OK\r\n".to_owned(),
+                    "INFO" => format!("${}\r\n{info}\r\n", info.len()),
+                    _ => continue,
+                };
+                if write.write_all(answer.as_bytes()).await.is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    let ended = run(&url, &["run", "k", "--", "echo", "ran"]).await;
+    old.abort();
+    assert_eq!(
+        (ended.code(), &*ended.stdout),
+        (Some(69), ""),
+        "{}",
+        ended.stderr
+    );
+    assert!(ended.stderr.contains("6.0.16"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("6.2"), "{}", ended.stderr);
 }

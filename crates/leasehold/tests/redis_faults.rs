@@ -566,6 +566,25 @@ async fn an_impatient_client_comes_back_from_a_connection_that_fell_silent() {
     comes_back_from_silence(settings).await;
 }
 
+/// A lease that was over when its answer came is not handed out as if it held.
+#[tokio::test]
+async fn a_lease_that_comes_too_late_is_not_handed_out() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let ours = client_with(&proxy.url(), ttl(ms(500))).await;
+    let other = client(&server.url()).await;
+    proxy.delay(Direction::ToClient, ms(700));
+    let mutex = ours.mutex(KEY).unwrap();
+    let error = soon("an answer", mutex.lock()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("too late"), "{error}");
+    let tried = soon("an answer", mutex.try_lock()).await;
+    assert_eq!(tried.unwrap_err().kind(), ErrorKind::Unavailable);
+    proxy.heal();
+    standing(&other, 0, 0).await;
+    assert!(lock(&ours).await.is_valid());
+}
+
 #[tokio::test]
 async fn slow_answers_keep_a_lease() {
     let server = RedisServer::start();

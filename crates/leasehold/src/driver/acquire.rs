@@ -53,7 +53,13 @@ enum Attempt {
     Busy,
     /// The claim lapsed or was removed under us.
     Gone,
+    /// It was granted, but the lease was over before it could be handed out.
+    Late,
 }
+
+/// So many grants in a row that came too late mean that the TTL is too short
+/// for this store.
+const LATE: u32 = 3;
 
 /// Gets the key. `None`: it is busy, and nobody wants to wait.
 ///
@@ -69,7 +75,7 @@ pub(crate) async fn acquire(
         Duration::from_secs(1),
         random_u64(),
     );
-    let mut rejoined = 0;
+    let (mut rejoined, mut late) = (0, 0);
     loop {
         driver.check_open()?;
         match attempt(driver, wish, patience, |position| {
@@ -79,8 +85,14 @@ pub(crate) async fn acquire(
         {
             Attempt::Granted(grant) => return Ok(Some(Grant { rejoined, ..grant })),
             Attempt::Busy => return Ok(None),
-            Attempt::Gone => {
+            Attempt::Late if late + 1 == LATE => return Err(too_late(wish.terms.ttl)),
+            gone @ (Attempt::Gone | Attempt::Late) => {
                 rejoined += 1;
+                late = if matches!(gone, Attempt::Late) {
+                    late + 1
+                } else {
+                    0
+                };
                 tracing::debug!(key = %wish.key, "the claim has gone; joining again at the tail");
                 sleep(pause.pause()).await;
             }
@@ -157,7 +169,7 @@ async fn attempt(
                 signal,
                 rejoined: 0,
             };
-            return Ok(Attempt::Granted(grant));
+            return Ok(hand_over(driver, wish, grant).await);
         }
         Some(verdict) => {
             if sends == 1 && matches!(verdict, Verdict::Busy | Verdict::Mismatch(_)) {
@@ -335,11 +347,19 @@ async fn hand_over(driver: &Arc<Driver>, wish: &Wish, grant: Grant) -> Attempt {
     }
     if matches!(grant.signal.standpoint(), Standpoint::Lost(_)) {
         // What may be left of it is given back as `registered` goes.
-        return Attempt::Gone;
+        return Attempt::Late;
     }
     registered.entry = None;
     drop(registered);
     Attempt::Granted(grant)
+}
+
+fn too_late(ttl: Duration) -> StoreError {
+    StoreError::new(
+        ErrorKind::Unavailable,
+        format!("the store answers too late for a TTL of {ttl:?}: each lease was over on arrival"),
+    )
+    .with_hint("choose a longer TTL, or look why the store is slow")
 }
 
 /// Counts a claim that is under way and not registered yet, so that a push that

@@ -43,14 +43,115 @@ impl Backoff {
         self.tries = 0;
     }
 
-    /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-    /// generators", 2014).
     fn draw(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        draw(&mut self.state)
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+/// generators", 2014).
+fn draw(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// How a claim that does not stand in a queue tries again when the key is busy.
+///
+/// Source of the jittered ones: "Exponential Backoff And Jitter", AWS
+/// Architecture Blog, 2015.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold_core::Retry;
+/// let mut pauses = Retry::Fixed(Duration::from_millis(5)).pauses(1);
+/// assert_eq!(pauses.next(), Some(Duration::from_millis(5)));
+/// assert_eq!(Retry::None.pauses(1).next(), None);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Retry {
+    /// Not at all: a busy key is an answer.
+    None,
+    /// After the same pause each time. Clients that started together stay together.
+    Fixed(Duration),
+    /// After anything between nothing and `base × 2^tries`, `cap` at most.
+    FullJitter {
+        /// The longest first pause.
+        base: Duration,
+        /// The longest pause.
+        cap: Duration,
+    },
+    /// After anything between `base` and three times the last pause, `cap` at most.
+    Decorrelated {
+        /// The shortest pause.
+        base: Duration,
+        /// The longest pause.
+        cap: Duration,
+    },
+}
+
+impl Default for Retry {
+    /// Full jitter from 10 ms up to 1 s.
+    fn default() -> Self {
+        Self::FullJitter {
+            base: Duration::from_millis(10),
+            cap: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Retry {
+    /// The pauses, drawn from `seed`.
+    #[must_use]
+    pub fn pauses(self, seed: u64) -> Pauses {
+        Pauses {
+            retry: self,
+            tries: 0,
+            last: Duration::ZERO,
+            state: seed,
+        }
+    }
+}
+
+/// The pauses of a [`Retry`]: endless, but for [`Retry::None`].
+#[derive(Debug, Clone)]
+pub struct Pauses {
+    retry: Retry,
+    tries: u32,
+    last: Duration,
+    state: u64,
+}
+
+impl Pauses {
+    fn between(&mut self, low: Duration, high: Duration) -> Duration {
+        let (low, high) = (micros(low), micros(high));
+        let span = high.saturating_sub(low);
+        Duration::from_micros(low + draw(&mut self.state) % span.saturating_add(1).max(1))
+    }
+}
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = match self.retry {
+            Retry::None => return None,
+            Retry::Fixed(pause) => pause,
+            Retry::FullJitter { base, cap } => {
+                let top = base.saturating_mul(1 << self.tries.min(20)).min(cap);
+                self.between(Duration::ZERO, top)
+            }
+            Retry::Decorrelated { base, cap } => {
+                let top = self.last.saturating_mul(3).max(base);
+                self.between(base, top).min(cap)
+            }
+        };
+        self.tries = self.tries.saturating_add(1);
+        self.last = pause;
+        Some(pause)
     }
 }
 
@@ -73,6 +174,41 @@ mod tests {
             backoff.reset();
             assert!(backoff.pause() <= ms(10));
         }
+    }
+
+    #[test]
+    fn retries_keep_to_their_ranges() {
+        let ms = Duration::from_millis;
+        for seed in 0..1000 {
+            let (base, cap) = (ms(10), ms(100));
+            let full = Retry::FullJitter { base, cap }.pauses(seed);
+            for (pause, top) in full.zip([10, 20, 40, 80, 100, 100]) {
+                assert!(pause <= ms(top), "{pause:?} of {top} ms");
+            }
+            let mut last = base;
+            let decorrelated = Retry::Decorrelated { base, cap };
+            for pause in decorrelated.pauses(seed).take(50) {
+                assert!(pause >= base && pause <= cap.min(last * 3), "{pause:?}");
+                last = pause;
+            }
+        }
+        let spread = |retry: Retry| {
+            let all: std::collections::BTreeSet<_> = retry.pauses(3).take(50).collect();
+            all.len()
+        };
+        assert!(spread(Retry::default()) > 40);
+        assert_eq!(spread(Retry::Fixed(ms(3))), 1);
+        assert_eq!(Retry::None.pauses(1).count(), 0);
+        let odd = Retry::Decorrelated {
+            base: ms(9),
+            cap: ms(1),
+        };
+        assert!(odd.pauses(1).take(9).all(|pause| pause == ms(1)));
+        let huge = Retry::FullJitter {
+            base: Duration::MAX,
+            cap: Duration::MAX,
+        };
+        assert_eq!(huge.pauses(1).take(99).count(), 99);
     }
 
     #[test]

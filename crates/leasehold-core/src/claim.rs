@@ -114,6 +114,54 @@ impl fmt::Debug for Inbox {
     }
 }
 
+/// What a holder tells the others, such as a leader's address: up to 1024 bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Note(Arc<str>);
+
+impl Note {
+    /// The longest note, in bytes.
+    pub const MAX_BYTES: usize = 1024;
+
+    /// Takes a text; an empty one is no note.
+    ///
+    /// # Errors
+    /// [`Invalid`] if it is longer than [`Note::MAX_BYTES`].
+    pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
+        let text = text.as_ref();
+        if text.len() > Self::MAX_BYTES {
+            return Err(Invalid::new(
+                format!("a note of {} bytes is too long", text.len()),
+                format!(
+                    "keep it to {} bytes, or put a reference there",
+                    Self::MAX_BYTES
+                ),
+            ));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Note {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        Self::new(text)
+    }
+}
+
+impl From<Note> for String {
+    fn from(note: Note) -> Self {
+        note.0.as_ref().into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +188,13 @@ mod tests {
         assert_eq!(format!("{id:?}"), "ClaimId(123456…)");
         assert_eq!(ClaimId::from_random(1).expose().len(), 32);
         assert_eq!(ClaimId::new("ab").unwrap().to_string(), "ab…");
+    }
+
+    #[test]
+    fn a_note_is_short() {
+        assert_eq!(Note::new("a b\n").unwrap().as_str(), "a b\n");
+        assert!(Note::new("x".repeat(Note::MAX_BYTES)).is_ok());
+        assert!(Note::new("x".repeat(Note::MAX_BYTES + 1)).is_err());
     }
 
     #[test]

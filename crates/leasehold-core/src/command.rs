@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Arrival, Capacity, ClaimId, Inbox, Mode, Owner, StoreTime, Token};
+use crate::{Arrival, Capacity, ClaimId, Inbox, Mode, Note, Owner, OwnerSecret, StoreTime, Token};
 
 /// Joins the queue, or finds itself where it already stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,16 +25,89 @@ pub struct Claim {
     pub inbox: Option<Inbox>,
     /// Who asks, for people.
     pub owner: Owner,
+    /// Makes the claim re-entrant: it is granted at once where its owner holds
+    /// already. Counts for [`Mode::Exclusive`] only, and such a claim passes
+    /// nobody ([`Claim::ahead`] does not count).
+    pub secret: Option<OwnerSecret>,
+    /// The least time that the key stays taken from the grant on, whatever
+    /// becomes of the claim; zero for none.
+    pub min_hold: Duration,
+    /// What it tells the others once it holds.
+    pub note: Option<Note>,
+}
+
+impl Claim {
+    /// A plain claim that waits, for the waiter TTL of the design: 10 s, or the
+    /// lease TTL if that is shorter.
+    #[must_use]
+    pub fn new(id: ClaimId, mode: Mode, lease_ttl: Duration) -> Self {
+        Self {
+            id,
+            mode,
+            lease_ttl,
+            waiter_ttl: lease_ttl.min(Duration::from_secs(10)),
+            wait: true,
+            ahead: false,
+            inbox: None,
+            owner: Owner::default(),
+            secret: None,
+            min_hold: Duration::ZERO,
+            note: None,
+        }
+    }
 }
 
 /// Raises a claim's deadline to `now + ttl`; never lowers it, since a late
-/// duplicate must not shorten a lease.
+/// duplicate must not shorten a lease. In the same step the claim may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renew {
     /// Which claim.
     pub id: ClaimId,
     /// How long it shall live from now.
     pub ttl: Duration,
+    /// Turns a writer that holds into a reader; nothing else, and no claim with
+    /// an owner's secret.
+    pub downgrade: bool,
+    /// Replaces the note.
+    pub note: Option<Note>,
+    /// Replaces the id, and perhaps the holder.
+    pub rotate: Option<Rotate>,
+}
+
+impl Renew {
+    /// Raises the deadline and changes nothing else.
+    #[must_use]
+    pub fn new(id: ClaimId, ttl: Duration) -> Self {
+        Self {
+            id,
+            ttl,
+            downgrade: false,
+            note: None,
+            rotate: None,
+        }
+    }
+}
+
+/// Replaces a claim's id, so that one that leaked goes stale. Of concurrent
+/// rotations exactly one wins; the same one asked again finds itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rotate {
+    /// The new id.
+    pub to: ClaimId,
+    /// The version that the claim has now: 0 when made, one more with each rotation.
+    pub version: u64,
+    /// Also hands the claim to another client.
+    pub adopt: Option<Adopt>,
+}
+
+/// Who takes a claim over. A claim that holds gets a new, higher token, and so
+/// do the other claims of its owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adopt {
+    /// Where the new client hears.
+    pub inbox: Option<Inbox>,
+    /// Who it is, for people.
+    pub owner: Owner,
 }
 
 /// Leaves, holding or waiting. Unless settled, the id stays released: see
@@ -54,25 +127,45 @@ pub struct Release {
 /// One atomic step on one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// See [`Claim`]. Answered by `Standing`, `Busy`, `Gone` (already released)
-    /// or `Mismatch`.
+    /// See [`Claim`]. Answered by `Standing`, `Busy`, `Gone` (already released),
+    /// `Taken` or `Mismatch`.
     Claim(Claim),
-    /// See [`Renew`]. Answered by `Standing` or `Gone`.
+    /// See [`Renew`]. Answered by `Standing`, `Gone`, `Superseded`, `Taken`, or
+    /// `Mismatch` for a waiting claim that can never fit any more.
     Renew(Renew),
     /// See [`Release`]. Answered by `Released` or `Absent`.
     Release(Release),
     /// Takes the key from all who hold it: for administrators. Answered by `Broken`.
     Break,
+    /// Changes the number of permits of a semaphore in use, if it is `from` now.
+    /// Growing promotes at once, shrinking revokes nothing; a waiting claim that
+    /// is too heavy then leaves with `Mismatch`. Answered by `Resized`,
+    /// `Mismatch`, or `Absent` where nobody holds or waits.
+    Resize {
+        /// The permits there are.
+        from: u32,
+        /// The permits there shall be, at least 1.
+        to: u32,
+    },
+    /// This inbox wants to hear whenever another holds first, or its note has
+    /// changed; for `ttl`, or no longer if that is zero. Answered by `Done`.
+    Watch {
+        /// Whose.
+        inbox: Inbox,
+        /// For how long from now.
+        ttl: Duration,
+    },
     /// Nobody listens at this inbox: cuts the claims that were granted just now,
-    /// and the inbox's next waiting claims, to [`crate::UNHEARD_CUT`]. Never
-    /// those it holds. Answered by `Done`.
+    /// and the inbox's next waiting claims, to [`crate::UNHEARD_CUT`], and forgets
+    /// its watch. Never those it holds. Answered by `Done`.
     Unheard {
         /// The silent inbox.
         inbox: Inbox,
         /// The claims of that inbox whose grants went unheard.
         granted: Vec<Arrival>,
     },
-    /// The client behind this inbox is known to be dead: drops all its claims.
+    /// The client behind this inbox is known to be dead: drops all its claims,
+    /// but for what a minimum hold keeps.
     /// Answered by `Done`.
     Bury {
         /// The dead client's inbox.
@@ -114,9 +207,15 @@ pub enum Reply {
         /// Whether it held the key.
         held: bool,
     },
-    /// There was nothing to release.
+    /// There was nothing to release or resize.
     Absent,
-    /// The key is in use with another capacity.
+    /// The claim's id was replaced: by another rotation, or by whoever adopted it.
+    Superseded,
+    /// The id is another client's, or was used before: choose a new one.
+    Taken,
+    /// The semaphore has the new number of permits.
+    Resized,
+    /// The key is in use with another capacity, or the claim is too heavy for it.
     Mismatch {
         /// The capacity in use.
         in_use: Capacity,
@@ -130,6 +229,14 @@ pub enum Reply {
     },
     /// Nothing to say.
     Done,
+}
+
+impl Reply {
+    /// Whether the claim holds the key.
+    #[must_use]
+    pub fn is_grant(&self) -> bool {
+        matches!(self, Self::Standing(standing) if standing.token.is_some())
+    }
 }
 
 /// Something an inbox should hear. It saves time and carries no authority
@@ -163,6 +270,27 @@ pub enum Event {
         /// Which claim.
         arrival: Arrival,
     },
+    /// Another client has adopted the claim.
+    Adopted {
+        /// Who should hear it: the former client.
+        inbox: Inbox,
+        /// Which claim.
+        arrival: Arrival,
+    },
+    /// A waiting claim was removed, since the semaphore shrank below its weight.
+    Unfit {
+        /// Who should hear it.
+        inbox: Inbox,
+        /// Which claim.
+        arrival: Arrival,
+        /// The capacity in use.
+        in_use: Capacity,
+    },
+    /// Another holds first, or its note has changed.
+    Changed {
+        /// Who should hear it: one that watches.
+        inbox: Inbox,
+    },
 }
 
 impl Event {
@@ -172,17 +300,23 @@ impl Event {
         match self {
             Self::Granted { inbox, .. }
             | Self::Next { inbox, .. }
-            | Self::Revoked { inbox, .. } => inbox,
+            | Self::Revoked { inbox, .. }
+            | Self::Adopted { inbox, .. }
+            | Self::Unfit { inbox, .. }
+            | Self::Changed { inbox } => inbox,
         }
     }
 
-    /// Which claim it is about.
+    /// Which claim it is about; `None` when it is about the key.
     #[must_use]
-    pub fn arrival(&self) -> Arrival {
+    pub fn arrival(&self) -> Option<Arrival> {
         match self {
             Self::Granted { arrival, .. }
             | Self::Next { arrival, .. }
-            | Self::Revoked { arrival, .. } => *arrival,
+            | Self::Revoked { arrival, .. }
+            | Self::Adopted { arrival, .. }
+            | Self::Unfit { arrival, .. } => Some(*arrival),
+            Self::Changed { .. } => None,
         }
     }
 }
@@ -230,6 +364,10 @@ pub struct ClaimView {
     pub deadline: StoreTime,
     /// The first characters of the claim id.
     pub id_hint: String,
+    /// What it tells the others.
+    pub note: Option<Note>,
+    /// Whether it has left, and only its minimum hold keeps the key.
+    pub kept: bool,
 }
 
 /// One who holds.

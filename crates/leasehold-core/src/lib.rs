@@ -19,6 +19,7 @@
 mod backoff;
 mod claim;
 mod command;
+mod identity;
 mod key;
 mod kind;
 mod owner;
@@ -29,15 +30,16 @@ mod token;
 mod validity;
 mod waiter;
 
-pub use backoff::Backoff;
-pub use claim::{Arrival, ClaimId, Inbox};
+pub use backoff::{Backoff, Pauses, Retry};
+pub use claim::{Arrival, ClaimId, Inbox, Note};
 pub use command::{
-    Claim, ClaimView, Command, Event, Holder, Outcome, Release, Renew, Reply, Snapshot, Standing,
-    WaiterView,
+    Adopt, Claim, ClaimView, Command, Event, Holder, Outcome, Release, Renew, Reply, Rotate,
+    Snapshot, Standing, WaiterView,
 };
+pub use identity::Identity;
 pub use key::Key;
 pub use kind::{Capacity, Mode};
-pub use owner::Owner;
+pub use owner::{Owner, OwnerSecret};
 pub use queue::{DROPS_PER_STEP, PROMOTED_FLOOR, Queue, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT};
 pub use renewal::{Loss, Renewal, RenewalPolicy, Standpoint};
 pub use time::{Moment, StoreTime};

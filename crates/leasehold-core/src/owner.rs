@@ -1,4 +1,8 @@
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
+
+use crate::Invalid;
 
 /// Who asks, for people to read: it decides nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -30,6 +34,59 @@ impl Owner {
     }
 }
 
+/// What makes several claims one owner's: 128 random bits. Whoever knows it
+/// enters where that owner is, so `Debug` does not show it.
+///
+/// Serialised as 32 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OwnerSecret(u128);
+
+impl OwnerSecret {
+    /// The secret made of 128 random bits.
+    #[must_use]
+    pub fn from_random(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// Reads what [`OwnerSecret::expose`] wrote.
+    ///
+    /// # Errors
+    /// [`Invalid`] unless it is 32 hexadecimal digits.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let hex = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        hex.then(|| u128::from_str_radix(text, 16).ok().map(Self))
+            .flatten()
+            .ok_or_else(|| Invalid::plain("an owner's secret is 32 hexadecimal digits"))
+    }
+
+    /// The whole secret, for the wire.
+    #[must_use]
+    pub fn expose(self) -> String {
+        format!("{:032x}", self.0)
+    }
+}
+
+impl TryFrom<String> for OwnerSecret {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        Self::parse(&text)
+    }
+}
+
+impl From<OwnerSecret> for String {
+    fn from(secret: OwnerSecret) -> Self {
+        secret.expose()
+    }
+}
+
+impl fmt::Debug for OwnerSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnerSecret(…)")
+    }
+}
+
 fn tame(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars().filter(|c| !c.is_control()) {
@@ -52,6 +109,23 @@ mod tests {
         assert_eq!(owner.host.len(), Owner::MAX_BYTES - 1);
         assert!(owner.host.chars().all(|c| c == 'é'));
         assert_eq!(owner.label.as_deref(), Some("[31mred"));
+    }
+
+    #[test]
+    fn a_secret_is_read_as_it_was_written_and_not_shown() {
+        for bits in [0, 1, u128::MAX] {
+            let secret = OwnerSecret::from_random(bits);
+            assert_eq!(OwnerSecret::parse(&secret.expose()), Ok(secret));
+            assert_eq!(format!("{secret:?}"), "OwnerSecret(…)");
+        }
+        for bad in [
+            "",
+            "12",
+            "+0000000000000000000000000000000",
+            &"g".repeat(32),
+        ] {
+            assert!(OwnerSecret::parse(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -28,6 +28,12 @@ pub enum Loss {
     Expired,
     /// An administrator took the key.
     Revoked,
+    /// Another client has adopted the claim, or its id was replaced elsewhere.
+    Superseded,
+    /// It was held for as long as it may be at most.
+    MaxHold,
+    /// It was given to another process.
+    HandedOver,
     /// The client was shut down and gave the lease back.
     Shutdown,
 }
@@ -39,6 +45,9 @@ impl std::fmt::Display for Loss {
             Self::Unanswered => "no renewal was answered in time",
             Self::Expired => "its time is over and it is not renewed by itself",
             Self::Revoked => "an administrator broke the lock",
+            Self::Superseded => "another process has taken over the claim",
+            Self::MaxHold => "it was held for the longest time allowed",
+            Self::HandedOver => "it was handed over to another process",
             Self::Shutdown => "the client was shut down",
         })
     }
@@ -62,6 +71,8 @@ pub struct Renewal {
     ttl: Duration,
     policy: RenewalPolicy,
     granted: Moment,
+    /// When the longest hold allowed is over.
+    hold_until: Option<Moment>,
     arrival: Option<Arrival>,
     validity: Validity,
     in_flight: bool,
@@ -88,6 +99,7 @@ impl Renewal {
             ttl,
             policy,
             granted: now,
+            hold_until: None,
             arrival: None,
             validity,
             in_flight,
@@ -111,6 +123,19 @@ impl Renewal {
         self
     }
 
+    /// The same lease, which no renewal prolongs beyond `max_hold` from its grant.
+    #[must_use]
+    pub fn at_most(mut self, max_hold: Option<Duration>) -> Self {
+        self.hold_until = max_hold.map(|max_hold| self.granted + max_hold);
+        self
+    }
+
+    /// How much of `ttl` a renewal sent now may ask for.
+    #[must_use]
+    pub fn allowed(&self, now: Moment, ttl: Duration) -> Duration {
+        self.hold_until.map_or(ttl, |end| ttl.min(end.since(now)))
+    }
+
     /// Until when to rely on the lease.
     #[must_use]
     pub fn validity(&self) -> Validity {
@@ -130,8 +155,14 @@ impl Renewal {
         if !due || self.in_flight || self.is_lost() {
             return None;
         }
+        let ttl = self.ttl_at(now);
+        if ttl.is_zero() {
+            // Nothing more may be asked for.
+            self.due = None;
+            return None;
+        }
         self.in_flight = true;
-        Some(Request::Renew(self.ttl_at(now)))
+        Some(Request::Renew(ttl))
     }
 
     /// When [`Renewal::handle_timeout`] and [`Renewal::poll_transmit`] want to
@@ -153,7 +184,12 @@ impl Renewal {
     pub fn handle_timeout(&mut self, now: Moment) {
         if now >= self.validity.until() && !self.is_lost() {
             let automatic = matches!(self.policy, RenewalPolicy::Automatic(_));
-            self.lose(if automatic {
+            // Validity ends earlier than the hold by the drift allowance, which
+            // depends on the last renewal: one that was all it could ask for.
+            let exhausted = self.hold_until.is_some() && self.due.is_none() && automatic;
+            self.lose(if exhausted {
+                Loss::MaxHold
+            } else if automatic {
                 Loss::Unanswered
             } else {
                 Loss::Expired
@@ -180,6 +216,7 @@ impl Renewal {
                     self.due = self.next_due(sent);
                 }
             }
+            Reply::Superseded => self.lose(Loss::Superseded),
             _ => self.lose(Loss::Gone),
         }
         self.handle_timeout(now);
@@ -198,6 +235,11 @@ impl Renewal {
     /// An administrator took the key, says a push.
     pub fn handle_revoked(&mut self) {
         self.lose(Loss::Revoked);
+    }
+
+    /// Another client has adopted the claim, says a push.
+    pub fn handle_adopted(&mut self) {
+        self.lose(Loss::Superseded);
     }
 
     /// The connection was lost and is back: see at once whether the lease stands,
@@ -221,16 +263,21 @@ impl Renewal {
 
     /// How long a renewal sent now asks for: a fixed lease ends at its time.
     fn ttl_at(&self, now: Moment) -> Duration {
-        match self.policy {
+        let ttl = match self.policy {
             RenewalPolicy::Fixed => self.ttl.saturating_sub(now.since(self.granted)),
             RenewalPolicy::Automatic(_) | RenewalPolicy::Manual => self.ttl,
-        }
+        };
+        self.allowed(now, ttl)
     }
 
     fn next_due(&self, sent: Moment) -> Option<Moment> {
         let RenewalPolicy::Automatic(share) = self.policy else {
             return None;
         };
+        if self.hold_until.is_some_and(|end| sent + self.ttl >= end) {
+            // The last renewal has asked for all that is left.
+            return None;
+        }
         let share = if share.is_nan() { 1.0 / 3.0 } else { share };
         let interval = self.ttl.mul_f64(share.clamp(0.01, 0.9));
         let due = sent + interval;
@@ -403,6 +450,38 @@ mod tests {
         renewal.handle_reply(at(1), at(0), TTL, &Reply::Gone);
         assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Gone));
         assert_eq!(renewal.validity().remaining(at(1)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_hold_is_not_renewed_beyond_its_longest() {
+        let max = Duration::from_secs(45);
+        let mut renewal = direct(THIRD).at_most(Some(max));
+        let mut now = at(0);
+        let mut asked = Vec::new();
+        while !matches!(renewal.standpoint(), Standpoint::Lost(_)) {
+            now = renewal.poll_timeout().unwrap();
+            renewal.handle_timeout(now);
+            if let Some(Request::Renew(ttl)) = renewal.poll_transmit(now) {
+                assert!(now + ttl <= at(0) + max, "{ttl:?} at {now:?}");
+                asked.push(ttl);
+                renewal.handle_reply(now, now, ttl, &standing(7, Some(7)));
+            }
+        }
+        assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::MaxHold));
+        assert!(now > at(44) && now <= at(45), "{now:?}");
+        assert!(asked.len() >= 2 && asked[0] == TTL, "{asked:?}");
+        assert_eq!(renewal.allowed(at(40), TTL), Duration::from_secs(5));
+    }
+
+    #[test]
+    fn an_adopted_claim_is_lost_by_push_or_answer() {
+        let mut pushed = direct(THIRD);
+        pushed.handle_adopted();
+        assert_eq!(pushed.standpoint(), Standpoint::Lost(Loss::Superseded));
+        let mut answered = direct(THIRD);
+        answered.handle_reply(at(1), at(0), TTL, &Reply::Superseded);
+        assert_eq!(answered.standpoint(), Standpoint::Lost(Loss::Superseded));
+        assert_eq!(answered.validity(), Validity::default());
     }
 
     #[test]

@@ -58,8 +58,10 @@ pub enum Verdict {
     /// The claim has lapsed or was removed: a new one, with a new id, may start
     /// at the tail.
     Gone,
-    /// The key is in use with another capacity.
+    /// The key is in use with another capacity, or one too small for the claim.
     Mismatch(Capacity),
+    /// The claim id is another client's: a new claim needs a new id.
+    Taken,
 }
 
 /// One claim on its way to a grant: asks, keeps its place, looks when the one
@@ -208,10 +210,13 @@ impl Waiter {
             Reply::Standing(standing) => self.stand(now, sent, epoch, request, standing, at),
             Reply::Busy { .. } => self.phase = Phase::Over(Verdict::Busy),
             Reply::Mismatch { in_use } => self.phase = Phase::Over(Verdict::Mismatch(*in_use)),
+            Reply::Taken => self.phase = Phase::Over(Verdict::Taken),
             Reply::Gone
+            | Reply::Superseded
             | Reply::Absent
             | Reply::Released { .. }
             | Reply::Broken { .. }
+            | Reply::Resized
             | Reply::Done => self.phase = Phase::Over(Verdict::Gone),
         }
         if std::mem::take(&mut self.ask_again) {
@@ -275,6 +280,13 @@ impl Waiter {
             *position = 1;
             // Never later than what is due already: that may be due to a reset.
             self.due = self.due.min(now + left);
+        }
+    }
+
+    /// The semaphore has shrunk below what this claim takes, says a push.
+    pub fn handle_unfit(&mut self, arrival: Arrival, in_use: Capacity) {
+        if self.position().is_some_and(|(known, _)| known == arrival) {
+            self.phase = Phase::Over(Verdict::Mismatch(in_use));
         }
     }
 

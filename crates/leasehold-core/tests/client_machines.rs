@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Claim, ClaimId, Command, Event, Inbox, Loss, Mode, Moment, Owner, Queue, Release,
-    Renew, Renewal, RenewalPolicy, Reply, Request, Standpoint, StoreTime, Token, Verdict, Waiter,
+    Arrival, Claim, ClaimId, Command, Event, Inbox, Loss, Mode, Moment, Queue, Release, Renew,
+    Renewal, RenewalPolicy, Reply, Request, Standpoint, StoreTime, Token, Verdict, Waiter,
     WaiterConfig,
 };
 
@@ -789,19 +789,13 @@ impl World {
         });
         let command = match kind {
             Request::Claim => Command::Claim(Claim {
-                id: attempt.id.clone(),
-                mode: attempt.mode,
-                lease_ttl: climate.lease,
                 waiter_ttl: climate.waiter,
                 wait: attempt.wait,
                 ahead: attempt.ahead,
                 inbox: Some(process.inbox.clone()),
-                owner: Owner::default(),
+                ..Claim::new(attempt.id.clone(), attempt.mode, climate.lease)
             }),
-            Request::Renew(ttl) => Command::Renew(Renew {
-                id: attempt.id.clone(),
-                ttl,
-            }),
+            Request::Renew(ttl) => Command::Renew(Renew::new(attempt.id.clone(), ttl)),
         };
         let connected = process.connected;
         self.send(client, request, command);

@@ -233,6 +233,9 @@ impl Reference {
                 }
                 Expected::Done
             }
+            Command::Resize { .. } | Command::Watch { .. } => {
+                unreachable!("not in these histories")
+            }
             Command::Bury { inbox } => {
                 self.claims
                     .retain(|claim| claim.inbox.as_ref() != Some(inbox));
@@ -486,19 +489,14 @@ impl World {
                 lease,
                 waiter,
             } => Command::Claim(Claim {
-                id: id(slot),
-                mode: mode(permits, kind),
-                lease_ttl: ms(lease),
                 waiter_ttl: ms(waiter),
                 wait,
                 ahead,
                 inbox: (slot % (INBOXES + 1) < INBOXES).then(|| inbox(slot % (INBOXES + 1))),
                 owner: Owner::new("host", u32::try_from(slot).unwrap(), None),
+                ..Claim::new(id(slot), mode(permits, kind), ms(lease))
             }),
-            Op::Renew { slot, ttl } => Command::Renew(Renew {
-                id: id(slot),
-                ttl: ms(ttl),
-            }),
+            Op::Renew { slot, ttl } => Command::Renew(Renew::new(id(slot), ms(ttl))),
             Op::Release { slot, hand_off } => Command::Release(Release {
                 id: id(slot),
                 hand_off,
@@ -803,14 +801,8 @@ fn a_released_claim_stays_released(taken: &Taken<'_>) {
     let mut queue = taken.before.clone();
     queue.apply(taken.command, taken.clock);
     let claim = Command::Claim(Claim {
-        id: release.id.clone(),
-        mode: Mode::Exclusive,
-        lease_ttl: ms(1),
-        waiter_ttl: ms(1),
-        wait: true,
         ahead: true,
-        inbox: None,
-        owner: Owner::default(),
+        ..Claim::new(release.id.clone(), Mode::Exclusive, ms(1))
     });
     if taken.outcome.reply == Reply::Absent {
         // It may have been released before: life and number count from then.
@@ -967,17 +959,8 @@ fn nobody_waits_for_ever_behind_the_dead(queue: &Queue, clock: StoreTime) {
     let patient_id = ClaimId::new(hint.trim_end_matches('…')).unwrap();
     let furthest = seen.holders.iter().map(|h| h.claim.deadline).max();
     let wait = furthest.map_or(Duration::ZERO, |at| at.since(seen.at));
-    queue.apply(
-        &Command::Renew(Renew {
-            id: patient_id,
-            ttl: wait + ms(1),
-        }),
-        clock,
-    );
-    let stranger = Command::Renew(Renew {
-        id: ClaimId::from_random(u128::MAX),
-        ttl: ms(1),
-    });
+    queue.apply(&Command::Renew(Renew::new(patient_id, wait + ms(1))), clock);
+    let stranger = Command::Renew(Renew::new(ClaimId::from_random(u128::MAX), ms(1)));
     queue.apply(&stranger, clock + wait);
     let seen = queue.look(clock + wait);
     assert!(
@@ -999,12 +982,12 @@ fn delivery_ends_and_hints_the_living(world: &mut World, events: Vec<Event>, dea
     let granted: Vec<_> = events
         .iter()
         .filter(|event| matches!(event, Event::Granted { .. }))
-        .map(|event| (event.inbox().clone(), event.arrival()))
+        .map(|event| (event.inbox().clone(), event.arrival().unwrap()))
         .collect();
     world.queue.deliver(events, clock, |event| {
         calls += 1;
         let alive = reference.claims.iter().any(|claim| {
-            claim.arrival == event.arrival()
+            Some(claim.arrival) == event.arrival()
                 && claim.inbox.as_ref() == Some(event.inbox())
                 && claim.deadline > now
         });
@@ -1063,15 +1046,11 @@ proptest! {
 }
 
 fn claim(n: u64, mode: Mode, waits: Duration) -> Command {
+    let id = ClaimId::new(format!("{n:06}")).unwrap();
     Command::Claim(Claim {
-        id: ClaimId::new(format!("{n:06}")).unwrap(),
-        mode,
-        lease_ttl: waits,
         waiter_ttl: waits,
-        wait: true,
-        ahead: false,
         inbox: Some(inbox(1)),
-        owner: Owner::default(),
+        ..Claim::new(id, mode, waits)
     })
 }
 

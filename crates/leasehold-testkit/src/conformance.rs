@@ -80,14 +80,10 @@ impl Actor {
 
     fn want(&self, id: u128) -> Claim {
         Claim {
-            id: ClaimId::from_random(id),
-            mode: Mode::Exclusive,
-            lease_ttl: LONG,
             waiter_ttl: LONG,
-            wait: true,
-            ahead: false,
             inbox: Some(self.store.inbox().clone()),
             owner: Owner::new("host", 7, Some("case")),
+            ..Claim::new(ClaimId::from_random(id), Mode::Exclusive, LONG)
         }
     }
 
@@ -117,10 +113,7 @@ impl Actor {
     }
 
     async fn renew(&self, key: &Key, claim: &Claim, ttl: Duration) -> Reply {
-        let renew = Renew {
-            id: claim.id.clone(),
-            ttl,
-        };
+        let renew = Renew::new(claim.id.clone(), ttl);
         self.store
             .renew(key, &renew)
             .await

@@ -240,7 +240,7 @@ impl Lease {
 fn is_settled(standpoint: Standpoint) -> bool {
     matches!(
         standpoint,
-        Standpoint::Lost(Loss::Gone | Loss::Revoked | Loss::Shutdown)
+        Standpoint::Lost(Loss::Gone | Loss::Revoked | Loss::Superseded | Loss::Shutdown)
     )
 }
 

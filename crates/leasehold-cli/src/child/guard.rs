@@ -150,7 +150,9 @@ enum End {
 
 fn ended(remaining: Duration, margin: Duration, standpoint: Standpoint) -> Option<End> {
     match standpoint {
-        Standpoint::Lost(loss @ (Loss::Gone | Loss::Revoked)) => Some(End::ByStore(loss)),
+        Standpoint::Lost(loss @ (Loss::Gone | Loss::Revoked | Loss::Superseded)) => {
+            Some(End::ByStore(loss))
+        }
         Standpoint::Lost(loss) => Some(End::ByClock(loss)),
         _ if remaining <= margin => Some(End::ByClock(Loss::Unanswered)),
         _ => None,

@@ -210,6 +210,9 @@ fn reason_name(reason: &Loss) -> &'static str {
         Loss::Expired => "expired",
         Loss::Revoked => "revoked",
         Loss::Shutdown => "shutdown",
+        Loss::Superseded => "superseded",
+        Loss::MaxHold => "max-hold",
+        Loss::HandedOver => "handed-over",
     }
 }
 

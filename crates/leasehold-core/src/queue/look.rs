@@ -13,7 +13,7 @@ impl Queue {
             .granted
             .iter()
             .filter(|(_, entry)| entry.deadline > now)
-            .map(|(token, entry)| Holder {
+            .map(|((token, _), entry)| Holder {
                 claim: entry.view(),
                 token: *token,
             })
@@ -49,6 +49,8 @@ impl Entry {
             since: self.since,
             deadline: self.deadline,
             id_hint: self.id.to_string(),
+            note: self.note.clone(),
+            kept: self.kept,
         }
     }
 }

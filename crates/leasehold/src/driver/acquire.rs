@@ -118,14 +118,12 @@ async fn attempt(
         seed: random_u64(),
     };
     let claim = Claim {
-        id: random_claim_id(),
-        mode: wish.mode,
-        lease_ttl: wish.terms.ttl,
         waiter_ttl: wish.waiter_ttl,
         wait: !matches!(patience, Patience::No),
         ahead: wish.ahead,
         inbox: Some(driver.store.inbox().clone()),
         owner: wish.owner.clone(),
+        ..Claim::new(random_claim_id(), wish.mode, wish.terms.ttl)
     };
     let mut subject = Subject {
         key: wish.key.clone(),
@@ -216,7 +214,7 @@ async fn attempt(
             Ok(hand_over(driver, wish, grant).await)
         }
         Verdict::Busy => Ok(Attempt::Busy),
-        Verdict::Gone => Ok(Attempt::Gone),
+        Verdict::Gone | Verdict::Taken => Ok(Attempt::Gone),
         Verdict::TimedOut => Err(StoreError::new(
             ErrorKind::Timeout,
             "it was not free in the time allowed",

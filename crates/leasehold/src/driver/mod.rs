@@ -166,10 +166,7 @@ impl Driver {
         subject: &Subject,
     ) -> Result<(), StoreError> {
         let sent = clock::now();
-        let renew = Renew {
-            id: subject.id.clone(),
-            ttl: subject.terms.ttl,
-        };
+        let renew = Renew::new(subject.id.clone(), subject.terms.ttl);
         let limit = self.settings.operation_timeout;
         let answer = timeout(limit, self.store.renew(&subject.key, &renew)).await;
         let result = answer.unwrap_or_else(|_| Err(unanswered(limit)));

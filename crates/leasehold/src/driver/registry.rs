@@ -322,7 +322,11 @@ impl Registry {
             (Stage::Waiting(waiter), Push::Next { left, .. }) => {
                 waiter.handle_next(now, arrival, *left);
             }
+            (Stage::Waiting(waiter), Push::Unfit { in_use, .. }) => {
+                waiter.handle_unfit(arrival, *in_use);
+            }
             (Stage::Held(renewal), Push::Revoked { .. }) => renewal.handle_revoked(),
+            (Stage::Held(renewal), Push::Adopted { .. }) => renewal.handle_adopted(),
             _ => return,
         }
         self.settle(id, now);
@@ -511,8 +515,10 @@ fn subject_of(push: &Push) -> Option<(&Key, Arrival)> {
     match push {
         Push::Granted { key, arrival, .. }
         | Push::Next { key, arrival, .. }
+        | Push::Unfit { key, arrival, .. }
+        | Push::Adopted { key, arrival }
         | Push::Revoked { key, arrival } => Some((key, *arrival)),
-        Push::Reset => None,
+        Push::Changed { .. } | Push::Reset => None,
     }
 }
 

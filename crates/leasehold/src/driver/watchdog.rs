@@ -208,10 +208,7 @@ fn carry(driver: Arc<Driver>, send: Send) -> BoxFuture<'static, Done> {
         let ask = async {
             match &errand {
                 Errand::Renew(ttl) => {
-                    let renew = Renew {
-                        id: subject.id.clone(),
-                        ttl: *ttl,
-                    };
+                    let renew = Renew::new(subject.id.clone(), *ttl);
                     store.renew(&subject.key, &renew).await
                 }
                 Errand::Release => {

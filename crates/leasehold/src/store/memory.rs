@@ -11,7 +11,7 @@ use leasehold_core::{
     Claim, Command, Event, Inbox, Key, Moment, Queue, Release, Renew, Snapshot, StoreTime,
 };
 
-use super::{Answer, Capabilities, Listening, LockStore, Push, PushSink, glob};
+use super::{AllAnswer, Answer, Capabilities, Listening, LockStore, Push, PushSink, glob};
 use crate::clock;
 use crate::error::StoreError;
 
@@ -149,6 +149,37 @@ impl MemoryStore {
             epoch: self.shared.epoch(&self.inbox),
         }
     }
+
+    fn step_all(&self, parts: &[(Key, Claim)]) -> AllAnswer {
+        let mut queues = lock(&self.shared.queues);
+        let clock = self.shared.clock.now();
+        let mut tried: Vec<_> = parts
+            .iter()
+            .map(|(key, _)| queues.get(key).cloned().unwrap_or_default())
+            .collect();
+        let claims: Vec<_> = parts
+            .iter()
+            .map(|(_, claim)| Command::Claim(claim.clone()))
+            .collect();
+        let epoch = self.shared.epoch(&self.inbox);
+        let answer = |reply, at| Answer { reply, at, epoch };
+        let outcomes = match Queue::claim_all(&mut tried, &claims, clock) {
+            Ok(outcomes) => outcomes,
+            Err((part, outcome)) => {
+                let answer = answer(outcome.reply, outcome.at);
+                return AllAnswer::NotAll { part, answer };
+            }
+        };
+        let mut answers = Vec::with_capacity(parts.len());
+        for (((key, _), mut queue), outcome) in parts.iter().zip(tried).zip(outcomes) {
+            queue.deliver(outcome.events, clock, |event| {
+                self.shared.push(key, outcome.at, event)
+            });
+            queues.insert(key.clone(), queue);
+            answers.push(answer(outcome.reply, outcome.at));
+        }
+        AllAnswer::All(answers)
+    }
 }
 
 impl Shared {
@@ -172,21 +203,7 @@ impl Shared {
         else {
             return false;
         };
-        let (key, arrival) = (key.clone(), event.arrival());
-        sink.push(match event {
-            Event::Granted { token, .. } => Push::Granted {
-                epoch,
-                key,
-                arrival,
-                token: *token,
-            },
-            Event::Next { blocked_until, .. } => Push::Next {
-                key,
-                arrival,
-                left: blocked_until.since(at),
-            },
-            Event::Revoked { .. } => Push::Revoked { key, arrival },
-        });
+        sink.push(Push::of(event, key, at, epoch));
         true
     }
 }
@@ -211,6 +228,19 @@ impl LockStore for MemoryStore {
 
     async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
         Ok(self.step(key, &Command::Release(release.clone())))
+    }
+
+    async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
+        Ok(Some(self.step_all(parts)))
+    }
+
+    async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError> {
+        Ok(self.step(key, &Command::Resize { from, to }))
+    }
+
+    async fn watch(&self, key: &Key, ttl: Duration) -> Result<Answer, StoreError> {
+        let inbox = self.inbox.clone();
+        Ok(self.step(key, &Command::Watch { inbox, ttl }))
     }
 
     async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {

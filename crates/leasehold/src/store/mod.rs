@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Arrival, Claim, Inbox, Key, Release, Renew, Reply, Snapshot, StoreTime, Token,
+    Arrival, Capacity, Claim, Event, Inbox, Key, Release, Renew, Reply, Snapshot, StoreTime, Token,
 };
 
 use crate::error::StoreError;
@@ -94,9 +94,78 @@ pub enum Push {
         /// Which claim.
         arrival: Arrival,
     },
+    /// Another client has adopted a claim.
+    Adopted {
+        /// The key.
+        key: Key,
+        /// Which claim.
+        arrival: Arrival,
+    },
+    /// A waiting claim was removed: the semaphore shrank below what it takes.
+    Unfit {
+        /// The key.
+        key: Key,
+        /// Which claim.
+        arrival: Arrival,
+        /// The capacity in use.
+        in_use: Capacity,
+    },
+    /// Another holds a watched key first, or its note has changed.
+    Changed {
+        /// The key.
+        key: Key,
+    },
     /// Pushes may have been missed, and the store can be asked again: every
     /// waiting claim should.
     Reset,
+}
+
+impl Push {
+    /// The push that tells `event` of a step on `key` at `at`.
+    pub(crate) fn of(event: &Event, key: &Key, at: StoreTime, epoch: u64) -> Self {
+        let key = key.clone();
+        match *event {
+            Event::Granted { arrival, token, .. } => Self::Granted {
+                epoch,
+                key,
+                arrival,
+                token,
+            },
+            Event::Next {
+                arrival,
+                blocked_until,
+                ..
+            } => Self::Next {
+                key,
+                arrival,
+                left: blocked_until.since(at),
+            },
+            Event::Revoked { arrival, .. } => Self::Revoked { key, arrival },
+            Event::Adopted { arrival, .. } => Self::Adopted { key, arrival },
+            Event::Unfit {
+                arrival, in_use, ..
+            } => Self::Unfit {
+                key,
+                arrival,
+                in_use,
+            },
+            Event::Changed { .. } => Self::Changed { key },
+        }
+    }
+}
+
+/// What a store answers to [`LockStore::claim_all`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AllAnswer {
+    /// All parts were granted, in the order in which they were asked for.
+    All(Vec<Answer>),
+    /// Nothing was changed.
+    NotAll {
+        /// The first part that could not be granted.
+        part: usize,
+        /// Why: what it would have been answered.
+        answer: Answer,
+    },
 }
 
 /// Where pushes go. Called on the store's own task: it must return at once.
@@ -135,14 +204,39 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// - `claim_ahead_passes_waiters`
     /// - `lapsed_holder_is_passed`: nobody waits behind the dead.
     /// - `tokens_strictly_increase`
+    /// - `claim_id_of_another_client_is_taken`
+    /// - `readers_share_and_writers_exclude`
+    /// - `permits_are_counted_by_weight`
+    /// - `owner_enters_again_with_the_same_token`
+    /// - `owner_leaves_with_its_last_claim`: in whatever order.
+    /// - `waiting_claims_of_an_owner_are_granted_together`
+    /// - `note_is_shown`
     async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError>;
 
-    /// Raises a claim's deadline.
+    /// Claims several keys in one atomic step: all are granted at once, or
+    /// nothing is changed. The claims' `wait` must be false. `None`: this store
+    /// cannot, or not for these keys; they are to be claimed one by one.
+    ///
+    /// # Contract
+    /// - `claim_all_is_all_or_nothing`
+    /// - `claim_all_again_finds_itself`
+    async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
+        let _ = parts;
+        Ok(None)
+    }
+
+    /// Raises a claim's deadline, and may change it: downgrade, note, id, client.
     ///
     /// # Contract
     /// - `renew_raises_never_lowers`
     /// - `renew_unknown_is_gone`
     /// - `renew_keeps_place_and_token`
+    /// - `downgrade_lets_readers_in_and_no_writer_between`
+    /// - `rotation_replaces_the_id`: the old one is `Superseded`.
+    /// - `rotation_again_finds_itself`
+    /// - `concurrent_rotations_have_one_winner`
+    /// - `adoption_raises_the_token_and_tells_the_former`
+    /// - `adoption_raises_the_token_of_all_claims_of_the_owner`
     async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError>;
 
     /// Leaves the queue, holding or waiting.
@@ -152,7 +246,26 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// - `release_twice_is_absent`
     /// - `release_unknown_is_absent`
     /// - `withdrawn_waiter_is_passed`
+    /// - `minimum_hold_outlives_its_release`: it is shown as kept, and cannot be renewed.
     async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError>;
+
+    /// Changes the permits of a semaphore in use from `from` to `to`.
+    ///
+    /// # Contract
+    /// - `resize_compares_and_sets`
+    /// - `growing_promotes_at_once`
+    /// - `shrinking_revokes_nothing`
+    /// - `waiter_too_heavy_is_told`: by push, or when it asks again.
+    /// - `resize_idle_key_is_absent`
+    async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError>;
+
+    /// Lets this client's inbox hear [`Push::Changed`] for `ttl`; no longer if
+    /// that is zero.
+    ///
+    /// # Contract
+    /// - `watcher_hears_of_holders_and_notes`
+    /// - `watch_ends`: when asked to, and by itself.
+    async fn watch(&self, key: &Key, ttl: Duration) -> Result<Answer, StoreError>;
 
     /// Takes the key from all who hold it, after raising the token.
     ///

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClaimId, Mode, Owner, Release};
+use leasehold::core::{Claim, ClaimId, Mode, Release};
 use leasehold::store::LockStore;
 use leasehold::store::local::LocalStore;
 use tempfile::TempDir;
@@ -19,14 +19,9 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn claim(store: &LocalStore, id: u128) -> Claim {
     Claim {
-        id: ClaimId::from_random(id),
-        mode: Mode::Exclusive,
-        lease_ttl: LIMIT,
         waiter_ttl: LIMIT,
-        wait: true,
-        ahead: false,
         inbox: Some(store.inbox().clone()),
-        owner: Owner::default(),
+        ..Claim::new(ClaimId::from_random(id), Mode::Exclusive, LIMIT)
     }
 }
 

@@ -33,22 +33,14 @@ pub(crate) fn id(number: u128) -> ClaimId {
 
 pub(crate) fn claim(store: &RedisStore, number: u128) -> Claim {
     Claim {
-        id: id(number),
-        mode: Mode::Exclusive,
-        lease_ttl: Duration::from_secs(30),
-        waiter_ttl: Duration::from_secs(10),
-        wait: true,
-        ahead: false,
         inbox: Some(store.inbox().clone()),
         owner: Owner::new("host", 7, Some("a label")),
+        ..Claim::new(id(number), Mode::Exclusive, Duration::from_secs(30))
     }
 }
 
 pub(crate) fn renew(number: u128) -> Renew {
-    Renew {
-        id: id(number),
-        ttl: Duration::from_secs(30),
-    }
+    Renew::new(id(number), Duration::from_secs(30))
 }
 
 pub(crate) fn release(number: u128) -> Release {

@@ -78,7 +78,7 @@ pub(super) fn apply(
         // It learns that from the answer.
         outcome
             .events
-            .retain(|event| event.arrival() != standing.arrival);
+            .retain(|event| event.arrival() != Some(standing.arrival));
     }
     outcome
 }
@@ -110,8 +110,8 @@ fn add(events: &mut Vec<Event>, later: Vec<Event>) {
     for event in later {
         let outdated = |old: &Event| match event {
             Event::Next { .. } => true,
-            Event::Granted { arrival, .. } => old.arrival() == arrival,
-            Event::Revoked { .. } => false,
+            Event::Granted { arrival, .. } => old.arrival() == Some(arrival),
+            _ => false,
         };
         events.retain(|old| !matches!(old, Event::Next { .. }) || !outdated(old));
         events.push(event);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Arrival, Event, Inbox, Key, StoreTime, Token};
+use leasehold_core::{Arrival, Capacity, Event, Inbox, Key, StoreTime, Token};
 use tokio::net::UnixDatagram;
 use tokio::task::JoinHandle;
 
@@ -58,14 +58,22 @@ pub(super) fn tell(directory: &Directory, key: &Key, at: StoreTime, events: &[Ev
         if letter.is_empty() {
             write!(letter, "{FORMAT} {key}").ok();
         }
-        let arrival = event.arrival();
         match event {
-            Event::Granted { token, .. } => write!(letter, "\nG {arrival} {token}"),
-            Event::Next { blocked_until, .. } => {
+            Event::Granted { arrival, token, .. } => write!(letter, "\nG {arrival} {token}"),
+            Event::Next {
+                arrival,
+                blocked_until,
+                ..
+            } => {
                 let left = blocked_until.since(at).as_micros();
                 write!(letter, "\nN {arrival} {left}")
             }
-            Event::Revoked { .. } => write!(letter, "\nR {arrival}"),
+            Event::Revoked { arrival, .. } => write!(letter, "\nR {arrival}"),
+            Event::Adopted { arrival, .. } => write!(letter, "\nA {arrival}"),
+            Event::Unfit {
+                arrival, in_use, ..
+            } => write!(letter, "\nU {arrival} {}", in_use.units()),
+            Event::Changed { .. } => write!(letter, "\nC"),
         }
         .ok();
     }
@@ -231,8 +239,12 @@ fn understood(letter: &[u8], epoch: u64) -> Vec<Push> {
 fn event(line: &str, key: &Key, epoch: u64) -> Option<Push> {
     let mut words = line.split(' ');
     let kind = words.next()?;
+    let key = key.clone();
+    if kind == "C" {
+        return Some(Push::Changed { key });
+    }
     let mut number = || words.next()?.parse().ok();
-    let (key, arrival) = (key.clone(), Arrival(number()?));
+    let arrival = Arrival(number()?);
     match kind {
         "G" => Some(Push::Granted {
             epoch,
@@ -246,6 +258,12 @@ fn event(line: &str, key: &Key, epoch: u64) -> Option<Push> {
             left: Duration::from_micros(number()?),
         }),
         "R" => Some(Push::Revoked { key, arrival }),
+        "A" => Some(Push::Adopted { key, arrival }),
+        "U" => Some(Push::Unfit {
+            key,
+            arrival,
+            in_use: Capacity::Permits(u32::try_from(number()?).ok()?),
+        }),
         _ => None,
     }
 }

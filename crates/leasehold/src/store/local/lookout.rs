@@ -44,11 +44,15 @@ impl Lookout {
     pub(super) fn note(&self, key: &Key, command: &Command, reply: &Reply) {
         let id = match command {
             Command::Claim(claim) => &claim.id,
-            Command::Renew(renew) => &renew.id,
+            Command::Renew(renew) => renew.rotate.as_ref().map_or(&renew.id, |r| &r.to),
             Command::Release(release) => &release.id,
             _ => return,
         };
         let mut waiting = self.waiting();
+        if let Command::Renew(renew) = command {
+            // Its id may have changed.
+            waiting.remove(&renew.id);
+        }
         match reply {
             Reply::Standing(standing) if standing.token.is_none() => {
                 let (key, arrival, position) = (key.clone(), standing.arrival, standing.position);

@@ -190,6 +190,15 @@ impl LockStore for LocalStore {
         self.step(key, Command::Release(release.clone())).await
     }
 
+    async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError> {
+        self.step(key, Command::Resize { from, to }).await
+    }
+
+    async fn watch(&self, key: &Key, ttl: Duration) -> Result<Answer, StoreError> {
+        let inbox = self.inbox().clone();
+        self.step(key, Command::Watch { inbox, ttl }).await
+    }
+
     async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
         self.step(key, Command::Break).await
     }

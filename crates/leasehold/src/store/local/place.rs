@@ -172,7 +172,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::{Duration, UNIX_EPOCH};
 
-    use leasehold_core::{Claim, ClaimId, Command, Mode, Owner};
+    use leasehold_core::{Claim, ClaimId, Command, Mode};
     use tempfile::TempDir;
 
     use super::*;
@@ -223,16 +223,8 @@ mod tests {
     }
 
     fn claim(id: u128) -> Command {
-        Command::Claim(Claim {
-            id: ClaimId::from_random(id),
-            mode: Mode::Exclusive,
-            lease_ttl: Duration::from_secs(30),
-            waiter_ttl: Duration::from_secs(10),
-            wait: true,
-            ahead: false,
-            inbox: None,
-            owner: Owner::default(),
-        })
+        let id = ClaimId::from_random(id);
+        Command::Claim(Claim::new(id, Mode::Exclusive, Duration::from_secs(30)))
     }
 
     #[test]

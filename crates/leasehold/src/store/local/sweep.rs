@@ -109,23 +109,14 @@ pub(super) fn records(directory: &Directory) -> Result<Vec<String>, Errno> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Claim, ClaimId, Command, Key, Mode, Owner, Release};
+    use leasehold_core::{Claim, ClaimId, Command, Key, Mode, Release};
 
     use super::super::step;
     use super::*;
 
     fn used(store: &Inner, key: &str, ttl: Duration) {
         let id = ClaimId::from_random(1);
-        let claim = Claim {
-            id: id.clone(),
-            mode: Mode::Exclusive,
-            lease_ttl: ttl,
-            waiter_ttl: ttl,
-            wait: false,
-            ahead: false,
-            inbox: None,
-            owner: Owner::default(),
-        };
+        let claim = Claim::new(id.clone(), Mode::Exclusive, ttl);
         let key = Key::new(key).unwrap();
         step::try_take(store, &key, Some(&Command::Claim(claim))).unwrap();
         let release = Release {

@@ -168,6 +168,20 @@ impl LockStore for RedisStore {
         .await
     }
 
+    async fn resize(&self, _key: &Key, _from: u32, _to: u32) -> Result<Answer, StoreError> {
+        Err(StoreError::new(
+            crate::error::ErrorKind::Unsupported,
+            "not yet",
+        ))
+    }
+
+    async fn watch(&self, _key: &Key, _ttl: std::time::Duration) -> Result<Answer, StoreError> {
+        Err(StoreError::new(
+            crate::error::ErrorKind::Unsupported,
+            "not yet",
+        ))
+    }
+
     async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
         self.step(&SCRIPTS.break_key, key, script::add_break).await
     }

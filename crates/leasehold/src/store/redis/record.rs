@@ -350,6 +350,8 @@ impl Entry {
             since: self.since,
             deadline: self.deadline,
             id_hint: self.id.to_string(),
+            note: None,
+            kept: false,
         }
     }
 }

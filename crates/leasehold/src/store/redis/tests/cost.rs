@@ -87,14 +87,9 @@ fn terms() -> Terms {
 
 fn claim(id: ClaimId, mode: Mode) -> Claim {
     Claim {
-        id,
-        mode,
-        lease_ttl: Duration::from_secs(30),
-        waiter_ttl: Duration::from_secs(10),
-        wait: true,
-        ahead: false,
         inbox: Some(Inbox::from_random(77)),
         owner: Owner::new("a-host-name.example", 12_345, None),
+        ..Claim::new(id, mode, Duration::from_secs(30))
     }
 }
 
@@ -221,10 +216,7 @@ fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
             calls.push(call(&SCRIPTS.release, &key, |call| {
                 script::add_release(call, &release, terms());
             }));
-            let renew = Renew {
-                id: ids[ids.len() / 3].clone(),
-                ttl: Duration::from_secs(30 + round),
-            };
+            let renew = Renew::new(ids[ids.len() / 3].clone(), Duration::from_secs(30 + round));
             calls.push(call(&SCRIPTS.renew, &key, |call| {
                 script::add_renew(call, &renew, terms());
             }));

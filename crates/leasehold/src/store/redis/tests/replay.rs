@@ -71,8 +71,6 @@ fn command(dice: &mut Dice, mix: &Mix, number: u64, standing: &[ClaimId]) -> Com
     };
     match action {
         0..9 => Command::Claim(Claim {
-            id,
-            mode: *dice.pick(&mix.modes),
             lease_ttl: dice.up_to(Duration::from_secs(30)),
             waiter_ttl: dice.up_to(Duration::from_secs(10)),
             wait: mix.calm || !dice.one_in(4),
@@ -82,11 +80,9 @@ fn command(dice: &mut Dice, mix: &Mix, number: u64, standing: &[ClaimId]) -> Com
                 _ => Some(Inbox::new(dice.pick(&INBOXES)).unwrap()),
             },
             owner: Owner::new("host é", 7, dice.one_in(2).then_some("a label")),
+            ..Claim::new(id, *dice.pick(&mix.modes), Duration::ZERO)
         }),
-        9..12 => Command::Renew(Renew {
-            id,
-            ttl: dice.up_to(Duration::from_secs(30)),
-        }),
+        9..12 => Command::Renew(Renew::new(id, dice.up_to(Duration::from_secs(30)))),
         12..19 => Command::Release(Release {
             id,
             hand_off: mix.calm || !dice.one_in(4),
@@ -264,14 +260,8 @@ fn the_bounds_of_one_step_are_those_of_the_core() {
     let server = RedisServer::start();
     let mut twin = Twin::new(&server, &HEARD);
     let mut claim = Claim {
-        id: id(1),
-        mode: Mode::Exclusive,
-        lease_ttl: Duration::from_secs(30),
-        waiter_ttl: Duration::from_secs(10),
-        wait: true,
-        ahead: false,
         inbox: Some(Inbox::new("dead-1").unwrap()),
-        owner: Owner::default(),
+        ..Claim::new(id(1), Mode::Exclusive, Duration::from_secs(30))
     };
     let mut clock = StoreTime(START);
     for mode in [Mode::Exclusive, Mode::Shared] {

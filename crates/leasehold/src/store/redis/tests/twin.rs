@@ -110,7 +110,7 @@ impl Twin {
             Command::Renew(_) => 1,
             Command::Release(_) => 2,
             Command::Break => 3,
-            Command::Unheard { .. } | Command::Bury { .. } => panic!("no verb of a store"),
+            _ => panic!("no verb of a store"),
         };
         let arguments = |call: &mut redis::Cmd| match command {
             Command::Claim(claim) => script::add_claim(call, claim, terms),
@@ -222,6 +222,9 @@ fn kind(reply: &Reply) -> &'static str {
         Reply::Absent => "absent",
         Reply::Mismatch { .. } => "mismatch",
         Reply::Broken { .. } => "broken",
+        Reply::Superseded => "superseded",
+        Reply::Taken => "taken",
+        Reply::Resized => "resized",
         Reply::Done => "done",
     }
 }
@@ -241,6 +244,11 @@ fn line(event: &Event, at: StoreTime, key: &Key) -> String {
             ..
         } => format!("1 n {arrival} {} {at} {key}", blocked_until.0),
         Event::Revoked { arrival, .. } => format!("1 r {arrival} {at} {key}"),
+        Event::Adopted { arrival, .. } => format!("1 a {arrival} {at} {key}"),
+        Event::Unfit {
+            arrival, in_use, ..
+        } => format!("1 u {arrival} {} {at} {key}", in_use.units()),
+        Event::Changed { .. } => format!("1 c 0 {at} {key}"),
     }
 }
 

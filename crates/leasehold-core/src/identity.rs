@@ -1,0 +1,136 @@
+use crate::{ClaimId, Rotate};
+
+/// A claim's id as its holder knows it, while rotations may be under way.
+///
+/// A rotation without an answer may have been carried out or not: it is asked
+/// again, the same one, until it was answered; and whoever leaves then has two
+/// ids to release.
+///
+/// ```
+/// use leasehold_core::{ClaimId, Identity};
+/// let mut identity = Identity::new(ClaimId::from_random(1));
+/// let first = identity.rotate(|| ClaimId::from_random(2));
+/// let again = identity.rotate(|| ClaimId::from_random(3));
+/// assert_eq!(first, again, "not answered yet");
+/// identity.handle_rotated(&first.to);
+/// assert_eq!((identity.id(), identity.version()), (&first.to, 1));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    id: ClaimId,
+    version: u64,
+    pending: Option<ClaimId>,
+}
+
+impl Identity {
+    /// A claim that has never been rotated.
+    #[must_use]
+    pub fn new(id: ClaimId) -> Self {
+        Self::at(id, 0)
+    }
+
+    /// A claim that has been rotated so many times.
+    #[must_use]
+    pub fn at(id: ClaimId, version: u64) -> Self {
+        Self {
+            id,
+            version,
+            pending: None,
+        }
+    }
+
+    /// The id that the store has confirmed last.
+    #[must_use]
+    pub fn id(&self) -> &ClaimId {
+        &self.id
+    }
+
+    /// How often it was replaced.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The rotation to send: the one that is not answered yet, or one to a new id.
+    pub fn rotate(&mut self, fresh: impl FnOnce() -> ClaimId) -> Rotate {
+        Rotate {
+            to: self.pending.get_or_insert_with(fresh).clone(),
+            version: self.version,
+            adopt: None,
+        }
+    }
+
+    /// The rotation that is not answered yet: every renewal must carry it.
+    #[must_use]
+    pub fn pending(&self) -> Option<Rotate> {
+        self.pending.as_ref().map(|to| Rotate {
+            to: to.clone(),
+            version: self.version,
+            adopt: None,
+        })
+    }
+
+    /// The store has carried out the rotation to `to`.
+    pub fn handle_rotated(&mut self, to: &ClaimId) {
+        if self.pending.as_ref() == Some(to) {
+            self.id = to.clone();
+            self.version += 1;
+            self.pending = None;
+        }
+    }
+
+    /// The store does not take the new id: the next rotation needs another.
+    pub fn handle_taken(&mut self) {
+        self.pending = None;
+    }
+
+    /// Whether an answer about `id` says something about this claim now: not if
+    /// the id was replaced since, or may have been.
+    #[must_use]
+    pub fn is_current(&self, id: &ClaimId) -> bool {
+        self.pending.is_none() && self.id == *id
+    }
+
+    /// What to release: the id, and the one that may have replaced it.
+    #[must_use]
+    pub fn ids(&self) -> Vec<ClaimId> {
+        std::iter::once(&self.id)
+            .chain(&self.pending)
+            .cloned()
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(bits: u128) -> ClaimId {
+        ClaimId::from_random(bits)
+    }
+
+    #[test]
+    fn a_rotation_under_way_is_released_too_and_answers_only_once() {
+        let mut identity = Identity::at(id(1), 4);
+        assert!(identity.is_current(&id(1)));
+        let rotate = identity.rotate(|| id(2));
+        assert_eq!((rotate.version, &rotate.to), (4, &id(2)));
+        assert_eq!(identity.ids(), [id(1), id(2)]);
+        assert!(!identity.is_current(&id(1)), "it may be stale");
+        identity.handle_rotated(&id(9));
+        assert_eq!(identity.version(), 4);
+        identity.handle_rotated(&id(2));
+        identity.handle_rotated(&id(2));
+        assert_eq!((identity.id(), identity.version()), (&id(2), 5));
+        assert_eq!((identity.ids(), identity.pending()), (vec![id(2)], None));
+    }
+
+    #[test]
+    fn a_new_id_that_is_taken_is_not_asked_for_again() {
+        let mut identity = Identity::new(id(1));
+        identity.rotate(|| id(2));
+        identity.handle_taken();
+        assert!(identity.is_current(&id(1)));
+        assert_eq!(identity.rotate(|| id(3)).to, id(3));
+    }
+}

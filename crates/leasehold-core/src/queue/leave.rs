@@ -1,0 +1,121 @@
+//! How claims leave: released, broken, dead, or unheard of.
+
+use super::{DROPS_PER_STEP, Entry, Place, Queue, Step, UNHEARD_CUT};
+use crate::{Arrival, ClaimId, Event, Inbox, Release, Reply, StoreTime};
+
+impl Queue {
+    pub(super) fn release(&mut self, release: &Release, step: &mut Step) -> Reply {
+        step.actor = Some(release.id.clone());
+        self.drop_if_lapsed(&release.id, step.now);
+        let kept_already = self.entry(&release.id).is_some_and(|entry| entry.kept);
+        let place = self
+            .places
+            .get(&release.id)
+            .copied()
+            .filter(|_| !kept_already);
+        let held = matches!(place, Some(Place::Granted(..)));
+        let kept = place.is_some() && self.vacate(&release.id, step.now);
+        if !release.settled {
+            self.bury_id(&release.id, step.now);
+        }
+        self.forget_buried(step.now);
+        if release.hand_off || !held {
+            self.promote(step);
+        } else if !kept {
+            self.tell_vacant(step);
+        }
+        match place {
+            Some(_) => Reply::Released { held },
+            None => Reply::Absent,
+        }
+    }
+
+    /// Removes a claim, or leaves its minimum hold in its place. Says which.
+    pub(super) fn vacate(&mut self, id: &ClaimId, now: StoreTime) -> bool {
+        let granted = matches!(self.places.get(id), Some(Place::Granted(..)));
+        let Some(entry) = self
+            .entry_mut(id)
+            .filter(|entry| granted && entry.keep_until() > now)
+        else {
+            self.remove(id);
+            return false;
+        };
+        entry.deadline = entry.keep_until();
+        entry.kept = true;
+        entry.inbox = None;
+        entry.secret = None;
+        let deadline = entry.deadline;
+        self.earliest = self.earliest.min(deadline);
+        true
+    }
+
+    pub(super) fn break_all(&mut self, step: &mut Step) -> Reply {
+        let void = self.last_token;
+        self.last_token = self.next_token(step);
+        let held: Vec<_> = self.granted.values().cloned().collect();
+        for entry in &held {
+            self.remove(&entry.id);
+            self.bury_id(&entry.id, step.now);
+            self.forget_buried(step.now);
+            if let Some(inbox) = entry.inbox.clone() {
+                step.events.push(Event::Revoked {
+                    inbox,
+                    arrival: entry.arrival,
+                });
+            }
+        }
+        self.promote(step);
+        Reply::Broken {
+            holders: held.len() as u64,
+            token: void,
+        }
+    }
+
+    pub(super) fn unheard(&mut self, inbox: &Inbox, granted: &[Arrival], step: &mut Step) -> Reply {
+        let cut = step.now + UNHEARD_CUT;
+        self.watchers.retain(|(watcher, _)| watcher != inbox);
+        for entry in self.granted.values_mut() {
+            if entry.inbox.as_ref() == Some(inbox) && granted.contains(&entry.arrival) {
+                entry.deadline = entry.deadline.min(cut);
+                self.earliest = self.earliest.min(entry.deadline);
+            }
+        }
+        for entry in self.waiting.values_mut().take(DROPS_PER_STEP) {
+            if entry.inbox.as_ref() == Some(inbox) {
+                entry.deadline = entry.deadline.min(cut);
+            }
+        }
+        let blocked_until = self.blocked_until(step);
+        let next = self
+            .waiting
+            .values()
+            .take(DROPS_PER_STEP)
+            .filter(|entry| entry.deadline > cut)
+            .find_map(|entry| entry.inbox.clone().map(|inbox| (inbox, entry.arrival)));
+        if let Some((inbox, arrival)) = next {
+            step.events.push(Event::Next {
+                inbox,
+                arrival,
+                blocked_until,
+            });
+        }
+        Reply::Done
+    }
+
+    pub(super) fn bury(&mut self, inbox: &Inbox, step: &mut Step) -> Reply {
+        self.watchers.retain(|(watcher, _)| watcher != inbox);
+        let theirs = |entry: &&Entry| entry.inbox.as_ref() == Some(inbox);
+        let dead: Vec<_> = self
+            .granted
+            .values()
+            .filter(theirs)
+            .chain(self.waiting.values().filter(theirs))
+            .map(|entry| entry.id.clone())
+            .collect();
+        for id in &dead {
+            self.vacate(id, step.now);
+        }
+        self.promote(step);
+        Reply::Done
+    }
+}

@@ -1,0 +1,129 @@
+//! The verb `renew`, and what may change a claim in the same step.
+
+use super::{Place, Queue, Step};
+use crate::{Adopt, Arrival, ClaimId, Event, Mode, Renew, Reply, Rotate};
+
+impl Queue {
+    pub(super) fn renew(&mut self, renew: &Renew, step: &mut Step) -> Reply {
+        let asked_again = renew
+            .rotate
+            .as_ref()
+            .filter(|rotate| self.has_rotated(&renew.id, rotate));
+        let id = asked_again.map_or(&renew.id, |rotate| &rotate.to);
+        step.actor = Some(id.clone());
+        self.drop_if_lapsed(id, step.now);
+        if self.entry(id).is_none_or(|entry| entry.kept) {
+            self.promote(step);
+            return if self.was_rotated(&renew.id, step.now) {
+                Reply::Superseded
+            } else {
+                Reply::Gone
+            };
+        }
+        if let Some(unfit) = self.drop_unfit(id, step) {
+            return unfit;
+        }
+        if let Some(rotate) = renew.rotate.as_ref().filter(|_| asked_again.is_none()) {
+            let refused = self.rotate(id, rotate, step);
+            if let Some(refused) = refused {
+                self.promote(step);
+                return refused;
+            }
+        }
+        let id = renew.rotate.as_ref().map_or(&renew.id, |rotate| &rotate.to);
+        if renew.downgrade {
+            self.downgrade(id);
+        }
+        if let Some(note) = &renew.note {
+            self.set_note(id, note, step);
+        }
+        self.promote(step);
+        self.raise(id, renew.ttl, renew.ttl, step)
+    }
+
+    /// Whether that very rotation was done before.
+    fn has_rotated(&self, id: &ClaimId, rotate: &Rotate) -> bool {
+        self.entry(&rotate.to).is_some_and(|entry| {
+            entry.previous.as_ref() == Some(id) && entry.version == rotate.version + 1
+        })
+    }
+
+    /// Replaces the id, and perhaps the client; or says why not.
+    fn rotate(&mut self, id: &ClaimId, rotate: &Rotate, step: &mut Step) -> Option<Reply> {
+        let version = self.entry(id)?.version;
+        if version != rotate.version {
+            return Some(Reply::Superseded);
+        }
+        if self.places.contains_key(&rotate.to) || self.is_buried(&rotate.to, step.now) {
+            return Some(Reply::Taken);
+        }
+        let place = self.places.remove(id)?;
+        self.places.insert(rotate.to.clone(), place);
+        if let Some(entry) = self.entry_mut(&rotate.to) {
+            entry.id = rotate.to.clone();
+            entry.previous = Some(id.clone());
+            entry.version += 1;
+        }
+        self.bury_rotated(id, step.now);
+        self.forget_buried(step.now);
+        step.actor = Some(rotate.to.clone());
+        if let Some(adopt) = &rotate.adopt {
+            self.adopt(&rotate.to, adopt, step);
+        }
+        None
+    }
+
+    fn adopt(&mut self, id: &ClaimId, adopt: &Adopt, step: &mut Step) {
+        if let Some(entry) = self.entry_mut(id) {
+            let former = entry
+                .inbox
+                .take()
+                .filter(|f| Some(f) != adopt.inbox.as_ref());
+            entry.inbox.clone_from(&adopt.inbox);
+            entry.owner = adopt.owner.clone();
+            if let Some(inbox) = former {
+                let arrival = entry.arrival;
+                step.events.push(Event::Adopted { inbox, arrival });
+            }
+        }
+        let Some(Place::Granted(old, _)) = self.places.get(id).copied() else {
+            return;
+        };
+        // All claims of the hold get the new token, so that the former client's
+        // writes are fenced whichever of them it uses.
+        let token = self.next_token(step);
+        self.last_token = token;
+        let mut rest = self.granted.split_off(&(old, Arrival(0)));
+        let mut after = rest.split_off(&(old, Arrival(u64::MAX)));
+        self.granted.append(&mut after);
+        for ((_, arrival), entry) in rest {
+            self.places
+                .insert(entry.id.clone(), Place::Granted(token, arrival));
+            self.granted.insert((token, arrival), entry);
+        }
+    }
+
+    /// Makes a writer a reader: those next to it may come in.
+    fn downgrade(&mut self, id: &ClaimId) {
+        if !matches!(self.places.get(id), Some(Place::Granted(..))) {
+            return;
+        }
+        let Some(entry) = self.entry_mut(id) else {
+            return;
+        };
+        if entry.mode == Mode::Exclusive && entry.secret.is_none() {
+            entry.mode = Mode::Shared;
+            self.used -= Mode::Exclusive.weight() - Mode::Shared.weight();
+        }
+    }
+
+    fn set_note(&mut self, id: &ClaimId, note: &crate::Note, step: &mut Step) {
+        let granted = matches!(self.places.get(id), Some(Place::Granted(..)));
+        if let Some(entry) = self.entry_mut(id)
+            && entry.note.as_ref() != Some(note)
+        {
+            entry.note = Some(note.clone());
+            step.noted |= granted;
+        }
+    }
+}

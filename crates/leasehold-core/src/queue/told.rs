@@ -1,0 +1,114 @@
+//! Who is told, and what is answered.
+
+use std::time::Duration;
+
+use super::{Place, Queue, Step};
+use crate::{Arrival, ClaimId, Event, Inbox, Reply, Standing, StoreTime};
+
+impl Queue {
+    pub(super) fn raise(
+        &mut self,
+        id: &ClaimId,
+        held: Duration,
+        waiting: Duration,
+        step: &Step,
+    ) -> Reply {
+        let alone = self.granted.len() == 1;
+        let granted = matches!(self.places.get(id), Some(Place::Granted(..)));
+        let ttl = if granted { held } else { waiting };
+        if let Some(entry) = self.entry_mut(id) {
+            entry.deadline = entry.deadline.max(step.now + ttl);
+            let deadline = entry.deadline;
+            self.furthest = self.furthest.max(deadline);
+            if granted && alone {
+                self.earliest = deadline;
+            }
+        }
+        self.standing(id, step)
+    }
+
+    pub(super) fn standing(&self, id: &ClaimId, step: &Step) -> Reply {
+        let (Some(place), Some(entry)) = (self.places.get(id), self.entry(id)) else {
+            return Reply::Gone;
+        };
+        let (token, position) = match place {
+            Place::Granted(token, _) => (Some(*token), 0),
+            Place::Waiting(_) => (None, self.position(entry.arrival)),
+        };
+        Reply::Standing(Standing {
+            arrival: entry.arrival,
+            token,
+            position,
+            deadline: entry.deadline,
+            blocked_until: token.is_none().then(|| self.blocked_until(step)),
+        })
+    }
+
+    fn position(&self, arrival: Arrival) -> u64 {
+        let ahead = arrival.0 - self.first_waiting().unwrap_or(arrival).0;
+        (ahead + 1).min(self.waiting.len() as u64)
+    }
+
+    pub(super) fn blocked_until(&self, step: &Step) -> StoreTime {
+        if self.granted.is_empty() {
+            step.now
+        } else {
+            self.earliest
+        }
+    }
+
+    /// Tells the claim that has become next in line when to look.
+    pub(super) fn hint(&self, step: &mut Step) {
+        let Some(first) = self.waiting.values().next() else {
+            return;
+        };
+        if step.first_before == Some(first.arrival) || step.actor.as_ref() == Some(&first.id) {
+            return;
+        }
+        if let Some(inbox) = first.inbox.clone() {
+            let blocked_until = self.blocked_until(step);
+            step.events.push(Event::Next {
+                inbox,
+                arrival: first.arrival,
+                blocked_until,
+            });
+        }
+    }
+
+    /// Tells the first in line that it may come and take the key.
+    pub(super) fn tell_vacant(&self, step: &mut Step) {
+        let Some(first) = self.waiting.values().next() else {
+            return;
+        };
+        if let Some(inbox) = first.inbox.clone() {
+            step.events.push(Event::Next {
+                inbox,
+                arrival: first.arrival,
+                blocked_until: step.now,
+            });
+        }
+    }
+
+    pub(super) fn watch(&mut self, inbox: &Inbox, ttl: Duration, step: &Step) -> Reply {
+        self.watchers
+            .retain(|(watcher, until)| watcher != inbox && *until > step.now);
+        if !ttl.is_zero() {
+            let until = step.now + ttl;
+            self.watchers.push((inbox.clone(), until));
+            self.furthest = self.furthest.max(until);
+        }
+        Reply::Done
+    }
+
+    /// Tells those who watch, if another holds first or its note has changed.
+    pub(super) fn tell_watchers(&self, step: &mut Step) {
+        if !step.noted && self.first_holder() == step.holder_before {
+            return;
+        }
+        let alive = self.watchers.iter().filter(|(_, until)| *until > step.now);
+        for (inbox, _) in alive {
+            let inbox = inbox.clone();
+            step.events.push(Event::Changed { inbox });
+        }
+    }
+}

@@ -4,14 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Owner, Reply};
+use leasehold_core::{Key, Mode, Owner as OwnerInfo, Reply};
 use tokio::time::timeout;
 
 use crate::driver::{Driver, unanswered};
+use crate::election::Election;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::{Broken, Inspection, Shutdown};
+use crate::multi::MultiLock;
 use crate::mutex::Mutex;
 use crate::open::{self, Credentials, TlsFiles};
+use crate::reentrant::{Owner, Reentrant};
+use crate::rwlock::RwLock;
+use crate::semaphore::Semaphore;
 use crate::settings::Settings;
 use crate::store::{Capabilities, LockStore};
 
@@ -52,7 +57,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Client, Error> {
 #[derive(Clone)]
 pub struct Client {
     driver: Arc<Driver>,
-    owner: Owner,
+    owner: OwnerInfo,
     url: Arc<str>,
 }
 
@@ -81,6 +86,68 @@ impl Client {
     pub fn mutex(&self, key: impl AsRef<str>) -> Result<Mutex, Error> {
         let key = check_key(Operation::Acquire, key)?;
         Ok(Mutex::new(self.driver.clone(), key, self.owner.clone()))
+    }
+
+    /// A read-write lock on `key`. No I/O: a bad key fails here.
+    ///
+    /// # Errors
+    /// As [`Client::mutex`].
+    pub fn rwlock(&self, key: impl AsRef<str>) -> Result<RwLock, Error> {
+        let key = check_key(Operation::Acquire, key)?;
+        Ok(RwLock::new(self.driver.clone(), key, self.owner.clone()))
+    }
+
+    /// A semaphore of so many permits on `key`. No I/O: a bad key fails here.
+    ///
+    /// # Errors
+    /// As [`Client::mutex`]; `Invalid` for no permits.
+    pub fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Result<Semaphore, Error> {
+        let key = check_key(Operation::Acquire, key)?;
+        let mode = Mode::Permits {
+            of: permits,
+            take: 1,
+        };
+        let invalid = |invalid: leasehold_core::Invalid| {
+            Error::new(Operation::Acquire, Some(key.clone()), invalid.into())
+        };
+        mode.check().map_err(invalid)?;
+        let (driver, owner) = (self.driver.clone(), self.owner.clone());
+        Ok(Semaphore::new(driver, key, owner, permits))
+    }
+
+    /// A mutex on `key` that `owner` may enter again. No I/O: a bad key fails here.
+    ///
+    /// # Errors
+    /// As [`Client::mutex`].
+    pub fn reentrant(&self, key: impl AsRef<str>, owner: &Owner) -> Result<Reentrant, Error> {
+        let key = check_key(Operation::Acquire, key)?;
+        let (driver, who) = (self.driver.clone(), self.owner.clone());
+        Ok(Reentrant::new(driver, key, who, *owner))
+    }
+
+    /// Several keys as one lock: all or nothing. No I/O: bad keys fail here.
+    ///
+    /// # Errors
+    /// As [`Client::mutex`]; `Invalid` for no key, or one that is named twice.
+    pub fn multi<I>(&self, keys: I) -> Result<MultiLock, Error>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        let keys: Result<Vec<_>, _> = keys
+            .into_iter()
+            .map(|key| check_key(Operation::Acquire, key))
+            .collect();
+        MultiLock::new(&self.driver, keys?, &self.owner)
+    }
+
+    /// An election on `key`. No I/O: a bad key fails here.
+    ///
+    /// # Errors
+    /// As [`Client::mutex`].
+    pub fn election(&self, key: impl AsRef<str>) -> Result<Election, Error> {
+        let key = check_key(Operation::Acquire, key)?;
+        Ok(Election::new(self.driver.clone(), key, self.owner.clone()))
     }
 
     /// Looks at a key; changes nothing.
@@ -336,7 +403,7 @@ impl ClientBuilder {
                     .map_err(error)?
             }
         };
-        let owner = Owner::new(&host(), std::process::id(), self.settings.label.as_deref());
+        let owner = OwnerInfo::new(&host(), std::process::id(), self.settings.label.as_deref());
         let driver = Driver::new(store, self.settings, runtime);
         Ok(Client {
             driver,

@@ -61,6 +61,22 @@ pub enum Operation {
     Break,
     /// Closing the client.
     Shutdown,
+    /// Replacing a claim id.
+    Rotate,
+    /// Giving a lease to another process.
+    HandOver,
+    /// Taking a lease over from another process.
+    Adopt,
+    /// Turning a writer into a reader.
+    Downgrade,
+    /// Turning a reader into a writer.
+    Upgrade,
+    /// Changing the number of permits.
+    Resize,
+    /// Telling the others something.
+    Proclaim,
+    /// Hearing who leads.
+    Observe,
 }
 
 impl fmt::Display for Operation {
@@ -74,6 +90,14 @@ impl fmt::Display for Operation {
             Self::Inspect => "cannot look at",
             Self::Break => "cannot break",
             Self::Shutdown => "cannot close",
+            Self::Rotate => "cannot rotate the claim id of",
+            Self::HandOver => "cannot hand over",
+            Self::Adopt => "cannot take over",
+            Self::Downgrade => "cannot downgrade",
+            Self::Upgrade => "cannot upgrade",
+            Self::Resize => "cannot resize",
+            Self::Proclaim => "cannot proclaim on",
+            Self::Observe => "cannot observe",
         })
     }
 }

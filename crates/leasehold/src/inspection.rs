@@ -49,6 +49,10 @@ pub struct HolderInfo {
     pub token: Token,
     /// The first characters of the claim id; the rest is a secret.
     pub id_hint: String,
+    /// What it tells the others, such as a leader's address.
+    pub note: Option<String>,
+    /// Whether it has left or died, and only its minimum hold keeps the key.
+    pub kept: bool,
 }
 
 /// One who waits for a key.
@@ -94,6 +98,8 @@ impl Inspection {
                     token: holder.token,
                     owner: holder.claim.owner,
                     id_hint: holder.claim.id_hint,
+                    note: holder.claim.note.map(String::from),
+                    kept: holder.claim.kept,
                 })
                 .collect(),
             waiters: look

@@ -2,38 +2,105 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Loss, Standpoint, Token};
+use leasehold_core::{Key, Loss, Mode, Standpoint, Token};
 
 use crate::clock;
 use crate::driver::Driver;
-use crate::driver::acquire::Grant;
-use crate::driver::registry::{EntryId, Subject};
-use crate::driver::signal::Signal;
+use crate::driver::acquire::{Grant, Wish};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::hold::Hold;
 
 /// A hold on a key, limited in time and renewed by the watchdog.
 ///
 /// The value *is* the owner: send it to any task or thread. While
-/// [`Lease::is_valid`] no other client of leasehold holds a valid lease on the
-/// key, under the assumptions of the store (see `SAFETY.md`); beyond that only a
-/// resource that compares [`Lease::token`] is protected.
+/// [`Lease::is_valid`] no other client of leasehold holds a valid lease that
+/// this one excludes, under the assumptions of the store (see `SAFETY.md`);
+/// beyond that only a resource that compares [`Lease::token`] is protected.
+///
+/// `K` says how it holds: alone ([`Exclusive`], the default: mutex, writer,
+/// leader, re-entrant owner), together with other readers ([`Shared`]), or with
+/// other permits ([`Permits`]). Only exclusive leases have a fencing token.
 ///
 /// Dropping a lease releases it in the background: it never blocks, and the TTL
 /// bounds it if the store cannot be reached. [`Lease::release`] says whether the
 /// lease was still ours.
 #[must_use = "a lease that is dropped is released"]
-pub struct Lease {
-    driver: Arc<Driver>,
-    entry: EntryId,
-    subject: Subject,
-    token: Token,
-    signal: Arc<Signal>,
-    waited: Duration,
-    rejoined: u32,
-    over: bool,
+pub struct Lease<K: LeaseKind = Exclusive> {
+    hold: Hold,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// Held alone: its token fences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exclusive {}
+
+/// Held together with other readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shared {}
+
+/// Held together with other holders of permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permits {}
+
+/// How a [`Lease`] holds: [`Exclusive`], [`Shared`] or [`Permits`].
+pub trait LeaseKind: sealed::Sealed + Copy + Eq + fmt::Debug + 'static {
+    /// Whether a claim of that mode is held so.
+    #[doc(hidden)]
+    fn is(mode: Mode) -> bool;
+}
+
+/// A way to hold together with others: such leases do not fence.
+pub trait Overlapping: LeaseKind {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Exclusive {}
+    impl Sealed for super::Shared {}
+    impl Sealed for super::Permits {}
+}
+
+impl LeaseKind for Exclusive {
+    fn is(mode: Mode) -> bool {
+        mode == Mode::Exclusive
+    }
+}
+
+impl LeaseKind for Shared {
+    fn is(mode: Mode) -> bool {
+        mode == Mode::Shared
+    }
+}
+
+impl LeaseKind for Permits {
+    fn is(mode: Mode) -> bool {
+        matches!(mode, Mode::Permits { .. })
+    }
+}
+
+impl Overlapping for Shared {}
+impl Overlapping for Permits {}
+
+/// Orders the grants of a key, and fences nothing: those who hold together have
+/// different numbers, and all of them may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GrantNumber(u64);
+
+impl GrantNumber {
+    /// The number.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for GrantNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// What a release found.
@@ -46,37 +113,130 @@ pub enum Released {
 }
 
 impl Lease {
-    pub(crate) fn new(driver: Arc<Driver>, grant: Grant, waited: Duration) -> Self {
-        let Grant {
-            entry,
-            subject,
-            token,
-            signal,
-            rejoined,
-        } = grant;
-        Self {
-            driver,
-            entry,
-            subject,
-            token,
-            signal,
-            waited,
-            rejoined,
-            over: false,
+    /// The fencing token: higher than that of every lease on this key before.
+    /// Hand it to the protected system with each write (see [`crate::fence`]).
+    ///
+    /// It rises if another claim of the same [`crate::Owner`] is taken over by
+    /// another process.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.hold.token()
+    }
+
+    /// Turns a writer into a reader, in one step: no other writer comes between,
+    /// and readers that wait next in line come in.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases the lease.
+    ///
+    /// # Errors
+    /// `Lost`: stop. `Unavailable`: no answer. `Invalid` for the lease of a
+    /// re-entrant lock, whose other claims rely on it. The lease is released
+    /// then.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let config = client.rwlock("config")?;
+    /// let writer = config.write().await?;
+    /// let reader = writer.downgrade().await?;
+    /// assert!(config.try_read().await?.is_some());
+    /// assert!(config.try_write().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn downgrade(self) -> Result<Lease<Shared>, Error> {
+        let mut hold = self.hold;
+        if hold.is_reentrant() {
+            let error = StoreError::new(
+                ErrorKind::Invalid,
+                "the lease of a re-entrant lock cannot become a reader",
+            )
+            .with_hint("use a read-write lock");
+            return Err(hold.error(Operation::Downgrade, error));
         }
+        hold.change(Operation::Downgrade, |subject, ttl| {
+            let mut renew = subject.renewal(ttl);
+            renew.downgrade = true;
+            renew
+        })
+        .await?;
+        hold.set_mode(Mode::Shared);
+        Ok(Lease::of(hold))
+    }
+}
+
+impl Lease<Shared> {
+    /// Always refused: a reader cannot become a writer.
+    ///
+    /// Two readers that both wanted to would wait for each other for ever: each
+    /// keeps reading until it may write, and neither may before the other has
+    /// stopped. Release, write, and look again at what you read, since another
+    /// writer may have come between.
+    ///
+    /// # Errors
+    /// `Unsupported`, always; the lease is untouched.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::ErrorKind;
+    /// let client = leasehold::connect("memory:").await?;
+    /// let reader = client.rwlock("config")?.read().await?;
+    /// assert_eq!(reader.upgrade().unwrap_err().kind(), ErrorKind::Unsupported);
+    /// # Ok(()) }
+    /// ```
+    pub fn upgrade(&self) -> Result<Lease, Error> {
+        let error = StoreError::new(
+            ErrorKind::Unsupported,
+            "a reader cannot become a writer: two that both waited to would wait for each other for ever",
+        )
+        .with_hint("release it, take write(), and look again at what you read");
+        Err(self.hold.error(Operation::Upgrade, error))
+    }
+}
+
+impl<K: Overlapping> Lease<K> {
+    /// The number of the grant: higher than that of every grant of this key
+    /// before. It orders, and does not fence.
+    #[must_use]
+    pub fn number(&self) -> GrantNumber {
+        GrantNumber(self.hold.token().get())
+    }
+}
+
+impl<K: LeaseKind> Lease<K> {
+    pub(crate) fn new(driver: Arc<Driver>, grant: Grant, wish: &Wish, waited: Duration) -> Self {
+        Self::of(Hold::new(driver, grant, wish, waited))
+    }
+
+    pub(crate) fn of(hold: Hold) -> Self {
+        Self {
+            hold,
+            kind: PhantomData,
+        }
+    }
+
+    pub(crate) fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    pub(crate) fn into_hold(self) -> Hold {
+        self.hold
     }
 
     /// The key.
     #[must_use]
     pub fn key(&self) -> &Key {
-        &self.subject.key
+        self.hold.key()
     }
 
-    /// The fencing token: higher than that of every lease on this key before.
-    /// Hand it to the protected system with each write.
+    /// How it holds; for permits, how many of how many.
     #[must_use]
-    pub fn token(&self) -> Token {
-        self.token
+    pub fn mode(&self) -> Mode {
+        self.hold.mode()
     }
 
     /// Whether the lease may be relied on now. Costs no round trip.
@@ -89,26 +249,26 @@ impl Lease {
     /// lost. Costs no round trip.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.signal.valid_until().since(clock::now())
+        self.hold.valid_until().since(clock::now())
     }
 
     /// What is known about the lease. Costs no round trip.
     #[must_use]
     pub fn standpoint(&self) -> Standpoint {
-        self.signal.standpoint()
+        self.hold.standpoint()
     }
 
     /// How long it took to get it.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        self.waited
+        self.hold.waited()
     }
 
     /// How often the place in the queue was lost while waiting (the store lost
     /// its data, or this client stood still for longer than the waiter TTL).
     #[must_use]
     pub fn rejoined(&self) -> u32 {
-        self.rejoined
+        self.hold.rejoined()
     }
 
     /// Completes when the lease is lost, with the reason: stop working then.
@@ -129,7 +289,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub async fn lost(&self) -> Loss {
-        self.signal.lost().await
+        self.hold.lost().await
     }
 
     /// Runs `work`, and drops it the moment the lease is lost.
@@ -154,7 +314,7 @@ impl Lease {
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
         tokio::select! {
             biased;
-            loss = self.lost() => Err(self.error(Operation::Hold, lost(loss))),
+            loss = self.lost() => Err(self.hold.lost_error(Operation::Hold, loss)),
             done = work => Ok(done),
         }
     }
@@ -182,18 +342,65 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub async fn renew(&self) -> Result<(), Error> {
-        if let Standpoint::Lost(loss) = self.standpoint() {
-            return Err(self.error(Operation::Renew, lost(loss)));
-        }
-        let renewed = self.driver.renew(self.entry, &self.subject).await;
-        renewed.map_err(|error| self.error(Operation::Renew, error))?;
-        match self.standpoint() {
-            Standpoint::Lost(loss) => Err(self.error(Operation::Renew, lost(loss))),
-            Standpoint::Held | Standpoint::Unknown => Ok(()),
-        }
+        self.hold.renew(None).await
+    }
+
+    /// Renews the lease now, to live `ttl` from now: a renewal never shortens a
+    /// lease, and [`crate::Mutex::with_max_hold`] bounds it.
+    ///
+    /// # Cancel safety
+    /// As [`Lease::renew`].
+    ///
+    /// # Errors
+    /// As [`Lease::renew`]; `Invalid` for a TTL below 50 ms or above 24 h.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// let client = leasehold::connect("memory:").await?;
+    /// let lease = client.mutex("orders/42")?.lock().await?;
+    /// lease.renew_for(Duration::from_secs(300)).await?; // ahead of a long pause
+    /// assert!(lease.remaining() > Duration::from_secs(290));
+    /// # Ok(()) }
+    /// ```
+    pub async fn renew_for(&self, ttl: Duration) -> Result<(), Error> {
+        self.hold.renew(Some(ttl)).await
+    }
+
+    /// Replaces the claim id, so that one that leaked goes stale. The lease
+    /// stays as it is.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it unknown whether the id was replaced; the
+    /// next renewal finds out.
+    ///
+    /// # Errors
+    /// `Lost`: somebody else has replaced the id or taken over the claim; of
+    /// concurrent rotations exactly one wins. `Unavailable`: no answer yet.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let lease = client.mutex("orders/42")?.lock().await?;
+    /// let leaked = lease.parts();
+    /// lease.rotate().await?;
+    /// assert!(client.mutex("orders/42")?.adopt_by_force(&leaked).await.is_err());
+    /// assert!(lease.is_valid());
+    /// # Ok(()) }
+    /// ```
+    pub async fn rotate(&self) -> Result<(), Error> {
+        let rotate = |subject: &crate::driver::subject::Subject, ttl| subject.rotation(ttl);
+        self.hold.change(Operation::Rotate, rotate).await
     }
 
     /// Gives the key back, and hands it to the next in line in the same step.
+    ///
+    /// With a minimum hold ([`crate::Mutex::with_min_hold`]) that is not over,
+    /// the key stays taken until then.
     ///
     /// # Cancel safety
     /// Dropping the future goes on releasing in the background.
@@ -212,56 +419,17 @@ impl Lease {
     /// assert_eq!(lease.release().await?, Released::StillOurs);
     /// # Ok(()) }
     /// ```
-    pub async fn release(mut self) -> Result<Released, Error> {
-        self.over = true;
-        let known = self.standpoint();
-        // Nothing is to be relied on once a release was sent.
-        self.signal.end();
-        if is_settled(known) {
-            return Ok(Released::AlreadyGone);
-        }
-        let released = self
-            .driver
-            .release(Some(self.entry), self.subject.clone())
-            .await;
-        match released {
-            Ok(true) => Ok(Released::StillOurs),
-            Ok(false) => Ok(Released::AlreadyGone),
-            Err(error) => Err(self.error(Operation::Release, error)),
-        }
-    }
-
-    fn error(&self, operation: Operation, error: StoreError) -> Error {
-        Error::new(operation, Some(self.subject.key.clone()), error)
+    pub async fn release(self) -> Result<Released, Error> {
+        self.hold.release().await
     }
 }
 
-/// Whether nothing of the claim can be left at the store.
-fn is_settled(standpoint: Standpoint) -> bool {
-    matches!(
-        standpoint,
-        Standpoint::Lost(Loss::Gone | Loss::Revoked | Loss::Superseded | Loss::Shutdown)
-    )
-}
-
-fn lost(loss: Loss) -> StoreError {
-    StoreError::new(ErrorKind::Lost, format!("the lease was lost: {loss}"))
-        .with_hint("stop the work: another may hold the key")
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if !self.over && !is_settled(self.standpoint()) {
-            self.driver.leave(Some(self.entry), self.subject.clone());
-        }
-    }
-}
-
-impl fmt::Debug for Lease {
+impl<K: LeaseKind> fmt::Debug for Lease<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease")
             .field("key", self.key())
-            .field("token", &self.token)
+            .field("mode", &self.mode())
+            .field("token", &self.hold.token())
             .field("standpoint", &self.standpoint())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()

@@ -25,20 +25,38 @@
 mod client;
 mod clock;
 mod driver;
+mod election;
 mod error;
+mod face;
+mod hold;
 mod inspection;
 mod lease;
+mod multi;
 mod mutex;
 mod open;
+mod parts;
+mod reentrant;
+mod rwlock;
+mod semaphore;
 mod settings;
 pub mod store;
+mod waiting;
 
 pub use client::{Client, ClientBuilder, connect};
+pub use election::{Election, Leader, Leaders, Leadership};
 pub use error::{Error, ErrorKind, Operation, StoreError};
 pub use inspection::{Broken, HolderInfo, Inspection, Kind, Shutdown, WaiterInfo};
-pub use lease::{Lease, Released};
+pub use lease::{Exclusive, GrantNumber, Lease, LeaseKind, Overlapping, Permits, Released, Shared};
 pub use leasehold_core as core;
-pub use leasehold_core::{Key, Loss, Mode, Owner, RenewalPolicy, Standpoint, Token};
-pub use mutex::{Acquire, Mutex, OnProgress, Progress, Wait};
+pub use leasehold_core::{
+    Key, Loss, Mode, Note, Owner as OwnerInfo, RenewalPolicy, Retry, Standpoint, Token,
+};
+pub use multi::{MultiLease, MultiLock};
+pub use mutex::Mutex;
 pub use open::TlsFiles;
+pub use parts::{LeaseParts, Recovered};
+pub use reentrant::{Owner, Reentrant};
+pub use rwlock::RwLock;
+pub use semaphore::Semaphore;
 pub use settings::{MAX_OPERATION_TIMEOUT, MAX_TTL, MIN_TTL, Settings};
+pub use waiting::{Acquire, OnProgress, Progress, Wait};

@@ -4,20 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Mode, Owner, RenewalPolicy};
+use leasehold_core::{Key, Mode, Owner};
 
-use crate::clock;
 use crate::driver::Driver;
-use crate::driver::acquire::{Patience, Wish, acquire};
-use crate::driver::registry::Terms;
-use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::error::Error;
+use crate::face::{Face, options, unfair_options};
 use crate::lease::Lease;
-use crate::settings::check_ttl;
+use crate::parts::adopting;
+use crate::waiting::{Acquire, Wait};
 
 /// A fair, fenced mutex: one holder at a time, first come, first served.
 ///
 /// A cheap handle without I/O; clone it, keep it, or make it anew each time.
-/// Not re-entrant: whoever locks it twice waits for himself.
+/// Not re-entrant: whoever locks it twice waits for himself (see
+/// [`crate::Reentrant`]).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -31,116 +31,17 @@ use crate::settings::check_ttl;
 /// ```
 #[derive(Clone)]
 pub struct Mutex {
-    driver: Arc<Driver>,
-    wish: Wish,
+    face: Face,
 }
 
-/// How to acquire: one struct for every option of the verb.
-#[derive(Clone, Default)]
-pub struct Acquire {
-    /// How long to wait.
-    pub wait: Wait,
-    /// Called when the claim begins to wait and whenever its place changes.
-    pub progress: Option<OnProgress>,
-}
-
-/// Hears of a waiting claim's progress, on the task that waits.
-pub type OnProgress = Arc<dyn Fn(&Progress) + Send + Sync>;
-
-/// How long to wait for a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wait {
-    /// Not at all: busy is an answer.
-    No,
-    /// So long, then fail with `Timeout`.
-    For(Duration),
-    /// As long as it takes.
-    #[default]
-    Forever,
-}
-
-/// Where a waiting claim stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// 1 is next in line; an upper bound.
-    pub position: u64,
-    /// For how long it has been waiting.
-    pub waited: Duration,
-    /// How often it lost its place and joined again at the tail.
-    pub rejoined: u32,
-}
+options!(Mutex);
+unfair_options!(Mutex);
+adopting!(Mutex, crate::Exclusive);
 
 impl Mutex {
     pub(crate) fn new(driver: Arc<Driver>, key: Key, owner: Owner) -> Self {
-        let settings = &driver.settings;
-        let wish = Wish {
-            key,
-            mode: Mode::Exclusive,
-            terms: Terms {
-                ttl: settings.ttl,
-                policy: RenewalPolicy::Automatic(settings.renew_at),
-                hand_off: true,
-            },
-            waiter_ttl: settings.waiter_ttl.min(settings.ttl),
-            ahead: false,
-            owner,
-            tells_position: false,
-        };
-        Self { driver, wish }
-    }
-
-    /// The key.
-    #[must_use]
-    pub fn key(&self) -> &Key {
-        &self.wish.key
-    }
-
-    /// Another TTL than the client's.
-    ///
-    /// # Errors
-    /// `Invalid` below 50 ms or above 24 h.
-    pub fn with_ttl(mut self, ttl: Duration) -> Result<Self, Error> {
-        check_ttl(ttl).map_err(|invalid| self.error(invalid.into()))?;
-        self.wish.terms.ttl = ttl;
-        self.wish.waiter_ttl = self.driver.settings.waiter_ttl.min(ttl);
-        Ok(self)
-    }
-
-    /// Who renews the lease: the watchdog (the default), the caller, or nobody.
-    ///
-    /// # Errors
-    /// `Invalid` for a share of the TTL outside 0.05 to 0.8.
-    pub fn with_renewal(mut self, policy: RenewalPolicy) -> Result<Self, Error> {
-        if let RenewalPolicy::Automatic(share) = policy
-            && !(0.05..=0.8).contains(&share)
-        {
-            let message = format!("renewal at a share of {share} of the TTL is out of bounds");
-            return Err(self.error(
-                StoreError::new(ErrorKind::Invalid, message)
-                    .with_hint("choose between 0.05 and 0.8"),
-            ));
-        }
-        self.wish.terms.policy = policy;
-        Ok(self)
-    }
-
-    /// How others see who holds or waits.
-    #[must_use]
-    pub fn with_label(mut self, label: impl AsRef<str>) -> Self {
-        let owner = &self.wish.owner;
-        self.wish.owner = Owner::new(&owner.host, owner.pid, Some(label.as_ref()));
-        self
-    }
-
-    /// Gives up fairness for throughput: the key may be taken ahead of those who
-    /// wait, and a release leaves it free for whoever comes first. Waiters can
-    /// starve. Those who lock the same key fairly keep their order among
-    /// themselves.
-    #[must_use]
-    pub fn unfair(mut self) -> Self {
-        self.wish.ahead = true;
-        self.wish.terms.hand_off = false;
-        self
+        let face = Face::new(driver, key, owner, Mode::Exclusive);
+        Self { face }
     }
 
     /// Waits for the key, as long as it takes.
@@ -152,18 +53,12 @@ impl Mutex {
     /// # Errors
     /// `Unavailable` when the store gives no answer for longer than the
     /// operation time-out (while waiting: the waiter TTL). `Refused`, `Invalid`,
-    /// `Corrupt`: see [`ErrorKind`].
+    /// `Corrupt`: see [`crate::ErrorKind`].
     ///
     /// # Examples
     /// See [`Mutex`].
     pub async fn lock(&self) -> Result<Lease, Error> {
-        let lease = self
-            .acquire(Acquire {
-                wait: Wait::Forever,
-                progress: None,
-            })
-            .await?;
-        lease.ok_or_else(|| self.timed_out())
+        self.face.obtain(Wait::Forever).await
     }
 
     /// Takes the key if it is free and nobody waits; `None` when it is busy.
@@ -186,11 +81,7 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     pub async fn try_lock(&self) -> Result<Option<Lease>, Error> {
-        self.acquire(Acquire {
-            wait: Wait::No,
-            progress: None,
-        })
-        .await
+        self.face.attempt().await
     }
 
     /// Waits for the key for so long at most.
@@ -215,13 +106,7 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     pub async fn lock_within(&self, limit: Duration) -> Result<Lease, Error> {
-        let lease = self
-            .acquire(Acquire {
-                wait: Wait::For(limit),
-                progress: None,
-            })
-            .await?;
-        lease.ok_or_else(|| self.timed_out())
+        self.face.obtain(Wait::For(limit)).await
     }
 
     /// The verb behind the others, with every option. `None`: busy, with
@@ -246,41 +131,7 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     pub async fn acquire(&self, how: Acquire) -> Result<Option<Lease>, Error> {
-        let started = clock::now();
-        let patience = match how.wait {
-            Wait::No => Patience::No,
-            Wait::For(limit) => Patience::Until(started + limit),
-            Wait::Forever => Patience::Forever,
-        };
-        let waited = || clock::now().since(started);
-        let tell = |position, rejoined| {
-            if let Some(progress) = &how.progress {
-                progress(&Progress {
-                    position,
-                    waited: waited(),
-                    rejoined,
-                });
-            }
-        };
-        let wish = Wish {
-            tells_position: how.progress.is_some(),
-            ..self.wish.clone()
-        };
-        let grant = acquire(&self.driver, &wish, patience, tell)
-            .await
-            .map_err(|error| self.error(error))?;
-        Ok(grant.map(|grant| Lease::new(self.driver.clone(), grant, waited())))
-    }
-
-    fn error(&self, error: StoreError) -> Error {
-        Error::new(Operation::Acquire, Some(self.wish.key.clone()), error)
-    }
-
-    fn timed_out(&self) -> Error {
-        self.error(StoreError::new(
-            ErrorKind::Timeout,
-            "it was not free in the time allowed",
-        ))
+        self.face.acquire(how).await
     }
 }
 
@@ -288,14 +139,6 @@ impl fmt::Debug for Mutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mutex")
             .field("key", self.key())
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Acquire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquire")
-            .field("wait", &self.wait)
             .finish_non_exhaustive()
     }
 }

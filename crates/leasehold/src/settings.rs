@@ -30,6 +30,9 @@ pub struct Settings {
     pub operation_timeout: Duration,
     /// How others see this client, beside host and process id.
     pub label: Option<String>,
+    /// How often the watchdog replaces the claim id of a lease, so that one that
+    /// leaked goes stale. Default never; with a renewal, so not more often.
+    pub rotate_every: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -40,6 +43,7 @@ impl Default for Settings {
             renew_at: 1.0 / 3.0,
             operation_timeout: Duration::from_secs(5),
             label: None,
+            rotate_every: None,
         }
     }
 }

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Backoff, Claim, Mode, Moment, Owner, Renewal, Standpoint, Token, Validity, Verdict,
-    Waiter, WaiterConfig,
+    Arrival, Backoff, Capacity, Claim, Identity, Mode, Moment, Note, Owner, OwnerSecret, Renewal,
+    Retry, Standpoint, Validity, Verdict, Waiter, WaiterConfig,
 };
 use tokio::time::{sleep, timeout};
 
-use super::registry::{EntryId, Subject, Terms};
+use super::registry::EntryId;
 use super::signal::{Progress, Signal};
+use super::subject::{Subject, Terms};
 use super::{Departure, Driver, random_claim_id, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
@@ -24,9 +25,31 @@ pub(crate) struct Wish {
     pub(crate) terms: Terms,
     pub(crate) waiter_ttl: Duration,
     pub(crate) ahead: bool,
+    /// Instead of standing in the queue: ask again and again.
+    pub(crate) retry: Option<Retry>,
     pub(crate) owner: Owner,
+    pub(crate) secret: Option<OwnerSecret>,
+    pub(crate) min_hold: Duration,
+    pub(crate) note: Option<Note>,
     /// Whether the caller wants to hear of its place in the queue.
     pub(crate) tells_position: bool,
+}
+
+impl Wish {
+    /// The claim as the store is asked for it.
+    pub(super) fn claim(&self, driver: &Driver, id: leasehold_core::ClaimId, wait: bool) -> Claim {
+        Claim {
+            waiter_ttl: self.waiter_ttl,
+            wait,
+            ahead: self.ahead,
+            inbox: Some(driver.store.inbox().clone()),
+            owner: self.owner.clone(),
+            secret: self.secret,
+            min_hold: self.min_hold,
+            note: self.note.clone(),
+            ..Claim::new(id, self.mode, self.terms.ttl)
+        }
+    }
 }
 
 /// How long to wait for it.
@@ -42,29 +65,62 @@ pub(crate) enum Patience {
 pub(crate) struct Grant {
     pub(crate) entry: EntryId,
     pub(crate) subject: Subject,
-    pub(crate) token: Token,
     pub(crate) signal: Arc<Signal>,
     pub(crate) rejoined: u32,
 }
 
 /// How one attempt with one claim id ended.
-enum Attempt {
+pub(super) enum Attempt {
     Granted(Grant),
     Busy,
     /// The claim lapsed or was removed under us.
     Gone,
     /// It was granted, but the lease was over before it could be handed out.
     Late,
+    /// Another client has a claim with the same id.
+    Taken,
 }
 
 /// So many grants in a row that came too late mean that the TTL is too short
 /// for this store.
 const LATE: u32 = 3;
 
+/// So many ids in a row that others have already mean that they are not unique.
+const COLLISIONS: u32 = 3;
+
 /// Gets the key. `None`: it is busy, and nobody wants to wait.
 ///
 /// Dropping the future at any point leaves the queue, in the background.
 pub(crate) async fn acquire(
+    driver: &Arc<Driver>,
+    wish: &Wish,
+    patience: Patience,
+    progress: impl FnMut(u64, u32),
+) -> Result<Option<Grant>, StoreError> {
+    let queueing = driver.store.capabilities().queueing;
+    let retry = wish.retry.or_else(|| (!queueing).then(Retry::default));
+    let Some(retry) = retry.filter(|_| !matches!(patience, Patience::No)) else {
+        return acquire_in_line(driver, wish, patience, progress).await;
+    };
+    let mut pauses = retry.pauses(random_u64());
+    let never = |_, _| {};
+    loop {
+        let tried = acquire_in_line(driver, wish, Patience::No, never).await?;
+        let Some(pause) = pauses.next().filter(|_| tried.is_none()) else {
+            return Ok(tried);
+        };
+        let left = match patience {
+            Patience::Until(moment) => moment.since(clock::now()),
+            Patience::No | Patience::Forever => Duration::MAX,
+        };
+        if left.is_zero() {
+            return Err(timed_out());
+        }
+        sleep(pause.min(left)).await;
+    }
+}
+
+async fn acquire_in_line(
     driver: &Arc<Driver>,
     wish: &Wish,
     patience: Patience,
@@ -75,7 +131,7 @@ pub(crate) async fn acquire(
         Duration::from_secs(1),
         random_u64(),
     );
-    let (mut rejoined, mut late) = (0, 0);
+    let (mut rejoined, mut late, mut taken) = (0, 0, 0);
     loop {
         driver.check_open()?;
         match attempt(driver, wish, patience, |position| {
@@ -86,6 +142,12 @@ pub(crate) async fn acquire(
             Attempt::Granted(grant) => return Ok(Some(Grant { rejoined, ..grant })),
             Attempt::Busy => return Ok(None),
             Attempt::Late if late + 1 == LATE => return Err(too_late(wish.terms.ttl)),
+            Attempt::Taken => {
+                taken += 1;
+                if taken == COLLISIONS {
+                    return Err(not_unique());
+                }
+            }
             gone @ (Attempt::Gone | Attempt::Late) => {
                 rejoined += 1;
                 late = if matches!(gone, Attempt::Late) {
@@ -117,20 +179,10 @@ async fn attempt(
         patience: driver.settings.operation_timeout,
         seed: random_u64(),
     };
-    let claim = Claim {
-        waiter_ttl: wish.waiter_ttl,
-        wait: !matches!(patience, Patience::No),
-        ahead: wish.ahead,
-        inbox: Some(driver.store.inbox().clone()),
-        owner: wish.owner.clone(),
-        ..Claim::new(random_claim_id(), wish.mode, wish.terms.ttl)
-    };
-    let mut subject = Subject {
-        key: wish.key.clone(),
-        id: claim.id.clone(),
-        terms: wish.terms.clone(),
-        settled: false,
-    };
+    let wait_for_it = !matches!(patience, Patience::No);
+    let claim = wish.claim(driver, random_claim_id(), wait_for_it);
+    let identity = Identity::new(claim.id.clone());
+    let mut subject = Subject::new(wish.key.clone(), identity, wish.terms, false, None);
     let asking = Asking::start(driver);
     let resets = driver.resets.load(Ordering::Acquire);
     let mut waiter = Waiter::new(config, now);
@@ -160,17 +212,21 @@ async fn attempt(
             let entry = keep(driver, &subject, &signal, arrival, validity);
             asking.end();
             departure.confirmed();
+            signal.set_token(token);
             let grant = Grant {
                 entry,
                 subject,
-                token,
                 signal,
                 rejoined: 0,
             };
             return Ok(hand_over(driver, wish, grant).await);
         }
         Some(verdict) => {
-            if sends == 1 && matches!(verdict, Verdict::Busy | Verdict::Mismatch(_)) {
+            let none_made = matches!(
+                verdict,
+                Verdict::Busy | Verdict::Mismatch(_) | Verdict::Taken
+            );
+            if sends == 1 && none_made {
                 departure.confirmed();
             }
             asking.end();
@@ -200,36 +256,58 @@ async fn attempt(
     };
     let last_error = signal.last_error().or(last_error);
     match verdict {
-        Verdict::Granted { token, .. } => {
+        Verdict::Granted { .. } => {
             let Some(entry) = entry else {
                 return Ok(Attempt::Gone);
             };
             let grant = Grant {
                 entry,
                 subject,
-                token,
                 signal,
                 rejoined: 0,
             };
             Ok(hand_over(driver, wish, grant).await)
         }
         Verdict::Busy => Ok(Attempt::Busy),
-        Verdict::Gone | Verdict::Taken => Ok(Attempt::Gone),
-        Verdict::TimedOut => Err(StoreError::new(
-            ErrorKind::Timeout,
-            "it was not free in the time allowed",
-        )),
+        Verdict::Gone => Ok(Attempt::Gone),
+        Verdict::Taken => Ok(Attempt::Taken),
+        Verdict::TimedOut => Err(timed_out()),
         Verdict::Unreachable => {
             Err(last_error.unwrap_or_else(|| unanswered(driver.settings.operation_timeout)))
         }
-        Verdict::Mismatch(in_use) => Err(StoreError::new(
-            ErrorKind::Invalid,
-            format!(
-                "the key is in use as {in_use}, and {} was asked for",
-                wish.mode.capacity()
-            ),
-        )
-        .with_hint("one key is one kind of lock: use another key, or the same kind")),
+        Verdict::Mismatch(in_use) => Err(mismatch(wish.mode, in_use)),
+    }
+}
+
+pub(crate) fn timed_out() -> StoreError {
+    StoreError::new(ErrorKind::Timeout, "it was not free in the time allowed")
+}
+
+fn not_unique() -> StoreError {
+    StoreError::new(
+        ErrorKind::Invalid,
+        format!("{COLLISIONS} claim ids in a row were another claim's"),
+    )
+    .with_hint("the generator of claim ids must not give one id twice")
+}
+
+/// The key is another kind of lock, or a semaphore of another size.
+pub(crate) fn mismatch(asked: Mode, in_use: Capacity) -> StoreError {
+    let asked_for = match (asked, in_use) {
+        (Mode::Permits { take, .. }, Capacity::Permits(n)) if take > n => {
+            format!("{take} permits were asked for")
+        }
+        _ => format!("{} was asked for", asked.capacity()),
+    };
+    let error = StoreError::new(
+        ErrorKind::Invalid,
+        format!("the key is in use as {in_use}, and {asked_for}"),
+    );
+    match in_use {
+        Capacity::Permits(_) if matches!(asked, Mode::Permits { .. }) => error.with_hint(
+            "all who use a semaphore must name the same number of permits; `resize` changes it",
+        ),
+        _ => error.with_hint("one key is one kind of lock: use another key, or the same kind"),
     }
 }
 
@@ -289,18 +367,24 @@ async fn ask(
 }
 
 /// Hands a claim that was granted at once to the watchdog.
-fn keep(
+pub(super) fn keep(
     driver: &Arc<Driver>,
     subject: &Subject,
     signal: &Arc<Signal>,
     arrival: Arrival,
     validity: Validity,
 ) -> EntryId {
-    let Terms { ttl, policy, .. } = subject.terms;
+    let Terms {
+        ttl,
+        policy,
+        max_hold,
+        ..
+    } = subject.terms;
     signal.set_standpoint(Standpoint::Held, validity.until());
     driver.with_registry(|registry, now| {
-        let renewal =
-            Renewal::new(now, ttl, policy, validity, None, false, random_seed(now)).of(arrival);
+        let renewal = Renewal::new(now, ttl, policy, validity, None, false, random_seed(now))
+            .of(arrival)
+            .at_most(max_hold);
         registry.insert_held(subject.clone(), renewal, signal.clone(), arrival, now)
     })
 }
@@ -331,7 +415,7 @@ async fn wait(signal: &Signal, progress: &mut impl FnMut(u64)) -> Result<Verdict
 
 /// Checks the validity once more before a guard is handed out. What waited too
 /// long on its way is confirmed first.
-async fn hand_over(driver: &Arc<Driver>, wish: &Wish, grant: Grant) -> Attempt {
+pub(super) async fn hand_over(driver: &Arc<Driver>, wish: &Wish, grant: Grant) -> Attempt {
     let margin = wish.waiter_ttl / 4;
     let mut registered = Registered {
         driver,
@@ -341,7 +425,12 @@ async fn hand_over(driver: &Arc<Driver>, wish: &Wish, grant: Grant) -> Attempt {
     let remaining = grant.signal.valid_until().since(clock::now());
     if remaining < margin {
         // Whatever comes of it is told by the standpoint.
-        driver.renew(grant.entry, &grant.subject).await.ok();
+        let ttl = driver.allowed(grant.entry, wish.terms.ttl);
+        let renewal = grant.subject.renewal(ttl);
+        driver
+            .renew(grant.entry, &grant.subject, renewal)
+            .await
+            .ok();
     }
     if matches!(grant.signal.standpoint(), Standpoint::Lost(_)) {
         // What may be left of it is given back as `registered` goes.
@@ -352,7 +441,7 @@ async fn hand_over(driver: &Arc<Driver>, wish: &Wish, grant: Grant) -> Attempt {
     Attempt::Granted(grant)
 }
 
-fn too_late(ttl: Duration) -> StoreError {
+pub(super) fn too_late(ttl: Duration) -> StoreError {
     StoreError::new(
         ErrorKind::Unavailable,
         format!("the store answers too late for a TTL of {ttl:?}: each lease was over on arrival"),
@@ -362,10 +451,10 @@ fn too_late(ttl: Duration) -> StoreError {
 
 /// Counts a claim that is under way and not registered yet, so that a push that
 /// overtakes its answer is kept.
-struct Asking<'a>(&'a Driver);
+pub(super) struct Asking<'a>(&'a Driver);
 
 impl<'a> Asking<'a> {
-    fn start(driver: &'a Driver) -> Self {
+    pub(super) fn start(driver: &'a Driver) -> Self {
         driver.asking.fetch_add(1, Ordering::AcqRel);
         Self(driver)
     }

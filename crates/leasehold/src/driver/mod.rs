@@ -4,13 +4,21 @@
 //! - [`Driver`]: what one client's handles share.
 //! - `registry`: every claim of the client, and when each wants attention.
 //! - `acquire`: from "I want this key" to a lease.
+//! - `acquire_all`: the same for several keys at once.
+//! - `adopt`: from another process's lease to ours.
 //! - `watchdog`: the one task that keeps all claims of the client.
 //! - `signal`: what the watchdog tells the tasks that wait or hold.
+//! - `subject`: which claim it is, while its id may change.
+//! - `watches`: who wants to hear of a key without claiming it.
 
 pub(crate) mod acquire;
+pub(crate) mod acquire_all;
+pub(crate) mod adopt;
 pub(crate) mod registry;
 pub(crate) mod signal;
+pub(crate) mod subject;
 mod watchdog;
+pub(crate) mod watches;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -24,8 +32,11 @@ use tokio::time::{sleep, timeout};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::settings::Settings;
+use crate::store::Answer;
 use crate::store::{LockStore, Push, PushSink};
-use registry::{Done, EntryId, Errand, Registry, Subject};
+use registry::{Done, EntryId, Errand, Registry};
+use subject::{IdsInUse, Subject};
+use watches::Watches;
 
 /// What all handles, leases and tasks of one client share.
 pub(crate) struct Driver {
@@ -43,7 +54,9 @@ pub(crate) struct Driver {
     resets: AtomicU64,
     departed: Notify,
     closed: AtomicBool,
-    runtime: tokio::runtime::Handle,
+    pub(crate) watches: Watches,
+    pub(crate) ids_in_use: IdsInUse,
+    pub(crate) runtime: tokio::runtime::Handle,
 }
 
 impl Driver {
@@ -63,6 +76,8 @@ impl Driver {
             resets: AtomicU64::new(0),
             departed: Notify::new(),
             closed: AtomicBool::new(false),
+            watches: Watches::default(),
+            ids_in_use: IdsInUse::default(),
             runtime,
         })
     }
@@ -89,6 +104,11 @@ impl Driver {
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new claim id.
+    pub(crate) async fn claim_id(&self) -> Result<ClaimId, StoreError> {
+        Ok(random_claim_id())
     }
 
     pub(crate) fn check_open(&self) -> Result<(), StoreError> {
@@ -125,13 +145,7 @@ impl Driver {
         if let Some(entry) = entry {
             self.with_registry(|registry, _| registry.remove(entry));
         }
-        let release = Release {
-            id: subject.id.clone(),
-            hand_off: subject.terms.hand_off,
-            settled: subject.settled,
-        };
-        let key = subject.key.clone();
-        let departure = Departure::new(self, subject);
+        let departure = Departure::new(self, subject.clone());
         let limit = self.settings.operation_timeout;
         let mut pause = Backoff::new(Duration::from_millis(10), limit / 4, random_u64());
         let mut last = unanswered(limit);
@@ -139,7 +153,7 @@ impl Driver {
         let ask = async {
             loop {
                 sends += 1;
-                match self.store.release(&key, &release).await {
+                match self.release_once(&subject).await {
                     Err(error) if error.kind() == ErrorKind::Unavailable => last = error,
                     answer => return answer,
                 }
@@ -159,26 +173,89 @@ impl Driver {
         })
     }
 
-    /// Renews a lease now, by its whole TTL. The answer raises its validity.
+    /// One request to release a claim; two if its id may have been replaced.
+    async fn release_once(&self, subject: &Subject) -> Result<Answer, StoreError> {
+        let mut answers = Vec::new();
+        for id in subject.ids() {
+            let release = Release {
+                id,
+                hand_off: subject.terms.hand_off,
+                settled: subject.settled,
+            };
+            answers.push(self.store.release(&subject.key, &release).await?);
+        }
+        let left = |answer: &Answer| matches!(answer.reply, Reply::Released { .. });
+        let at = answers.iter().position(left).unwrap_or(0);
+        Ok(answers.swap_remove(at))
+    }
+
+    /// Renews a lease now, and may change it. The answer raises its validity.
     pub(crate) async fn renew(
         self: &Arc<Self>,
         entry: EntryId,
         subject: &Subject,
-    ) -> Result<(), StoreError> {
+        renew: Renew,
+    ) -> Result<Reply, StoreError> {
         let sent = clock::now();
-        let renew = Renew::new(subject.id.clone(), subject.terms.ttl);
-        let limit = self.settings.operation_timeout;
+        // It must fail early enough to be repeated within the lease.
+        let limit = self.settings.operation_timeout.min(subject.terms.ttl / 3);
         let answer = timeout(limit, self.store.renew(&subject.key, &renew)).await;
         let result = answer.unwrap_or_else(|_| Err(unanswered(limit)));
-        let outcome = result.as_ref().map(|_| ()).map_err(StoreError::clone);
+        let outcome = match &result {
+            Ok(answer) => Ok(answer.reply),
+            Err(error) => Err(error.clone()),
+        };
         let done = Done {
             entry,
-            errand: Errand::Renew(renew.ttl),
+            errand: Errand::Renew(renew),
             sent,
             result,
         };
         self.with_registry(|registry, now| registry.complete(&done, now));
         outcome
+    }
+
+    /// Sees that a claim which nobody keeps any more stands under one id, for a
+    /// whole TTL from now.
+    pub(crate) async fn settle_identity(&self, subject: &Subject) -> Result<(), StoreError> {
+        let limit = self.settings.operation_timeout;
+        let mut pause = Backoff::new(Duration::from_millis(10), limit / 4, random_u64());
+        let mut last = unanswered(limit);
+        let ask = async {
+            loop {
+                let renew = subject.renewal(subject.terms.ttl);
+                match self.store.renew(&subject.key, &renew).await {
+                    Ok(answer) => match (answer.reply, &renew.rotate) {
+                        (Reply::Standing(_), Some(rotate)) => {
+                            subject.identity().handle_rotated(&rotate.to);
+                            return Ok(());
+                        }
+                        (Reply::Standing(_), None) => return Ok(()),
+                        (Reply::Taken, _) => subject.identity().handle_taken(),
+                        _ => {
+                            return Err(StoreError::new(
+                                ErrorKind::Lost,
+                                "the lease was lost: the store has no such claim any more",
+                            ));
+                        }
+                    },
+                    Err(error) if error.kind() == ErrorKind::Unavailable => last = error,
+                    Err(error) => return Err(error),
+                }
+                sleep(pause.pause()).await;
+            }
+        };
+        timeout(limit, ask).await.unwrap_or(Err(last))
+    }
+
+    /// How much of `ttl` a renewal of this lease may ask for now.
+    pub(crate) fn allowed(&self, entry: EntryId, ttl: Duration) -> Duration {
+        self.lock().allowed(entry, clock::now(), ttl)
+    }
+
+    /// Stops keeping a claim that stays at the store: somebody else takes it.
+    pub(crate) fn forsake(self: &Arc<Self>, entry: EntryId) {
+        self.with_registry(|registry, _| registry.remove(entry));
     }
 
     /// Gives every claim back, and waits until all have left.
@@ -208,8 +285,13 @@ impl PushSink for Driver {
     fn push(&self, push: Push) {
         let asking = self.asking.load(Ordering::Acquire) > 0;
         let now = clock::now();
-        if matches!(push, Push::Reset) {
-            self.resets.fetch_add(1, Ordering::AcqRel);
+        match &push {
+            Push::Reset => {
+                self.resets.fetch_add(1, Ordering::AcqRel);
+                self.watches.wake_all();
+            }
+            Push::Changed { key } => return self.watches.wake(key),
+            _ => {}
         }
         let due = {
             let mut registry = self.lock();
@@ -277,6 +359,10 @@ pub(crate) fn random_u64() -> u64 {
     uuid::Uuid::new_v4().as_u64_pair().1
 }
 
+pub(crate) fn random_u128() -> u128 {
+    uuid::Uuid::new_v4().as_u128()
+}
+
 pub(crate) fn random_claim_id() -> ClaimId {
-    ClaimId::from_random(uuid::Uuid::new_v4().as_u128())
+    ClaimId::from_random(random_u128())
 }

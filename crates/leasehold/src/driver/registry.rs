@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Backoff, ClaimId, Key, Loss, Moment, Renewal, RenewalPolicy, Reply, Request,
-    Standpoint, Verdict, Waiter,
+    Arrival, Backoff, Key, Loss, Moment, Renew, Renewal, Reply, Request, Standpoint, Verdict,
+    Waiter,
 };
 
 use super::signal::Signal;
+use super::subject::{Subject, Terms};
 use crate::error::StoreError;
 use crate::store::{Answer, Push};
 
@@ -19,35 +20,6 @@ pub(crate) type EntryId = u64;
 /// last so many: one that is dropped costs a heartbeat, nothing more.
 const EARLY_PUSHES: usize = 1024;
 
-/// How a claim is to be asked for and kept.
-#[derive(Debug, Clone)]
-pub(crate) struct Terms {
-    pub(crate) ttl: Duration,
-    pub(crate) policy: RenewalPolicy,
-    pub(crate) hand_off: bool,
-}
-
-/// Which claim, at which key.
-#[derive(Debug, Clone)]
-pub(crate) struct Subject {
-    pub(crate) key: Key,
-    pub(crate) id: ClaimId,
-    pub(crate) terms: Terms,
-    /// Whether it was asked for once, and that was answered: no request that
-    /// could bring it back is under way.
-    pub(crate) settled: bool,
-}
-
-impl Subject {
-    /// A registered claim has been answered once, so it is never claimed again.
-    fn renewal(&self, request: Request) -> Errand {
-        Errand::Renew(match request {
-            Request::Renew(ttl) => ttl,
-            Request::Claim => self.terms.ttl,
-        })
-    }
-}
-
 #[derive(Debug)]
 struct Entry {
     subject: Subject,
@@ -55,6 +27,44 @@ struct Entry {
     signal: Arc<Signal>,
     timer: Option<Moment>,
     arrival: Option<Arrival>,
+    /// When the claim id was replaced last, or first used.
+    rotated: Moment,
+}
+
+impl Entry {
+    /// A registered claim has been answered once, so it is never claimed again.
+    fn renewal(&self, request: Request, now: Moment) -> Errand {
+        let ttl = match request {
+            Request::Renew(ttl) => ttl,
+            Request::Claim => self.subject.terms.ttl,
+        };
+        let held = matches!(self.stage, Stage::Held(_));
+        Errand::Renew(if held && self.subject.wants_rotation(self.rotated, now) {
+            self.subject.rotation(ttl)
+        } else {
+            self.subject.renewal(ttl)
+        })
+    }
+
+    /// Takes note of what an answer to `renew` says about the id. Whether the
+    /// answer is to be taken for what it says: not if it is about an id that
+    /// has been replaced meanwhile, or may have been.
+    fn note_identity(&mut self, renew: &Renew, reply: &Reply, now: Moment) -> bool {
+        let mut identity = self.subject.identity();
+        match (&renew.rotate, reply) {
+            (Some(rotate), Reply::Standing(_)) => {
+                identity.handle_rotated(&rotate.to);
+                self.rotated = now;
+                true
+            }
+            (Some(_), Reply::Taken) => {
+                identity.handle_taken();
+                false
+            }
+            (None, Reply::Gone | Reply::Superseded) => identity.is_current(&renew.id),
+            _ => true,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -77,8 +87,8 @@ struct Leaving {
 /// What is to be sent to the store.
 #[derive(Debug)]
 pub(crate) enum Errand {
-    /// A renewal of a waiting or held claim, by this much.
-    Renew(Duration),
+    /// A renewal of a waiting or held claim, which may change it.
+    Renew(Renew),
     /// A release.
     Release,
 }
@@ -111,6 +121,8 @@ pub(crate) struct Registry {
     early: VecDeque<Push>,
     waiting: usize,
     leaving: usize,
+    /// Those who watch a key, and want the inbox open.
+    watching: usize,
     /// Releases that were confirmed since the client was opened.
     confirmed: u64,
     seed: u64,
@@ -133,7 +145,7 @@ impl Registry {
         now: Moment,
     ) -> EntryId {
         let position = waiter.position();
-        let id = self.insert(subject, Stage::Waiting(waiter), signal);
+        let id = self.insert(subject, Stage::Waiting(waiter), signal, now);
         self.waiting += 1;
         if let Some((arrival, _)) = position {
             let key = self.entries[&id].subject.key.clone();
@@ -158,7 +170,7 @@ impl Registry {
         arrival: Arrival,
         now: Moment,
     ) -> EntryId {
-        let id = self.insert(subject, Stage::Held(renewal), signal);
+        let id = self.insert(subject, Stage::Held(renewal), signal, now);
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.arrival = Some(arrival);
             self.by_arrival
@@ -171,7 +183,7 @@ impl Registry {
     /// Takes over a claim that is to leave; `until` is when it has lapsed anyway.
     pub(crate) fn insert_leaving(&mut self, subject: Subject, now: Moment, until: Moment) {
         let stage = Stage::Leaving(self.leaving(now, until));
-        let id = self.insert(subject, stage, Arc::default());
+        let id = self.insert(subject, stage, Arc::default(), now);
         self.leaving += 1;
         self.settle(id, now);
     }
@@ -200,17 +212,35 @@ impl Registry {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.watching == 0
     }
 
-    /// Whether somebody waits: the inbox must be open.
-    pub(crate) fn has_waiters(&self) -> bool {
-        self.waiting > 0
+    /// Whether somebody waits or watches: the inbox must be open.
+    pub(crate) fn has_listeners(&self) -> bool {
+        self.waiting + self.watching > 0
+    }
+
+    /// Somebody watches a key from now on.
+    pub(crate) fn start_watching(&mut self) {
+        self.watching += 1;
+    }
+
+    /// Somebody does not watch any more.
+    pub(crate) fn stop_watching(&mut self) {
+        self.watching -= 1;
     }
 
     /// How many claims are on their way out, and how many have left.
     pub(crate) fn departures(&self) -> (usize, u64) {
         (self.leaving, self.confirmed)
+    }
+
+    /// How much of `ttl` a renewal of this lease may ask for.
+    pub(crate) fn allowed(&self, id: EntryId, now: Moment, ttl: Duration) -> Duration {
+        match self.entries.get(&id).map(|entry| &entry.stage) {
+            Some(Stage::Held(renewal)) => renewal.allowed(now, ttl),
+            _ => ttl,
+        }
     }
 
     /// What is to be sent now.
@@ -224,20 +254,22 @@ impl Registry {
                 continue;
             };
             entry.timer = None;
-            let errand = match &mut entry.stage {
+            let request = match &mut entry.stage {
                 Stage::Waiting(waiter) => {
                     waiter.handle_timeout(now);
-                    waiter
-                        .poll_transmit(now)
-                        .map(|request| entry.subject.renewal(request))
+                    waiter.poll_transmit(now)
                 }
                 Stage::Held(renewal) => {
                     renewal.handle_timeout(now);
-                    renewal
-                        .poll_transmit(now)
-                        .map(|request| entry.subject.renewal(request))
+                    renewal.poll_transmit(now)
                 }
-                Stage::Leaving(leaving) => leaving.poll_transmit(now).then_some(Errand::Release),
+                Stage::Leaving(_) => None,
+            };
+            let errand = match (&mut entry.stage, request) {
+                (Stage::Leaving(leaving), _) => {
+                    leaving.poll_transmit(now).then_some(Errand::Release)
+                }
+                (_, request) => request.map(|request| entry.renewal(request, now)),
             };
             if let Some(errand) = errand {
                 sends.push(Send {
@@ -259,9 +291,27 @@ impl Registry {
         if let Err(error) = &done.result {
             entry.signal.set_error(error.clone());
         }
+        let counts = match (&done.errand, &done.result) {
+            (Errand::Renew(renew), Ok(answer)) => entry.note_identity(renew, &answer.reply, now),
+            _ => true,
+        };
+        if let Ok(Answer {
+            reply: Reply::Standing(standing),
+            ..
+        }) = &done.result
+            && let Some(token) = standing.token
+        {
+            entry.signal.set_token(token);
+        }
         match (&mut entry.stage, &done.errand, &done.result) {
-            (Stage::Waiting(waiter), Errand::Renew(ttl), Ok(answer)) => {
-                let request = Request::Renew(*ttl);
+            (Stage::Waiting(waiter), Errand::Renew(_), Ok(_)) if !counts => {
+                waiter.handle_unanswered(now);
+            }
+            (Stage::Held(renewal), Errand::Renew(_), Ok(_)) if !counts => {
+                renewal.handle_unanswered(now);
+            }
+            (Stage::Waiting(waiter), Errand::Renew(renew), Ok(answer)) => {
+                let request = Request::Renew(renew.ttl);
                 waiter.handle_reply(
                     now,
                     done.sent,
@@ -272,8 +322,8 @@ impl Registry {
                 );
             }
             (Stage::Waiting(waiter), Errand::Renew(_), Err(_)) => waiter.handle_unanswered(now),
-            (Stage::Held(renewal), Errand::Renew(ttl), Ok(answer)) => {
-                renewal.handle_reply(now, done.sent, *ttl, &answer.reply);
+            (Stage::Held(renewal), Errand::Renew(renew), Ok(answer)) => {
+                renewal.handle_reply(now, done.sent, renew.ttl, &answer.reply);
             }
             (Stage::Held(renewal), Errand::Renew(_), Err(_)) => renewal.handle_unanswered(now),
             (Stage::Leaving(leaving), Errand::Release, result) => match result {
@@ -359,7 +409,13 @@ impl Registry {
         }
     }
 
-    fn insert(&mut self, subject: Subject, stage: Stage, signal: Arc<Signal>) -> EntryId {
+    fn insert(
+        &mut self,
+        subject: Subject,
+        stage: Stage,
+        signal: Arc<Signal>,
+        now: Moment,
+    ) -> EntryId {
         self.next_id += 1;
         let entry = Entry {
             subject,
@@ -367,6 +423,7 @@ impl Registry {
             signal,
             timer: None,
             arrival: None,
+            rotated: now,
         };
         self.entries.insert(self.next_id, entry);
         self.next_id
@@ -430,18 +487,25 @@ impl Registry {
                 Some(
                     verdict @ Verdict::Granted {
                         arrival,
+                        token,
                         validity,
                         confirm_at,
-                        ..
                     },
                 ) => {
-                    let Terms { ttl, policy, .. } = entry.subject.terms;
+                    let Terms {
+                        ttl,
+                        policy,
+                        max_hold,
+                        ..
+                    } = entry.subject.terms;
                     let in_flight = waiter.in_flight();
                     self.waiting -= 1;
                     entry.stage = Stage::Held(
                         Renewal::new(now, ttl, policy, validity, confirm_at, in_flight, seed)
-                            .of(arrival),
+                            .of(arrival)
+                            .at_most(max_hold),
                     );
+                    entry.signal.set_token(token);
                     entry
                         .signal
                         .set_standpoint(Standpoint::Held, validity.until());

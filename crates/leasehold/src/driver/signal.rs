@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use leasehold_core::{Loss, Moment, Standpoint, Verdict};
+use leasehold_core::{Loss, Moment, Standpoint, Token, Verdict};
 use tokio::sync::Notify;
 
 use crate::clock;
@@ -17,6 +17,8 @@ pub(crate) struct Signal {
     tells_position: bool,
     /// Until when the lease may be relied on; zero once lost.
     valid_until: AtomicU64,
+    /// The token of the grant: it rises when the claim's hold is adopted.
+    token: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -40,6 +42,14 @@ impl Signal {
     /// The lease may be relied on: a comparison, no lock.
     pub(crate) fn valid_until(&self) -> Moment {
         Moment(self.valid_until.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        Token(self.token.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_token(&self, token: Token) {
+        self.token.fetch_max(token.0, Ordering::AcqRel);
     }
 
     pub(crate) fn standpoint(&self) -> Standpoint {

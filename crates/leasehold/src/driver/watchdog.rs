@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use leasehold_core::{Moment, Release, Renew};
+use leasehold_core::Moment;
 use tokio::time::{sleep, timeout};
 
 use super::registry::{Done, Errand, Send};
@@ -155,7 +155,7 @@ impl Watchdog {
         }
         let (waiters, empty) = {
             let registry = self.driver.lock();
-            (registry.has_waiters(), registry.is_empty())
+            (registry.has_listeners(), registry.is_empty())
         };
         let due = now >= self.listen_after;
         let wanted = if self.failed {
@@ -181,6 +181,7 @@ impl Watchdog {
                 self.inbox = Some(inbox);
                 // What was pushed before it was open went unheard.
                 self.driver.resets.fetch_add(1, Ordering::AcqRel);
+                self.driver.watches.wake_all();
                 self.driver.lock().reset(now);
             }
             Err(error) => {
@@ -207,19 +208,8 @@ fn carry(driver: Arc<Driver>, send: Send) -> BoxFuture<'static, Done> {
         let store = &driver.store;
         let ask = async {
             match &errand {
-                Errand::Renew(ttl) => {
-                    let renew = Renew::new(subject.id.clone(), *ttl);
-                    store.renew(&subject.key, &renew).await
-                }
-                Errand::Release => {
-                    let hand_off = subject.terms.hand_off;
-                    let release = Release {
-                        id: subject.id.clone(),
-                        hand_off,
-                        settled: subject.settled,
-                    };
-                    store.release(&subject.key, &release).await
-                }
+                Errand::Renew(renew) => store.renew(&subject.key, renew).await,
+                Errand::Release => driver.release_once(&subject).await,
             }
         };
         let result = timeout(limit, ask)

@@ -1,4 +1,6 @@
-use leasehold_core::{Standing, StoreTime, Token, WaiterConfig};
+use leasehold_core::{
+    ClaimId, Identity, RenewalPolicy, Standing, StoreTime, Token, WaiterConfig,
+};
 
 use super::*;
 
@@ -9,13 +11,11 @@ fn subject(key: &Key) -> Subject {
         ttl: TTL,
         policy: RenewalPolicy::Manual,
         hand_off: true,
+        max_hold: None,
+        rotate_every: None,
     };
-    Subject {
-        key: key.clone(),
-        id: ClaimId::from_random(1),
-        terms,
-        settled: true,
-    }
+    let identity = Identity::new(ClaimId::from_random(1));
+    Subject::new(key.clone(), identity, terms, true, None)
 }
 
 /// A claim that was answered as waiting, on epoch 1.

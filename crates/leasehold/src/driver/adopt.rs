@@ -1,0 +1,100 @@
+//! Taking over a claim that another process has made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Adopt, Backoff, ClaimId, Identity, Renew, Reply, Rotate, Standing, Validity};
+use tokio::time::{sleep, timeout};
+
+use super::acquire::{Asking, Attempt, Grant, Wish, hand_over, keep, too_late};
+use super::signal::Signal;
+use super::subject::Subject;
+use super::{Departure, Driver, random_claim_id, random_u64, unanswered};
+use crate::clock;
+use crate::error::{ErrorKind, StoreError};
+
+/// How an adoption came out.
+pub(crate) enum Adopted {
+    Lease(Grant),
+    /// It was released, or it lapsed.
+    Gone,
+    /// Somebody else has replaced its id.
+    Superseded,
+}
+
+/// Takes over the claim `id`. The claim's new id is the same in every request,
+/// so one whose answer was lost is asked again.
+pub(crate) async fn adopt(
+    driver: &Arc<Driver>,
+    wish: &Wish,
+    id: &ClaimId,
+    version: u64,
+) -> Result<Adopted, StoreError> {
+    driver.check_open()?;
+    let to = random_claim_id();
+    let renew = Renew {
+        rotate: Some(Rotate {
+            to: to.clone(),
+            version,
+            adopt: Some(Adopt {
+                inbox: Some(driver.store.inbox().clone()),
+                owner: wish.owner.clone(),
+            }),
+        }),
+        ..Renew::new(id.clone(), wish.terms.ttl)
+    };
+    let identity = Identity::at(to, version + 1);
+    let subject = Subject::new(wish.key.clone(), identity, wish.terms, true, None);
+    let asking = Asking::start(driver);
+    let departure = Departure::new(driver, subject.clone());
+    let limit = driver.settings.operation_timeout;
+    let mut pause = Backoff::new(Duration::from_millis(10), limit / 4, random_u64());
+    let mut last = unanswered(limit);
+    let ask = async {
+        loop {
+            let sent = clock::now();
+            match driver.store.renew(&wish.key, &renew).await {
+                Ok(answer) => return Ok((sent, answer.reply)),
+                Err(error) if error.kind() == ErrorKind::Unavailable => last = error,
+                Err(error) => return Err(error),
+            }
+            sleep(pause.pause()).await;
+        }
+    };
+    let Ok(answered) = timeout(limit, ask).await else {
+        return Err(last);
+    };
+    let (sent, reply) = answered?;
+    let Reply::Standing(Standing {
+        arrival,
+        token: Some(token),
+        ..
+    }) = reply
+    else {
+        if !matches!(reply, Reply::Standing(_)) {
+            departure.confirmed();
+        }
+        // One that still waited is not what was asked for: it is released.
+        return Ok(match reply {
+            Reply::Superseded | Reply::Taken => Adopted::Superseded,
+            _ => Adopted::Gone,
+        });
+    };
+    let mut validity = Validity::default();
+    validity.confirm(sent, wish.terms.ttl);
+    let signal = Arc::new(Signal::new(false));
+    signal.set_token(token);
+    let entry = keep(driver, &subject, &signal, arrival, validity);
+    drop(asking);
+    departure.confirmed();
+    let grant = Grant {
+        entry,
+        subject,
+        signal,
+        rejoined: 0,
+    };
+    match hand_over(driver, wish, grant).await {
+        Attempt::Granted(grant) => Ok(Adopted::Lease(grant)),
+        _ => Err(too_late(wish.terms.ttl)),
+    }
+}

@@ -1,0 +1,112 @@
+//! Who wants to hear of a key without claiming it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::Key;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::{Driver, watchdog};
+use crate::clock;
+use crate::error::StoreError;
+
+/// How long the store remembers a watch; asked for again at a third. A watcher
+/// that died costs a push per change until then.
+const WATCH_TTL: Duration = Duration::from_secs(60);
+
+/// The keys that this client watches, and whom to wake.
+#[derive(Debug, Default)]
+pub(crate) struct Watches(Mutex<HashMap<Key, Watched>>);
+
+#[derive(Debug, Default)]
+struct Watched {
+    watchers: usize,
+    changed: Arc<Notify>,
+}
+
+impl Watches {
+    /// The key has changed.
+    pub(super) fn wake(&self, key: &Key) {
+        if let Some(watched) = self.lock().get(key) {
+            watched.changed.notify_waiters();
+        }
+    }
+
+    /// Any key may have changed.
+    pub(super) fn wake_all(&self) {
+        for watched in self.lock().values() {
+            watched.changed.notify_waiters();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Watched>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One who watches a key, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    driver: Arc<Driver>,
+    key: Key,
+    changed: Arc<Notify>,
+}
+
+impl Watch {
+    /// Starts to watch. [`Watch::ask`] makes the store take part.
+    pub(crate) fn start(driver: &Arc<Driver>, key: &Key) -> Self {
+        let changed = {
+            let mut watches = driver.watches.lock();
+            let watched = watches.entry(key.clone()).or_default();
+            watched.watchers += 1;
+            watched.changed.clone()
+        };
+        driver.lock().start_watching();
+        watchdog::ensure_awake(driver, clock::now());
+        driver.want_inbox();
+        Self {
+            driver: driver.clone(),
+            key: key.clone(),
+            changed,
+        }
+    }
+
+    /// Asks the store to tell, and says how soon to ask again.
+    pub(crate) async fn ask(&self) -> Result<Duration, StoreError> {
+        self.driver.store.watch(&self.key, WATCH_TTL).await?;
+        Ok(WATCH_TTL / 3)
+    }
+
+    /// What completes with the next change after this call.
+    pub(crate) fn changed(&self) -> Arc<Notify> {
+        self.changed.clone()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.driver.lock().stop_watching();
+        let last = {
+            let mut watches = self.driver.watches.lock();
+            let last = watches.get_mut(&self.key).is_some_and(|watched| {
+                watched.watchers -= 1;
+                watched.watchers == 0
+            });
+            if last {
+                watches.remove(&self.key);
+            }
+            last
+        };
+        if last {
+            let (driver, key) = (self.driver.clone(), self.key.clone());
+            let limit = driver.settings.operation_timeout;
+            self.driver.runtime.spawn(async move {
+                // If it is not heard, it ends by itself.
+                let stop = driver.store.watch(&key, Duration::ZERO);
+                timeout(limit, stop).await.ok();
+            });
+        }
+    }
+}

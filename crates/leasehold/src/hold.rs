@@ -1,0 +1,205 @@
+//! What a lease keeps, whatever its kind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Backoff, Key, Loss, Mode, Moment, Renew, Reply, Standpoint, Token};
+use tokio::time::sleep;
+
+use crate::clock;
+use crate::driver::acquire::{Grant, Wish};
+use crate::driver::registry::EntryId;
+use crate::driver::signal::Signal;
+use crate::driver::subject::Subject;
+use crate::driver::{Driver, random_u64};
+use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::lease::Released;
+use crate::settings::check_ttl;
+
+/// A granted claim in its caller's hands. Dropping it releases the claim in
+/// the background.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    driver: Arc<Driver>,
+    entry: EntryId,
+    subject: Subject,
+    mode: Mode,
+    reentrant: bool,
+    signal: Arc<Signal>,
+    waited: Duration,
+    rejoined: u32,
+    over: bool,
+}
+
+impl Hold {
+    pub(crate) fn new(driver: Arc<Driver>, grant: Grant, wish: &Wish, waited: Duration) -> Self {
+        let Grant {
+            entry,
+            subject,
+            signal,
+            rejoined,
+        } = grant;
+        Self {
+            driver,
+            entry,
+            subject,
+            mode: wish.mode,
+            reentrant: wish.secret.is_some(),
+            signal,
+            waited,
+            rejoined,
+            over: false,
+        }
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.subject.key
+    }
+
+    pub(crate) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    pub(crate) fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+    }
+
+    pub(crate) fn is_reentrant(&self) -> bool {
+        self.reentrant
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.signal.token()
+    }
+
+    pub(crate) fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    pub(crate) fn rejoined(&self) -> u32 {
+        self.rejoined
+    }
+
+    pub(crate) fn valid_until(&self) -> Moment {
+        self.signal.valid_until()
+    }
+
+    pub(crate) fn standpoint(&self) -> Standpoint {
+        self.signal.standpoint()
+    }
+
+    pub(crate) async fn lost(&self) -> Loss {
+        self.signal.lost().await
+    }
+
+    pub(crate) async fn renew(&self, ttl: Option<Duration>) -> Result<(), Error> {
+        if let Some(ttl) = ttl {
+            check_ttl(ttl).map_err(|invalid| self.error(Operation::Renew, invalid.into()))?;
+        }
+        self.change(Operation::Renew, |subject, default| {
+            subject.renewal(ttl.unwrap_or(default))
+        })
+        .await
+    }
+
+    /// Sends a renewal that may change the claim, again until it is answered or
+    /// the operation time-out is over. `build` is given the lease's TTL.
+    pub(crate) async fn change(
+        &self,
+        operation: Operation,
+        build: impl Fn(&Subject, Duration) -> Renew,
+    ) -> Result<(), Error> {
+        let limit = self.driver.settings.operation_timeout;
+        let end = clock::now() + limit;
+        let mut pause = Backoff::new(Duration::from_millis(10), limit / 4, random_u64());
+        loop {
+            self.check(operation)?;
+            let mut renew = build(&self.subject, self.subject.terms.ttl);
+            renew.ttl = self.driver.allowed(self.entry, renew.ttl);
+            let unanswered = match self.driver.renew(self.entry, &self.subject, renew).await {
+                Ok(Reply::Standing(_)) => return self.check(operation),
+                // The id was replaced meanwhile, or is another's: once more.
+                Ok(_) => None,
+                Err(error) if error.kind() == ErrorKind::Unavailable => Some(error),
+                Err(error) => return Err(self.error(operation, error)),
+            };
+            self.check(operation)?;
+            let pause = pause.pause();
+            if clock::now() + pause >= end {
+                let error = unanswered.unwrap_or_else(|| crate::driver::unanswered(limit));
+                return Err(self.error(operation, error));
+            }
+            sleep(pause).await;
+        }
+    }
+
+    /// Ends the validity, sees that the claim stands under one id for a whole
+    /// TTL from now, and leaves it at the store for somebody else.
+    pub(crate) async fn forsake(mut self) -> Result<Subject, Error> {
+        self.check(Operation::HandOver)?;
+        // Ours first, so that nobody else's can overlap with it.
+        let given = Standpoint::Lost(Loss::HandedOver);
+        self.signal.set_standpoint(given, Moment::default());
+        self.driver.forsake(self.entry);
+        let settled = self.driver.settle_identity(&self.subject).await;
+        settled.map_err(|error| self.error(Operation::HandOver, error))?;
+        self.over = true;
+        Ok(self.subject.clone())
+    }
+
+    pub(crate) async fn release(mut self) -> Result<Released, Error> {
+        self.over = true;
+        let known = self.standpoint();
+        // Nothing is to be relied on once a release was sent.
+        self.signal.end();
+        if is_settled(known) {
+            return Ok(Released::AlreadyGone);
+        }
+        let released = self
+            .driver
+            .release(Some(self.entry), self.subject.clone())
+            .await;
+        match released {
+            Ok(true) => Ok(Released::StillOurs),
+            Ok(false) => Ok(Released::AlreadyGone),
+            Err(error) => Err(self.error(Operation::Release, error)),
+        }
+    }
+
+    fn check(&self, operation: Operation) -> Result<(), Error> {
+        match self.standpoint() {
+            Standpoint::Lost(loss) => Err(self.lost_error(operation, loss)),
+            Standpoint::Held | Standpoint::Unknown => Ok(()),
+        }
+    }
+
+    pub(crate) fn lost_error(&self, operation: Operation, loss: Loss) -> Error {
+        let error = StoreError::new(ErrorKind::Lost, format!("the lease was lost: {loss}"))
+            .with_hint("stop the work: another may hold the key");
+        self.error(operation, error)
+    }
+
+    pub(crate) fn error(&self, operation: Operation, error: StoreError) -> Error {
+        Error::new(operation, Some(self.subject.key.clone()), error)
+    }
+}
+
+/// Whether nothing of the claim can be left at the store for us to release.
+fn is_settled(standpoint: Standpoint) -> bool {
+    matches!(
+        standpoint,
+        Standpoint::Lost(Loss::Gone | Loss::Revoked | Loss::Superseded | Loss::Shutdown)
+    )
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.over && !is_settled(self.standpoint()) {
+            self.driver.leave(Some(self.entry), self.subject.clone());
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Hand-over and recovery: a lease as data, and how another process takes it.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use leasehold_core::{ClaimId, Invalid, Key, Mode, Token};
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::driver::adopt::{Adopted, adopt};
+use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::face::Face;
+use crate::lease::{Exclusive, Lease, LeaseKind};
+use crate::waiting::Acquire;
+
+/// A lease as data: to be handed to another process, or kept for the one that
+/// is started after a crash.
+///
+/// **It holds the claim id, which is a secret**: whoever has it can take the
+/// lease. Serialise it to places that only its reader can read.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub struct LeaseParts<K: LeaseKind = Exclusive> {
+    written: Written,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// What is written down.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Written {
+    key: Key,
+    claim: ClaimId,
+    version: u64,
+    token: Token,
+    mode: Mode,
+    /// Whether the giver's validity has ended.
+    handed_over: bool,
+}
+
+impl<K: LeaseKind> From<LeaseParts<K>> for Written {
+    fn from(parts: LeaseParts<K>) -> Self {
+        parts.written
+    }
+}
+
+impl<K: LeaseKind> TryFrom<Written> for LeaseParts<K> {
+    type Error = Invalid;
+
+    fn try_from(written: Written) -> Result<Self, Invalid> {
+        if !K::is(written.mode) {
+            return Err(Invalid::new(
+                format!("these are the parts of a lease held as {:?}", written.mode),
+                "read them as the kind of lease they were made from",
+            ));
+        }
+        Ok(Self {
+            written,
+            kind: PhantomData,
+        })
+    }
+}
+
+impl<K: LeaseKind> LeaseParts<K> {
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.written.key
+    }
+
+    /// The claim id: a secret.
+    #[must_use]
+    pub fn claim(&self) -> &ClaimId {
+        &self.written.claim
+    }
+
+    /// How often the claim id was replaced.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.written.version
+    }
+
+    /// The token under which the lease was held; whoever takes it over gets a
+    /// higher one.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.written.token
+    }
+
+    /// Whether the giver had stopped relying on it: made by
+    /// [`Lease::into_parts`], not by [`Lease::parts`].
+    #[must_use]
+    pub fn is_handed_over(&self) -> bool {
+        self.written.handed_over
+    }
+}
+
+impl<K: LeaseKind> fmt::Debug for LeaseParts<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseParts")
+            .field("key", self.key())
+            .field("claim", self.claim())
+            .field("version", &self.version())
+            .field("token", &self.token())
+            .field("handed_over", &self.is_handed_over())
+            .finish()
+    }
+}
+
+impl<K: LeaseKind> Lease<K> {
+    /// A copy of what the lease is, to be kept for recovery after a crash. The
+    /// lease stays ours; a rotation makes the copy stale.
+    #[must_use]
+    pub fn parts(&self) -> LeaseParts<K> {
+        self.written(false)
+    }
+
+    fn written(&self, handed_over: bool) -> LeaseParts<K> {
+        let identity = self.hold().subject().identity();
+        let written = Written {
+            key: self.key().clone(),
+            claim: identity.id().clone(),
+            version: identity.version(),
+            token: self.hold().token(),
+            mode: self.mode(),
+            handed_over,
+        };
+        LeaseParts {
+            written,
+            kind: PhantomData,
+        }
+    }
+
+    /// Turns the lease into data for another process, which has a whole TTL to
+    /// take it over. Our validity ends first, so exclusion holds.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases the lease.
+    ///
+    /// # Errors
+    /// `Lost`: there is nothing to hand over. `Unavailable`: no answer; the
+    /// lease is released in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let orders = client.mutex("orders/42")?;
+    /// let lease = orders.lock().await?;
+    /// let before = lease.token();
+    /// let parts = lease.into_parts().await?;       // serialise it, send it
+    /// let lease = orders.adopt(&parts).await?;     // there
+    /// assert!(lease.token() > before);
+    /// # Ok(()) }
+    /// ```
+    pub async fn into_parts(self) -> Result<LeaseParts<K>, Error> {
+        let parts = self.written(true);
+        let subject = self.into_hold().forsake().await?;
+        let identity = subject.identity();
+        let written = Written {
+            claim: identity.id().clone(),
+            version: identity.version(),
+            ..parts.written
+        };
+        Ok(LeaseParts {
+            written,
+            kind: PhantomData,
+        })
+    }
+}
+
+/// What [`crate::Mutex::recover`] and its like give.
+#[derive(Debug)]
+#[must_use = "a lease that is dropped is released"]
+pub struct Recovered<K: LeaseKind = Exclusive> {
+    /// The lease.
+    pub lease: Lease<K>,
+    /// Whether the old claim had gone, and this is a new one: another may have
+    /// held the key between.
+    pub anew: bool,
+}
+
+impl Face {
+    /// Takes over a claim whose giver has ended its validity.
+    pub(crate) async fn adopt<K: LeaseKind>(
+        &self,
+        parts: &LeaseParts<K>,
+    ) -> Result<Lease<K>, Error> {
+        if !parts.is_handed_over() {
+            let error = StoreError::new(
+                ErrorKind::Invalid,
+                "the lease was not handed over: its holder may still rely on it",
+            )
+            .with_hint(
+                "make the parts with into_parts(), or adopt_by_force() if the holder is gone",
+            );
+            return Err(self.adopt_error(error));
+        }
+        self.adopt_by_force(parts).await
+    }
+
+    pub(crate) async fn adopt_by_force<K: LeaseKind>(
+        &self,
+        parts: &LeaseParts<K>,
+    ) -> Result<Lease<K>, Error> {
+        match self.take_over(parts).await? {
+            Ok(lease) => Ok(lease),
+            Err(why) => {
+                let error = StoreError::new(ErrorKind::Lost, why)
+                    .with_hint("recover() claims anew in that case");
+                Err(self.adopt_error(error))
+            }
+        }
+    }
+
+    pub(crate) async fn recover<K: LeaseKind>(
+        &self,
+        parts: &LeaseParts<K>,
+        how: Acquire,
+    ) -> Result<Option<Recovered<K>>, Error> {
+        if let Ok(lease) = self.take_over(parts).await? {
+            return Ok(Some(Recovered { lease, anew: false }));
+        }
+        let lease = self.acquire(how).await?;
+        Ok(lease.map(|lease| Recovered { lease, anew: true }))
+    }
+
+    /// The lease, or why there is nothing to take.
+    async fn take_over<K: LeaseKind>(
+        &self,
+        parts: &LeaseParts<K>,
+    ) -> Result<Result<Lease<K>, &'static str>, Error> {
+        let started = clock::now();
+        let written = &parts.written;
+        if written.key != self.wish.key {
+            let error = StoreError::new(
+                ErrorKind::Invalid,
+                format!("these are the parts of a lease on {:?}", written.key),
+            );
+            return Err(self.adopt_error(error));
+        }
+        let mut wish = self.wish.clone();
+        wish.mode = written.mode;
+        let adopted = adopt(&self.driver, &wish, &written.claim, written.version).await;
+        Ok(match adopted.map_err(|error| self.adopt_error(error))? {
+            Adopted::Lease(grant) => {
+                let took = clock::now().since(started);
+                Ok(Lease::new(self.driver.clone(), grant, &wish, took))
+            }
+            Adopted::Gone => Err("the claim has gone: it was released, or it lapsed"),
+            Adopted::Superseded => Err("another process has taken over the claim"),
+        })
+    }
+
+    fn adopt_error(&self, error: StoreError) -> Error {
+        Error::new(Operation::Adopt, Some(self.wish.key.clone()), error)
+    }
+}
+
+/// The verbs that take over a lease, for a lock whose leases are of one kind.
+macro_rules! adopting {
+    ($lock:ty, $kind:ty) => {
+        impl $lock {
+            /// Takes over a lease that was handed over with
+            /// [`crate::Lease::into_parts`], with a new claim id and a higher token.
+            ///
+            /// # Cancel safety
+            /// Dropping the future releases what it may have taken, in the background.
+            ///
+            /// # Errors
+            /// `Lost`: the claim has gone, or another process has taken it. `Invalid`:
+            /// another key, or it was not handed over. Else as acquiring.
+            ///
+            /// # Examples
+            /// See [`crate::Lease::into_parts`].
+            pub async fn adopt(
+                &self,
+                parts: &crate::LeaseParts<$kind>,
+            ) -> Result<crate::Lease<$kind>, crate::Error> {
+                self.face.adopt(parts).await
+            }
+
+            /// Takes over a lease whose holder may still be alive and rely on it: the
+            /// holder is told, but **for a while both may work**. Only fencing protects
+            /// then. Exclusion holds if the holder is known to be gone.
+            ///
+            /// # Cancel safety
+            /// As [`Self::adopt`].
+            ///
+            /// # Errors
+            /// As [`Self::adopt`].
+            pub async fn adopt_by_force(
+                &self,
+                parts: &crate::LeaseParts<$kind>,
+            ) -> Result<crate::Lease<$kind>, crate::Error> {
+                self.face.adopt_by_force(parts).await
+            }
+
+            /// Goes on after a crash: takes over the lease that these parts describe
+            /// (as [`Self::adopt_by_force`]: be sure that its holder is gone), or
+            /// acquires a new one if that claim has gone. `None`: busy, with
+            /// [`crate::Wait::No`].
+            ///
+            /// # Cancel safety
+            /// As [`Self::adopt`].
+            ///
+            /// # Errors
+            /// As acquiring.
+            pub async fn recover(
+                &self,
+                parts: &crate::LeaseParts<$kind>,
+                how: impl Into<crate::Acquire>,
+            ) -> Result<Option<crate::Recovered<$kind>>, crate::Error> {
+                self.face.recover(parts, how.into()).await
+            }
+        }
+    };
+}
+
+pub(crate) use adopting;

@@ -1,0 +1,235 @@
+//! Many readers, or one writer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Key, Mode, Owner};
+
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::face::{Face, options, unfair_options};
+use crate::lease::{Exclusive, Lease, LeaseKind, Shared};
+use crate::parts::{LeaseParts, Recovered};
+use crate::waiting::{Acquire, Wait};
+
+/// A fair read-write lock: many readers together, or one writer alone.
+///
+/// First come, first served, so neither side starves: readers that stand next
+/// to each other in line run together, a reader that comes after a waiting
+/// writer waits behind it. Only writers have a fencing token.
+///
+/// A writer is the same claim as a [`crate::Mutex`] on the same key: they
+/// exclude each other.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let client = leasehold::connect("memory:").await?;
+/// let config = client.rwlock("config")?;
+/// let (one, two) = (config.read().await?, config.read().await?);
+/// assert!(config.try_write().await?.is_none());
+/// one.release().await?;
+/// two.release().await?;
+/// let writer = config.write().await?;
+/// println!("write with token {}", writer.token());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct RwLock {
+    /// As a writer.
+    face: Face,
+}
+
+options!(RwLock);
+unfair_options!(RwLock);
+
+impl RwLock {
+    pub(crate) fn new(driver: Arc<Driver>, key: Key, owner: Owner) -> Self {
+        let face = Face::new(driver, key, owner, Mode::Exclusive);
+        Self { face }
+    }
+
+    fn reader(&self) -> Face {
+        self.face.with_mode(Mode::Shared)
+    }
+
+    /// Waits to read, as long as it takes.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the queue, in the background; the place in
+    /// line is lost.
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::lock`].
+    ///
+    /// # Examples
+    /// See [`RwLock`].
+    pub async fn read(&self) -> Result<Lease<Shared>, Error> {
+        self.reader().obtain(Wait::Forever).await
+    }
+
+    /// Reads if no writer holds or waits; `None` when it is busy.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases what it may have got, in the background.
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::try_lock`].
+    ///
+    /// # Examples
+    /// See [`Lease::downgrade`].
+    pub async fn try_read(&self) -> Result<Option<Lease<Shared>>, Error> {
+        self.reader().attempt().await
+    }
+
+    /// Waits to read for so long at most.
+    ///
+    /// # Cancel safety
+    /// As [`RwLock::read`].
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::lock_within`].
+    ///
+    /// # Examples
+    /// See [`RwLock::write_within`].
+    pub async fn read_within(&self, limit: Duration) -> Result<Lease<Shared>, Error> {
+        self.reader().obtain(Wait::For(limit)).await
+    }
+
+    /// Waits to write, as long as it takes.
+    ///
+    /// # Cancel safety
+    /// As [`RwLock::read`].
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::lock`].
+    ///
+    /// # Examples
+    /// See [`RwLock`].
+    pub async fn write(&self) -> Result<Lease, Error> {
+        self.face.obtain(Wait::Forever).await
+    }
+
+    /// Writes if nobody holds or waits; `None` when it is busy.
+    ///
+    /// # Cancel safety
+    /// As [`RwLock::try_read`].
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::try_lock`].
+    ///
+    /// # Examples
+    /// See [`RwLock`].
+    pub async fn try_write(&self) -> Result<Option<Lease>, Error> {
+        self.face.attempt().await
+    }
+
+    /// Waits to write for so long at most.
+    ///
+    /// # Cancel safety
+    /// As [`RwLock::read`].
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::lock_within`].
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// use leasehold::ErrorKind;
+    /// let client = leasehold::connect("memory:").await?;
+    /// let config = client.rwlock("config")?;
+    /// let reader = config.read_within(Duration::from_secs(1)).await?;
+    /// let late = config.write_within(Duration::from_millis(20)).await;
+    /// assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
+    /// # Ok(()) }
+    /// ```
+    pub async fn write_within(&self, limit: Duration) -> Result<Lease, Error> {
+        self.face.obtain(Wait::For(limit)).await
+    }
+
+    /// The verb behind those that read, with every option. `None`: busy, with
+    /// [`Wait::No`].
+    ///
+    /// # Cancel safety
+    /// As [`RwLock::read`].
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::acquire`].
+    ///
+    /// # Examples
+    /// See [`crate::Mutex::acquire`].
+    pub async fn acquire_read(&self, how: Acquire) -> Result<Option<Lease<Shared>>, Error> {
+        self.reader().acquire(how).await
+    }
+
+    /// The verb behind those that write, with every option. `None`: busy, with
+    /// [`Wait::No`].
+    ///
+    /// # Cancel safety
+    /// As [`RwLock::read`].
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::acquire`].
+    ///
+    /// # Examples
+    /// See [`crate::Mutex::acquire`].
+    pub async fn acquire_write(&self, how: Acquire) -> Result<Option<Lease>, Error> {
+        self.face.acquire(how).await
+    }
+
+    /// Takes over a reader's or a writer's lease that was handed over.
+    ///
+    /// # Cancel safety
+    /// As [`crate::Mutex::adopt`].
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::adopt`].
+    ///
+    /// # Examples
+    /// See [`Lease::into_parts`].
+    pub async fn adopt<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Lease<K>, Error> {
+        self.face.adopt(parts).await
+    }
+
+    /// Takes over a lease whose holder may still rely on it: as
+    /// [`crate::Mutex::adopt_by_force`].
+    ///
+    /// # Cancel safety
+    /// As [`crate::Mutex::adopt`].
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::adopt`].
+    pub async fn adopt_by_force<K: LeaseKind>(
+        &self,
+        parts: &LeaseParts<K>,
+    ) -> Result<Lease<K>, Error> {
+        self.face.adopt_by_force(parts).await
+    }
+
+    /// Goes on writing after a crash: as [`crate::Mutex::recover`]. A reader
+    /// simply reads again.
+    ///
+    /// # Cancel safety
+    /// As [`crate::Mutex::adopt`].
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::recover`].
+    pub async fn recover_write(
+        &self,
+        parts: &LeaseParts<Exclusive>,
+        how: impl Into<Acquire>,
+    ) -> Result<Option<Recovered>, Error> {
+        self.face.recover(parts, how.into()).await
+    }
+}
+
+impl fmt::Debug for RwLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RwLock")
+            .field("key", self.key())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,244 @@
+//! So many at a time.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Key, Mode, Owner, Reply};
+use tokio::time::timeout;
+
+use crate::driver::acquire::mismatch;
+use crate::driver::{Driver, unanswered};
+use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::face::{Face, options, unfair_options};
+use crate::lease::{Lease, Permits};
+use crate::parts::adopting;
+use crate::waiting::{Acquire, Wait};
+
+/// A fair semaphore: so many permits, first come, first served.
+///
+/// Each lease holds one or more permits, and is renewed by itself: the permits
+/// of a holder that crashed come back when its lease has lapsed. A claim for
+/// many permits is not overtaken by later ones for fewer.
+///
+/// All who use a key must name the same number of permits, while anybody uses
+/// it; [`Semaphore::resize`] changes it. Holders overlap, so nothing is fenced.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let client = leasehold::connect("memory:").await?;
+/// let workers = client.semaphore("mailers", 3)?;
+/// let one = workers.acquire().await?;
+/// let two = workers.acquire_many(2).await?;
+/// assert!(workers.try_acquire().await?.is_none());
+/// two.release().await?;
+/// assert!(workers.try_acquire().await?.is_some());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Semaphore {
+    face: Face,
+    permits: u32,
+}
+
+options!(Semaphore);
+unfair_options!(Semaphore);
+adopting!(Semaphore, Permits);
+
+impl Semaphore {
+    pub(crate) fn new(driver: Arc<Driver>, key: Key, owner: Owner, permits: u32) -> Self {
+        let mode = Mode::Permits {
+            of: permits,
+            take: 1,
+        };
+        let face = Face::new(driver, key, owner, mode);
+        Self { face, permits }
+    }
+
+    /// How many permits there are, says this handle.
+    #[must_use]
+    pub fn permits(&self) -> u32 {
+        self.permits
+    }
+
+    fn many(&self, take: u32) -> Face {
+        self.face.with_mode(Mode::Permits {
+            of: self.permits,
+            take,
+        })
+    }
+
+    /// Waits for a permit, as long as it takes.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the queue, in the background; the place in
+    /// line is lost.
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::lock`]; `Invalid` if the key is in use with another
+    /// number of permits, naming both.
+    ///
+    /// # Examples
+    /// See [`Semaphore`].
+    pub async fn acquire(&self) -> Result<Lease<Permits>, Error> {
+        self.face.obtain(Wait::Forever).await
+    }
+
+    /// Waits for `take` permits, all in one lease.
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire`].
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire`]; `Invalid` for none, or more than there are.
+    ///
+    /// # Examples
+    /// See [`Semaphore`].
+    pub async fn acquire_many(&self, take: u32) -> Result<Lease<Permits>, Error> {
+        self.many(take).obtain(Wait::Forever).await
+    }
+
+    /// Takes a permit if one is free and nobody waits; `None` when busy.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases what it may have got, in the background.
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire`].
+    ///
+    /// # Examples
+    /// See [`Semaphore`].
+    pub async fn try_acquire(&self) -> Result<Option<Lease<Permits>>, Error> {
+        self.face.attempt().await
+    }
+
+    /// Takes `take` permits if they are free and nobody waits; `None` when busy.
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::try_acquire`].
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire_many`].
+    ///
+    /// # Examples
+    /// See [`Semaphore`].
+    pub async fn try_acquire_many(&self, take: u32) -> Result<Option<Lease<Permits>>, Error> {
+        self.many(take).attempt().await
+    }
+
+    /// Waits for a permit for so long at most.
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire`].
+    ///
+    /// # Errors
+    /// `Timeout` when none was free in time; else as [`Semaphore::acquire`].
+    ///
+    /// # Examples
+    /// See [`crate::Mutex::lock_within`].
+    pub async fn acquire_within(&self, limit: Duration) -> Result<Lease<Permits>, Error> {
+        self.face.obtain(Wait::For(limit)).await
+    }
+
+    /// Waits for `take` permits for so long at most.
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire`].
+    ///
+    /// # Errors
+    /// `Timeout` when they were not free in time; else as
+    /// [`Semaphore::acquire_many`].
+    ///
+    /// # Examples
+    /// See [`crate::Mutex::lock_within`].
+    pub async fn acquire_many_within(
+        &self,
+        take: u32,
+        limit: Duration,
+    ) -> Result<Lease<Permits>, Error> {
+        self.many(take).obtain(Wait::For(limit)).await
+    }
+
+    /// The verb behind the others, with every option. `None`: busy, with
+    /// [`Wait::No`].
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire`].
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire_many_within`].
+    ///
+    /// # Examples
+    /// See [`crate::Mutex::acquire`].
+    pub async fn acquire_with(
+        &self,
+        take: u32,
+        how: Acquire,
+    ) -> Result<Option<Lease<Permits>>, Error> {
+        self.many(take).acquire(how).await
+    }
+
+    /// Changes the number of permits, if it is still what this handle says, and
+    /// gives the handle for the new number. Growing lets waiters in at once;
+    /// shrinking takes nothing away from those who hold, and a waiter that asked
+    /// for more than there are now fails with `Invalid`.
+    ///
+    /// While nobody holds or waits, the key has no number: the next claim brings
+    /// its own.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it unknown whether it was done; doing it again
+    /// is safe.
+    ///
+    /// # Errors
+    /// `Invalid` if the key is in use with another number, naming both, or for
+    /// zero permits. `Unavailable`: no answer.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let narrow = client.semaphore("mailers", 1)?;
+    /// let one = narrow.acquire().await?;
+    /// let wide = narrow.resize(2).await?;
+    /// let two = wide.acquire().await?;
+    /// assert!(narrow.resize(5).await.is_err(), "it is not 1 any more");
+    /// # Ok(()) }
+    /// ```
+    pub async fn resize(&self, permits: u32) -> Result<Self, Error> {
+        let key = self.key();
+        let fail = |error| Error::new(Operation::Resize, Some(key.clone()), error);
+        let resized = Self {
+            face: self.face.with_mode(Mode::Permits {
+                of: permits,
+                take: 1,
+            }),
+            permits,
+        };
+        let mode = resized.face.wish.mode;
+        mode.check().map_err(|invalid| fail(invalid.into()))?;
+        let driver = &self.face.driver;
+        let limit = driver.settings.operation_timeout;
+        let answer = timeout(limit, driver.store.resize(key, self.permits, permits)).await;
+        let answer = answer.unwrap_or_else(|_| Err(unanswered(limit)));
+        match answer.map_err(fail)?.reply {
+            Reply::Resized | Reply::Absent => Ok(resized),
+            Reply::Mismatch { in_use } => Err(fail(mismatch(self.face.wish.mode, in_use))),
+            other => Err(fail(StoreError::new(
+                ErrorKind::Corrupt,
+                format!("the store answered {other:?} to a resize"),
+            ))),
+        }
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore")
+            .field("key", self.key())
+            .field("permits", &self.permits)
+            .finish_non_exhaustive()
+    }
+}

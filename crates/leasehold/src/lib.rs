@@ -22,6 +22,7 @@
 //! (`rediss://`): all on by default, each works alone. The memory store is
 //! always there.
 
+pub mod blocking;
 mod client;
 mod clock;
 mod driver;

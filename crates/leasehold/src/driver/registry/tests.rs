@@ -1,6 +1,4 @@
-use leasehold_core::{
-    ClaimId, Identity, RenewalPolicy, Standing, StoreTime, Token, WaiterConfig,
-};
+use leasehold_core::{ClaimId, Identity, RenewalPolicy, Standing, StoreTime, Token, WaiterConfig};
 
 use super::*;
 

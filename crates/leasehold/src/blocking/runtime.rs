@@ -1,0 +1,73 @@
+//! The one background thread, and how a call waits for a future.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::task::unconstrained;
+
+use crate::error::{Error, ErrorKind, Operation, StoreError};
+
+static BACKGROUND: OnceLock<Handle> = OnceLock::new();
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Starts the background thread, if it does not run yet. It lives as long as
+/// the process: leases that are dropped late are still released by it.
+pub(super) fn enter() -> Result<&'static Handle, Error> {
+    let _one_starts_it = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = BACKGROUND.get() {
+        return Ok(handle);
+    }
+    let failed = |error: std::io::Error| {
+        let error = StoreError::new(
+            ErrorKind::Unavailable,
+            "the background thread of the blocking API cannot be started",
+        )
+        .with_source(error);
+        Error::new(Operation::Connect, None, error)
+    };
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    let handle = runtime.handle().clone();
+    thread::Builder::new()
+        .name("leasehold".into())
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))
+        .map_err(failed)?;
+    Ok(BACKGROUND.get_or_init(|| handle))
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread, with the timers of the background thread.
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    // Without a background thread there was no client to call this for, but for
+    // one that came from async code: then its own runtime is at hand or was
+    // captured, and starting ours is what its timers need here.
+    let _context = enter().ok().map(Handle::enter);
+    // Inside a task of another runtime its budget would end, and never be filled
+    // again while we wait: the future would be polled for ever.
+    let mut future = pin!(unconstrained(future));
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

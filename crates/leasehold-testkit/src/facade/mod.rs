@@ -1,6 +1,10 @@
 //! What a user of the library relies on, over any store: mount with
 //! [`crate::facade!`].
 
+mod cancellation;
+mod identity;
+mod kinds;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +16,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+pub use self::cancellation::*;
+pub use self::identity::*;
+pub use self::kinds::*;
 use crate::conformance::Fixture;
 
 /// How long anything may take on a busy machine before a case fails.
@@ -491,6 +498,19 @@ macro_rules! facade {
             a_broken_lease_is_lost, dropping_a_lease_hands_on, cancelled_waits_leave_nothing,
             the_first_wait_hears_its_grant, progress_tells_the_place, unfair_locks_exclude, shutdown_releases_everything,
             many_locks_one_watchdog, nothing_is_left);
+        $crate::facade!(@cases $fixture;
+            readers_share_and_writers_are_alone, a_downgrade_lets_no_writer_between,
+            reader_groups_run_together_in_order, a_semaphore_admits_so_many,
+            a_semaphore_is_resized_in_use, an_owner_enters_again,
+            waiting_claims_of_an_owner_enter_together, several_keys_are_one_lock,
+            multi_locks_do_not_deadlock, leaders_follow_each_other,
+            a_minimum_hold_outlives_its_lease, a_maximum_hold_ends_a_lease,
+            retries_get_the_key, blocking_calls_work_anywhere);
+        $crate::facade!(@cases $fixture;
+            a_rotation_makes_a_leaked_id_stale, of_two_rotations_one_wins, the_watchdog_rotates,
+            a_lease_is_handed_over, a_forced_adoption_tells_the_former,
+            recovery_goes_on_or_begins_anew);
+        $crate::facade!(@cases $fixture; cancellations_leave_nothing);
     };
     (@cases $fixture:expr; $($case:ident),+) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]

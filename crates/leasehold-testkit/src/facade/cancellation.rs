@@ -1,0 +1,206 @@
+//! Any future of any kind can be dropped at any await point: nothing is left.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use leasehold::{Client, Error, Owner};
+use tokio::task::JoinSet;
+
+use super::{client_with, soon, ttl};
+use crate::conformance::Fixture;
+
+/// How many lives of each kind are cut short.
+const CANCELLATIONS: usize = 10_000;
+
+/// How many live at a time.
+const AT_ONCE: usize = 32;
+
+/// A fixed series, so that a failure comes again.
+#[derive(Clone)]
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// Polls a future so often at most, then drops it where it is.
+struct CutShort<F> {
+    work: Pin<Box<F>>,
+    polls: u64,
+}
+
+impl<F: Future> Future for CutShort<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.polls == 0 {
+            return Poll::Ready(None);
+        }
+        self.polls -= 1;
+        let polls = self.polls;
+        match self.work.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => {
+                // The last poll may be cut at once, not when it would go on.
+                if polls == 0 {
+                    cx.waker().wake_by_ref();
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// One life of a lock, from the claim to the release.
+type Life = fn(Client, Dice) -> BoxFuture<'static, Result<(), Error>>;
+
+const OWNERS: [&str; 3] = [
+    "00000000000000000000000000000001",
+    "00000000000000000000000000000002",
+    "00000000000000000000000000000003",
+];
+
+const KINDS: [(&str, Life); 7] = [
+    ("mutex", |client, mut dice| {
+        Box::pin(async move {
+            let lock = client.mutex(format!("m/{}", dice.roll(3)))?;
+            let lease = match dice.roll(3) {
+                0 => lock.lock_within(Duration::from_millis(5)).await?,
+                _ => lock.lock().await?,
+            };
+            lease.renew().await?;
+            lease.release().await.map(drop)
+        })
+    }),
+    ("rwlock", |client, mut dice| {
+        Box::pin(async move {
+            let lock = client.rwlock(format!("rw/{}", dice.roll(3)))?;
+            match dice.roll(3) {
+                0 => {
+                    let reader = lock.write().await?.downgrade().await?;
+                    reader.release().await.map(drop)
+                }
+                1 => lock.write().await?.release().await.map(drop),
+                _ => lock.read().await?.release().await.map(drop),
+            }
+        })
+    }),
+    ("semaphore", |client, mut dice| {
+        Box::pin(async move {
+            let lock = client.semaphore(format!("s/{}", dice.roll(3)), 3)?;
+            let take = 1 + u32::try_from(dice.roll(3)).unwrap_or(0);
+            lock.acquire_many(take).await?.release().await.map(drop)
+        })
+    }),
+    ("reentrant", |client, mut dice| {
+        Box::pin(async move {
+            let owner = Owner::parse(OWNERS[usize::try_from(dice.roll(3)).unwrap_or(0)])?;
+            let lock = client.reentrant("re", &owner)?;
+            let outer = lock.lock().await?;
+            let inner = lock.lock().await?;
+            outer.release().await?;
+            inner.release().await.map(drop)
+        })
+    }),
+    ("multi", |client, mut dice| {
+        Box::pin(async move {
+            let keys = ["mu/1", "mu/2", "mu/3"];
+            let from = usize::try_from(dice.roll(3)).unwrap_or(0);
+            let lock = client.multi([keys[from], keys[(from + 1) % 3]])?;
+            match dice.roll(3) {
+                0 => match lock.try_lock().await? {
+                    Some(lease) => lease.release().await.map(drop),
+                    None => Ok(()),
+                },
+                _ => lock.lock().await?.release().await.map(drop),
+            }
+        })
+    }),
+    ("election", |client, mut dice| {
+        Box::pin(async move {
+            let election = client.election(format!("el/{}", dice.roll(2)))?;
+            if dice.roll(4) == 0 {
+                let mut leaders = election.observe();
+                leaders.next().await?;
+                return Ok(());
+            }
+            let leadership = election.campaign("me").await?;
+            leadership.proclaim("still me").await?;
+            leadership.resign().await.map(drop)
+        })
+    }),
+    ("identity", |client, mut dice| {
+        Box::pin(async move {
+            // Parts that nobody takes over are left to their TTL: a short one.
+            let lock = client
+                .mutex(format!("id/{}", dice.roll(3)))?
+                .with_ttl(Duration::from_secs(2))?;
+            let lease = lock.lock().await?;
+            lease.rotate().await?;
+            let parts = lease.into_parts().await?;
+            let lease = lock.adopt(&parts).await?;
+            lease.release().await.map(drop)
+        })
+    }),
+];
+
+/// 10,000 random cancellations of each kind leave no claim and no task.
+pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) {
+    let settings = ttl(Duration::from_secs(20));
+    let clients = [
+        client_with(fixture, settings.clone()).await,
+        client_with(fixture, settings.clone()).await,
+        client_with(fixture, settings).await,
+    ];
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let before = metrics.num_alive_tasks();
+    let mut dice = Dice(1);
+    for (kind, life) in KINDS {
+        let mut cut = 0;
+        let mut lives: JoinSet<Option<Result<(), Error>>> = JoinSet::new();
+        let mut begun = 0;
+        while cut < CANCELLATIONS {
+            while lives.len() < AT_ONCE {
+                let client = clients[begun % clients.len()].clone();
+                begun += 1;
+                dice.roll(2);
+                lives.spawn(CutShort {
+                    work: Box::pin(life(client, dice.clone())),
+                    polls: dice.roll(12),
+                });
+            }
+            let ended = soon(kind, lives.join_next()).await.expect("one lives");
+            match ended.expect("no panic") {
+                None => cut += 1,
+                Some(Ok(())) => {}
+                Some(Err(error)) => assert!(
+                    matches!(error.kind(), leasehold::ErrorKind::Timeout),
+                    "{kind}: {error}"
+                ),
+            }
+        }
+        lives.abort_all();
+        while lives.join_next().await.is_some() {}
+        soon(kind, async {
+            while !clients[0].list("*").await.expect("a list").is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+    soon("no task left", async {
+        while metrics.num_alive_tasks() > before {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}

@@ -1,0 +1,164 @@
+//! Leases whose claim ids change hands, over any store.
+
+use std::time::Duration;
+
+use leasehold::{ErrorKind, LeaseParts, Loss, Settings, Shared, Standpoint, Wait};
+
+use super::{client, client_with, idle, queued, soon, ttl};
+use crate::conformance::Fixture;
+
+/// A rotated id is stale; the lease stays what it was.
+pub async fn a_rotation_makes_a_leaked_id_stale(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let (ours, theirs) = (a.mutex("k").expect("a lock"), b.mutex("k").expect("a lock"));
+    let lease = ours.lock().await.expect("a lease");
+    let leaked = lease.parts();
+    let token = lease.token();
+    lease.rotate().await.expect("rotated");
+    lease.rotate().await.expect("and again");
+    assert_eq!(lease.parts().version(), 2);
+    assert_eq!(lease.token(), token, "the same hold");
+    let refused = theirs.adopt_by_force(&leaked).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Lost);
+    lease.renew().await.expect("still ours");
+    lease.release().await.expect("an answer");
+    idle(&b, "k").await;
+}
+
+/// Of two who rotate one id exactly one goes on, and the other is told.
+pub async fn of_two_rotations_one_wins(fixture: &dyn Fixture) {
+    let (a, b, c) = (
+        client(fixture).await,
+        client(fixture).await,
+        client(fixture).await,
+    );
+    let lease = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let parts = lease.into_parts().await.expect("parts");
+    let (one, two) = (b.mutex("k").expect("a lock"), c.mutex("k").expect("a lock"));
+    let (one, two) = tokio::join!(one.adopt(&parts), two.adopt(&parts));
+    let (won, lost) = match (one, two) {
+        (Ok(won), Err(lost)) | (Err(lost), Ok(won)) => (won, lost),
+        both => panic!("one of two: {both:?}"),
+    };
+    assert_eq!(lost.kind(), ErrorKind::Lost);
+    assert!(lost.to_string().contains("taken over"), "{lost}");
+    assert!(won.token() > parts.token());
+    won.renew().await.expect("it holds");
+}
+
+/// The watchdog rotates by itself, and the lease never notices.
+pub async fn the_watchdog_rotates(fixture: &dyn Fixture) {
+    let settings = Settings {
+        rotate_every: Some(Duration::from_millis(1)),
+        ..ttl(Duration::from_millis(600))
+    };
+    let client = client_with(fixture, settings).await;
+    let lease = client
+        .mutex("k")
+        .expect("a lock")
+        .lock()
+        .await
+        .expect("a lease");
+    let first = lease.parts();
+    soon("three rotations", async {
+        while lease.parts().version() < 3 {
+            assert_eq!(lease.standpoint(), Standpoint::Held);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert_ne!(lease.parts().claim(), first.claim());
+    lease.release().await.expect("an answer");
+    idle(&client, "k").await;
+}
+
+/// A lease travels as data: the giver's validity ends first, the taker's token
+/// is higher, and nobody comes between.
+pub async fn a_lease_is_handed_over(fixture: &dyn Fixture) {
+    let (a, b, c) = (
+        client(fixture).await,
+        client(fixture).await,
+        client(fixture).await,
+    );
+    let ours = a.mutex("k").expect("a lock");
+    let lease = ours.lock().await.expect("a lease");
+    let token = lease.token();
+    let waiter = c.mutex("k").expect("a lock");
+    let waiting = tokio::spawn(async move { waiter.lock().await });
+    queued(&a, "k", 1).await;
+    let parts = lease.into_parts().await.expect("parts");
+    assert!(parts.is_handed_over());
+    assert!(
+        !format!("{parts:?}").contains(parts.claim().expose()),
+        "no secret is shown"
+    );
+    let written = serde_json::to_string(&parts).expect("written");
+    let read: LeaseParts = serde_json::from_str(&written).expect("read");
+    assert!(
+        serde_json::from_str::<LeaseParts<Shared>>(&written).is_err(),
+        "as what it is"
+    );
+    let taken = b
+        .mutex("k")
+        .expect("a lock")
+        .adopt(&read)
+        .await
+        .expect("a lease");
+    assert!(taken.token() > token);
+    assert!(!waiting.is_finished());
+    taken.renew().await.expect("it holds");
+    taken.release().await.expect("an answer");
+    let lease = soon("the waiter", waiting).await.expect("no panic");
+    assert!(lease.is_ok());
+}
+
+/// A forced adoption tells the former holder, which had not handed over.
+pub async fn a_forced_adoption_tells_the_former(fixture: &dyn Fixture) {
+    // By push if it listens already, else by its next renewal.
+    let a = client_with(fixture, ttl(Duration::from_millis(900))).await;
+    let b = client(fixture).await;
+    let (ours, theirs) = (a.mutex("k").expect("a lock"), b.mutex("k").expect("a lock"));
+    let lease = ours.lock().await.expect("a lease");
+    let parts = lease.parts();
+    let refused = theirs.adopt(&parts).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "not handed over");
+    let taken = theirs.adopt_by_force(&parts).await.expect("a lease");
+    assert!(taken.token() > parts.token());
+    assert_eq!(soon("the loss", lease.lost()).await, Loss::Superseded);
+    drop(lease);
+    taken
+        .renew()
+        .await
+        .expect("the former releases nothing of ours");
+    let elsewhere = b.mutex("x").expect("a lock").adopt_by_force(&parts).await;
+    assert_eq!(
+        elsewhere.unwrap_err().kind(),
+        ErrorKind::Invalid,
+        "another key"
+    );
+}
+
+/// Recovery takes the old claim if it is there, and else claims anew.
+pub async fn recovery_goes_on_or_begins_anew(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let (ours, theirs) = (a.mutex("k").expect("a lock"), b.mutex("k").expect("a lock"));
+    let lease = ours.lock().await.expect("a lease");
+    let parts = lease.parts();
+    let recovered = theirs
+        .recover(&parts, Wait::No)
+        .await
+        .expect("an answer")
+        .expect("a lease");
+    assert!(!recovered.anew && recovered.lease.token() > parts.token());
+    recovered.lease.release().await.expect("an answer");
+    let recovered = theirs
+        .recover(&parts, Wait::No)
+        .await
+        .expect("an answer")
+        .expect("a lease");
+    assert!(recovered.anew);
+    let busy = ours.recover(&parts, Wait::No).await.expect("an answer");
+    assert!(busy.is_none(), "claims anew, and it is busy");
+    drop(lease);
+    assert!(recovered.lease.is_valid(), "the stale one releases nothing");
+}

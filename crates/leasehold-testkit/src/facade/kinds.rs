@@ -1,0 +1,646 @@
+//! What each kind of lock promises, over any store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use leasehold::{ErrorKind, Mode, Owner, Released, Retry, Wait};
+use tokio::sync::{Barrier, mpsc};
+use tokio::task::JoinSet;
+
+use super::{client, client_with, idle, queued, soon, ttl};
+use crate::conformance::Fixture;
+
+/// Readers share, a writer is alone, and each stands in the order of arrival.
+pub async fn readers_share_and_writers_are_alone(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let (ours, theirs) = (
+        a.rwlock("k").expect("a lock"),
+        b.rwlock("k").expect("a lock"),
+    );
+    let one = ours.read().await.expect("a lease");
+    let two = theirs.try_read().await.expect("an answer").expect("shared");
+    assert!(two.number() > one.number(), "grants are numbered");
+    assert!(theirs.try_write().await.expect("an answer").is_none());
+    let writer = tokio::spawn(async move { theirs.write().await });
+    queued(&a, "k", 1).await;
+    let late = ours.try_read().await.expect("an answer");
+    assert!(late.is_none(), "behind the writer that waits");
+    drop((one, two));
+    let writer = soon("the writer", writer)
+        .await
+        .expect("no panic")
+        .expect("a lease");
+    let blocked = ours.read_within(Duration::from_millis(50)).await;
+    assert_eq!(blocked.unwrap_err().kind(), ErrorKind::Timeout);
+    assert!(
+        a.mutex("k")
+            .expect("a lock")
+            .try_lock()
+            .await
+            .expect("an answer")
+            .is_none()
+    );
+    writer.release().await.expect("an answer");
+    idle(&a, "k").await;
+}
+
+/// A downgrade lets in the readers that are next, and no writer between.
+pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let (ours, theirs) = (
+        a.rwlock("k").expect("a lock"),
+        b.rwlock("k").expect("a lock"),
+    );
+    let writer = ours.write().await.expect("a lease");
+    let token = writer.token();
+    let lock = theirs.clone();
+    let reader = tokio::spawn(async move { lock.read().await });
+    queued(&a, "k", 1).await;
+    let next = tokio::spawn(async move { theirs.write().await });
+    queued(&a, "k", 2).await;
+    let downgraded = writer.downgrade().await.expect("a reader");
+    assert_eq!(downgraded.number().get(), token.get(), "the same grant");
+    let reader = soon("the reader next to it", reader)
+        .await
+        .expect("no panic")
+        .expect("a lease");
+    assert_eq!(a.inspect("k").await.expect("a look").waiters.len(), 1);
+    let refused = downgraded.upgrade().expect_err("no way back");
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    assert!(downgraded.is_valid(), "and it stays");
+    assert_eq!(downgraded.mode(), Mode::Shared);
+    downgraded.renew().await.expect("it is renewed as a reader");
+    assert_eq!(
+        downgraded.release().await.expect("an answer"),
+        Released::StillOurs
+    );
+    drop(reader);
+    let writer = soon("the writer", next)
+        .await
+        .expect("no panic")
+        .expect("a lease");
+    assert!(writer.token() > token);
+}
+
+/// 1,000 readers and 20 writers in random order: each group of readers between
+/// two writers runs together, strictly in order of arrival.
+pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) {
+    const READERS: usize = 1_000;
+    const WRITERS: usize = 20;
+    let settings = ttl(Duration::from_secs(30));
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(client_with(fixture, settings.clone()).await);
+    }
+    let gate = clients[0]
+        .rwlock("k")
+        .expect("a lock")
+        .write()
+        .await
+        .expect("a lease");
+    // Which of the 1,020 are writers: a fixed shuffle.
+    let mut writers = std::collections::BTreeSet::new();
+    let mut state = 20_261_121_u64;
+    while writers.len() < WRITERS {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        writers.insert((state >> 33) as usize % (READERS + WRITERS));
+    }
+    // The groups: how many readers stand before each writer, and behind the last.
+    let mut groups = vec![0_usize];
+    for n in 0..READERS + WRITERS {
+        if writers.contains(&n) {
+            groups.push(0);
+        } else if let Some(last) = groups.last_mut() {
+            *last += 1;
+        }
+    }
+    let barriers: Vec<_> = groups
+        .iter()
+        .map(|size| Arc::new(Barrier::new((*size).max(1))))
+        .collect();
+    let inside = Arc::new(AtomicI64::new(0));
+    let (served, mut order) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    let mut group = 0;
+    for n in 0..READERS + WRITERS {
+        let lock = clients[n % clients.len()].rwlock("k").expect("a lock");
+        let (inside, served) = (inside.clone(), served.clone());
+        if writers.contains(&n) {
+            let mine = group;
+            group += 1;
+            tasks.spawn(async move {
+                let lease = lock.write().await.expect("a lease");
+                assert_eq!(inside.swap(-1, Ordering::SeqCst), 0, "a writer is alone");
+                served
+                    .send((2 * mine + 1, lease.token().get()))
+                    .expect("somebody listens");
+                inside.store(0, Ordering::SeqCst);
+                lease.release().await.expect("an answer");
+            });
+        } else {
+            let (mine, barrier) = (group, barriers[group].clone());
+            tasks.spawn(async move {
+                let lease = lock.read().await.expect("a lease");
+                assert!(
+                    inside.fetch_add(1, Ordering::SeqCst) >= 0,
+                    "no writer inside"
+                );
+                // Only if the whole group is inside at once does anybody pass.
+                barrier.wait().await;
+                served
+                    .send((2 * mine, lease.number().get()))
+                    .expect("somebody listens");
+                inside.fetch_sub(1, Ordering::SeqCst);
+                lease.release().await.expect("an answer");
+            });
+        }
+        // A few at a time, each in its place before the next writer or reader comes.
+        queued(&clients[0], "k", n + 1).await;
+    }
+    drop(served);
+    gate.release().await.expect("an answer");
+    let mut seen = Vec::new();
+    while let Some(turn) = soon("everyone's turn", order.recv()).await {
+        seen.push(turn);
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no task failed");
+    }
+    assert_eq!(seen.len(), READERS + WRITERS);
+    assert!(
+        seen.is_sorted_by_key(|(turn, _)| *turn),
+        "group by group: {seen:?}"
+    );
+    let mut numbers = std::collections::BTreeMap::new();
+    for (turn, number) in seen {
+        let range = numbers.entry(turn).or_insert((number, number));
+        *range = (range.0.min(number), range.1.max(number));
+    }
+    let ranges: Vec<_> = numbers.into_values().collect();
+    assert!(
+        ranges.windows(2).all(|pair| pair[0].1 < pair[1].0),
+        "tokens rise"
+    );
+}
+
+/// Permits held never exceed those there are; each lease has its own.
+pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) {
+    const PERMITS: u32 = 3;
+    let inside = Arc::new(AtomicU64::new(0));
+    let most = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for n in 0..4 {
+        let client = client(fixture).await;
+        for m in 0..4_u32 {
+            let lock = client.semaphore("k", PERMITS).expect("a lock");
+            let (inside, most) = (inside.clone(), most.clone());
+            tasks.spawn(async move {
+                for round in 0..10 {
+                    let take = 1 + (n + m + round) % PERMITS;
+                    let lease = lock.acquire_many(take).await.expect("a lease");
+                    let now = inside.fetch_add(u64::from(take), Ordering::SeqCst) + u64::from(take);
+                    assert!(now <= u64::from(PERMITS), "{now} permits in use");
+                    most.fetch_max(now, Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                    inside.fetch_sub(u64::from(take), Ordering::SeqCst);
+                    lease.release().await.expect("an answer");
+                }
+            });
+        }
+    }
+    while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
+        done.expect("no task failed");
+    }
+    assert_eq!(
+        most.load(Ordering::SeqCst),
+        u64::from(PERMITS),
+        "and all are used"
+    );
+    let other = client(fixture).await;
+    let held = other
+        .semaphore("k", PERMITS)
+        .expect("a lock")
+        .acquire()
+        .await
+        .expect("a lease");
+    let wrong = other
+        .semaphore("k", 7)
+        .expect("a lock")
+        .acquire()
+        .await
+        .unwrap_err();
+    assert_eq!(wrong.kind(), ErrorKind::Invalid);
+    let text = wrong.to_string();
+    assert!(
+        text.contains("3 permits") && text.contains("7 permits"),
+        "names both: {text}"
+    );
+    let mutex = other
+        .mutex("k")
+        .expect("a lock")
+        .try_lock()
+        .await
+        .unwrap_err();
+    assert_eq!(mutex.kind(), ErrorKind::Invalid, "a semaphore is no lock");
+    drop(held);
+}
+
+/// Resizing compares and sets; growing lets in, shrinking takes nothing away,
+/// and who can never fit any more is told.
+pub async fn a_semaphore_is_resized_in_use(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let two = a.semaphore("k", 2).expect("a lock");
+    let held = two.acquire_many(2).await.expect("a lease");
+    let theirs = b.semaphore("k", 2).expect("a lock");
+    let waiter = tokio::spawn(async move { theirs.acquire().await });
+    queued(&a, "k", 1).await;
+    let three = two.resize(3).await.expect("it is 2");
+    let third = soon("the waiter", waiter)
+        .await
+        .expect("no panic")
+        .expect("a lease");
+    let refused = two.resize(9).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(refused.to_string().contains("3 permits"), "{refused}");
+    let lock = b.semaphore("k", 3).expect("a lock");
+    let heavy = tokio::spawn(async move { lock.acquire_many(3).await });
+    queued(&a, "k", 1).await;
+    let one = three.resize(1).await.expect("it is 3");
+    let told = soon("the heavy waiter", heavy)
+        .await
+        .expect("no panic")
+        .unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
+    assert!(held.is_valid() && third.is_valid(), "nothing is revoked");
+    held.renew().await.expect("renewed");
+    held.release().await.expect("an answer");
+    assert!(
+        one.try_acquire().await.expect("an answer").is_none(),
+        "one is still held"
+    );
+    third.release().await.expect("an answer");
+    assert!(one.try_acquire().await.expect("an answer").is_some());
+}
+
+/// An owner enters again at once, from anywhere, under the same token; the key
+/// is free when its last claim has left, in whatever order.
+pub async fn an_owner_enters_again(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let owner = Owner::new();
+    let (here, there) = (
+        a.reentrant("k", &owner).expect("a lock"),
+        b.reentrant("k", &owner).expect("a lock"),
+    );
+    let outer = here.lock().await.expect("a lease");
+    let stranger = b.reentrant("k", &Owner::new()).expect("a lock");
+    let waiting = tokio::spawn(async move { stranger.lock().await });
+    queued(&a, "k", 1).await;
+    let inner = soon("the owner", there.lock()).await.expect("a lease");
+    let innermost = here
+        .try_lock()
+        .await
+        .expect("an answer")
+        .expect("the owner is in");
+    assert_eq!(
+        (inner.token(), innermost.token()),
+        (outer.token(), outer.token())
+    );
+    let again = Owner::parse(&owner.expose()).expect("its secret");
+    assert!(
+        b.reentrant("k", &again)
+            .expect("a lock")
+            .try_lock()
+            .await
+            .expect("an answer")
+            .is_some()
+    );
+    outer.release().await.expect("an answer");
+    innermost.release().await.expect("an answer");
+    assert!(
+        inner.is_valid() && !waiting.is_finished(),
+        "one claim is left"
+    );
+    inner.renew().await.expect("it carries the hold now");
+    inner.release().await.expect("an answer");
+    let lease = soon("the stranger", waiting).await.expect("no panic");
+    assert!(lease.is_ok());
+}
+
+/// Two claims of one owner that both wait are let in together: one of them may
+/// be what the other's work waits for.
+pub async fn waiting_claims_of_an_owner_enter_together(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let gate = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let owner = Owner::new();
+    let both = Arc::new(Barrier::new(2));
+    let mut tasks = JoinSet::new();
+    for client in [&a, &b] {
+        let lock = client.reentrant("k", &owner).expect("a lock");
+        let both = both.clone();
+        tasks.spawn(async move {
+            let lease = lock.lock().await.expect("a lease");
+            both.wait().await;
+            lease.token()
+        });
+    }
+    queued(&a, "k", 2).await;
+    gate.release().await.expect("an answer");
+    let tokens = soon("both", tasks.join_all()).await;
+    assert_eq!(tokens[0], tokens[1]);
+}
+
+/// Several keys at once: all or nothing, in any order of naming.
+pub async fn several_keys_are_one_lock(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let names = ["k/2", "k/1", "k/3"];
+    let lock = a.multi(names).expect("a lock");
+    let lease = lock.lock().await.expect("a lease");
+    let keys: Vec<_> = lease.tokens().map(|(key, _)| key.to_string()).collect();
+    assert_eq!(keys, names, "as they were named");
+    for key in names {
+        let single = b
+            .mutex(key)
+            .expect("a lock")
+            .try_lock()
+            .await
+            .expect("an answer");
+        assert!(single.is_none(), "{key} is held");
+    }
+    assert_eq!(
+        lease.release().await.expect("an answer"),
+        Released::StillOurs
+    );
+
+    let part = b
+        .mutex("k/3")
+        .expect("a lock")
+        .lock()
+        .await
+        .expect("a lease");
+    assert!(lock.try_lock().await.expect("an answer").is_none());
+    for key in ["k/1", "k/2"] {
+        idle(&b, key).await;
+    }
+    let late = lock.lock_within(Duration::from_millis(100)).await;
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
+    for key in ["k/1", "k/2"] {
+        idle(&b, key).await;
+    }
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock().await }
+    });
+    queued(&a, "k/3", 1).await;
+    part.release().await.expect("an answer");
+    let lease = soon("all keys", waiting)
+        .await
+        .expect("no panic")
+        .expect("a lease");
+    // Losing one part loses the whole.
+    b.break_key("k/2").await.expect("an answer");
+    soon("the loss", lease.lost()).await;
+    assert!(!lease.is_valid());
+    assert_eq!(
+        lease.release().await.expect("an answer"),
+        Released::AlreadyGone
+    );
+
+    let twice = a.multi(["x", "y", "x"]).unwrap_err();
+    assert_eq!(twice.kind(), ErrorKind::Invalid);
+    assert!(a.multi(Vec::<String>::new()).is_err());
+}
+
+/// Multi-locks that name their keys in opposite orders never wait in a circle,
+/// and exclude each other.
+pub async fn multi_locks_do_not_deadlock(fixture: &dyn Fixture) {
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    for n in 0..6 {
+        let client = client(fixture).await;
+        let names = if n % 2 == 0 {
+            ["k/1", "k/2"]
+        } else {
+            ["k/2", "k/1"]
+        };
+        let (lock, inside) = (client.multi(names).expect("a lock"), inside.clone());
+        tasks.spawn(async move {
+            for _ in 0..10 {
+                let lease = lock.lock().await.expect("a lease");
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone inside");
+                tokio::task::yield_now().await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                lease.release().await.expect("an answer");
+            }
+        });
+    }
+    while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
+        done.expect("no task failed");
+    }
+}
+
+/// Candidates lead in turn, with rising terms; observers hear of each.
+pub async fn leaders_follow_each_other(fixture: &dyn Fixture) {
+    let (a, b, c) = (
+        client(fixture).await,
+        client(fixture).await,
+        client(fixture).await,
+    );
+    let (one, two) = (a.election("k").expect("one"), b.election("k").expect("one"));
+    let mut leaders = c.election("k").expect("one").observe();
+    assert_eq!(
+        soon("a look", leaders.next()).await.expect("an answer"),
+        None
+    );
+    let first = one.campaign("first").await.expect("a term");
+    let seen = soon("the first", leaders.next())
+        .await
+        .expect("an answer")
+        .expect("a leader");
+    assert_eq!(
+        (seen.term, seen.note.as_deref()),
+        (first.term(), Some("first"))
+    );
+    let standing = tokio::spawn(async move { two.campaign("second").await });
+    queued(&a, "k", 1).await;
+    assert!(
+        one.try_campaign("third")
+            .await
+            .expect("an answer")
+            .is_none()
+    );
+    first.proclaim("first, still").await.expect("told");
+    let seen = soon("the note", leaders.next())
+        .await
+        .expect("an answer")
+        .expect("a leader");
+    assert_eq!(seen.note.as_deref(), Some("first, still"));
+    let term = first.term();
+    first.resign().await.expect("an answer");
+    let second = soon("the second", standing)
+        .await
+        .expect("no panic")
+        .expect("a term");
+    assert!(second.term() > term);
+    let seen = soon("the second", leaders.next())
+        .await
+        .expect("an answer")
+        .expect("a leader");
+    assert_eq!(
+        (seen.term, seen.note.as_deref()),
+        (second.term(), Some("second"))
+    );
+    let leader = one.leader().await.expect("an answer").expect("a leader");
+    assert_eq!(leader.term, second.term());
+    drop(second);
+    assert_eq!(
+        soon("nobody", leaders.next()).await.expect("an answer"),
+        None
+    );
+    let long = "x".repeat(2000);
+    assert_eq!(
+        one.campaign(&long).await.unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+}
+
+/// A minimum hold outlives the release and whoever made it.
+pub async fn a_minimum_hold_outlives_its_lease(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let hold = Duration::from_millis(800);
+    let lock = a
+        .mutex("k")
+        .expect("a lock")
+        .with_min_hold(hold)
+        .expect("a hold");
+    let before = tokio::time::Instant::now();
+    let lease = lock.lock().await.expect("a lease");
+    assert_eq!(
+        lease.release().await.expect("an answer"),
+        Released::StillOurs
+    );
+    let seen = b.inspect("k").await.expect("a look");
+    assert!(seen.holders[0].kept, "{seen:?}");
+    let theirs = b.mutex("k").expect("a lock");
+    assert!(theirs.try_lock().await.expect("an answer").is_none());
+    let next = soon("its end", theirs.lock()).await.expect("a lease");
+    assert!(before.elapsed() >= hold, "{:?}", before.elapsed());
+    drop(next);
+}
+
+/// A lease is not renewed beyond its longest hold, and says why it ended.
+pub async fn a_maximum_hold_ends_a_lease(fixture: &dyn Fixture) {
+    let client = client_with(fixture, ttl(Duration::from_millis(300))).await;
+    let hold = Duration::from_millis(1_000);
+    let lock = client
+        .mutex("k")
+        .expect("a lock")
+        .with_max_hold(hold)
+        .expect("a hold");
+    let before = tokio::time::Instant::now();
+    let lease = lock.lock().await.expect("a lease");
+    assert_eq!(
+        soon("its end", lease.lost()).await,
+        leasehold::Loss::MaxHold
+    );
+    let held = before.elapsed();
+    assert!(
+        held >= hold / 2 && held <= hold + Duration::from_millis(500),
+        "{held:?}"
+    );
+    drop(lease);
+    assert!(soon("the next", lock.lock()).await.is_ok());
+}
+
+/// Those who do not stand in line get the key too, by asking again.
+pub async fn retries_get_the_key(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let held = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let ms = Duration::from_millis;
+    let never = b.mutex("k").expect("a lock").retrying(Retry::None);
+    assert_eq!(never.lock().await.unwrap_err().kind(), ErrorKind::Timeout);
+    assert!(
+        never
+            .acquire(Wait::Forever.into())
+            .await
+            .expect("an answer")
+            .is_none()
+    );
+    let retries = [
+        Retry::Fixed(ms(5)),
+        Retry::FullJitter {
+            base: ms(2),
+            cap: ms(20),
+        },
+        Retry::Decorrelated {
+            base: ms(2),
+            cap: ms(20),
+        },
+    ];
+    let mut tasks = JoinSet::new();
+    for retry in retries {
+        let lock = b.mutex("k").expect("a lock").retrying(retry);
+        let late = lock.lock_within(ms(40)).await.unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::Timeout);
+        tasks.spawn(async move { lock.lock().await.expect("a lease").release().await });
+    }
+    assert!(
+        a.inspect("k").await.expect("a look").waiters.is_empty(),
+        "nobody in line"
+    );
+    held.release().await.expect("an answer");
+    let released = soon("all of them", tasks.join_all()).await;
+    assert!(released.iter().all(Result::is_ok));
+}
+
+/// The blocking face works in a thread, and inside a runtime, where it holds
+/// up nobody else.
+pub async fn blocking_calls_work_anywhere(fixture: &dyn Fixture) {
+    let store = fixture.client().await;
+    let client = tokio::task::spawn_blocking(move || {
+        leasehold::blocking::Client::builder()
+            .with_store(store)
+            .connect()
+            .expect("a client")
+    })
+    .await
+    .expect("no panic");
+    let lock = client.mutex("k").expect("a lock");
+    // Here, on a thread of the runtime, many times: a task's budget must not matter.
+    for _ in 0..300 {
+        let lease = lock.lock().expect("a lease");
+        lease.release().expect("an answer");
+    }
+    let lease = lock.lock().expect("a lease");
+    assert!(lock.lock_within(Duration::from_millis(30)).is_err());
+    let waiting = std::thread::spawn({
+        let lock = lock.clone();
+        move || lock.lock().expect("a lease").token()
+    });
+    queued(client.as_async(), "k", 1).await;
+    let token = lease.token();
+    drop(lease);
+    let next = tokio::task::spawn_blocking(move || waiting.join().expect("no panic"));
+    assert!(soon("the thread", next).await.expect("no panic") > token);
+    let single = tokio::task::spawn_blocking({
+        let client = client.clone();
+        move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .build()
+                .expect("one");
+            runtime.block_on(async {
+                client
+                    .election("e")
+                    .expect("one")
+                    .campaign("x")
+                    .expect("a term")
+                    .resign()
+            })
+        }
+    });
+    assert!(single.await.expect("no panic").is_ok());
+    let done = client.shutdown(Duration::from_secs(5));
+    assert_eq!(done.unconfirmed, 0);
+}

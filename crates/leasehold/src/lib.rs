@@ -29,6 +29,7 @@ mod driver;
 mod election;
 mod error;
 mod face;
+pub mod fence;
 mod hold;
 mod inspection;
 mod lease;

@@ -1,5 +1,7 @@
 //! The one door to the client's time.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use leasehold_core::Moment;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -16,4 +18,11 @@ pub(crate) fn now() -> Moment {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let micros = u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000;
     Moment(seconds * 1_000_000 + micros)
+}
+
+/// The time of day, since 1970: for what people read and for ids, never for a
+/// deadline. It may step.
+pub(crate) fn wall() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or(Duration::ZERO)
 }

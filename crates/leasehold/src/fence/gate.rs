@@ -1,0 +1,163 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use leasehold_core::Token;
+
+use super::Fenced;
+
+/// Admits a token that is not below the highest it has seen. Lock-free.
+///
+/// The check alone: what is done after [`Gate::admit`] is not part of it. A
+/// caller that was admitted, and then paused, acts after a newer one was
+/// admitted. So a gate is right where
+///
+/// - something else lets one caller at a time through check *and* effect: a task
+///   that works off a channel, or a lock that is held over both, such as an
+///   asynchronous one around a write that awaits;
+/// - the effect is checked again further in, and the gate spares it the stale
+///   ones.
+///
+/// Where the effect is a change of memory, [`Guarded`](super::Guarded) holds
+/// both together; `Guarded<()>` does so for any closure.
+///
+/// ```
+/// # use std::io;
+/// use leasehold::Token;
+/// use leasehold::fence::{Fenced, Gate};
+///
+/// struct Printer {
+///     gate: Gate,
+///     one_at_a_time: tokio::sync::Mutex<()>,
+/// }
+///
+/// impl Printer {
+///     async fn print(&self, token: Token, page: &str) -> Result<(), Fenced> {
+///         let _one = self.one_at_a_time.lock().await; // over check and effect
+///         self.gate.admit(token)?;
+///         feed(page).await;
+///         Ok(())
+///     }
+/// }
+///
+/// # async fn feed(_: &str) {}
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Fenced> {
+/// let printer = Printer { gate: Gate::new(), one_at_a_time: Default::default() };
+/// printer.print(Token(42), "page 1").await?;
+/// printer.print(Token(42), "page 2").await?;
+/// assert!(printer.print(Token(41), "a stale page").await.is_err());
+/// # Ok(()) }
+/// ```
+///
+/// It remembers for as long as it lives. If the resource outlives the process,
+/// keep the highest token with it, and begin with [`Gate::at`].
+#[derive(Debug, Default)]
+pub struct Gate(AtomicU64);
+
+impl Gate {
+    /// A gate that has seen nothing, and admits any token first.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// A gate that has seen that token: after a restart, the highest that was
+    /// kept.
+    #[must_use]
+    pub const fn at(seen: Token) -> Self {
+        Self(AtomicU64::new(seen.0))
+    }
+
+    /// Admits a token, and refuses all lower ones from then on.
+    ///
+    /// # Errors
+    /// [`Fenced`] if it has seen a higher one: stop, another has had the lease
+    /// since.
+    pub fn admit(&self, token: Token) -> Result<(), Fenced> {
+        // Whoever is refused sees what the admitted one had done before it came.
+        let seen = Token(self.0.fetch_max(token.0, Ordering::AcqRel));
+        if token < seen {
+            return Err(Fenced { token, seen });
+        }
+        Ok(())
+    }
+
+    /// The highest token seen; 0 before the first.
+    #[must_use]
+    pub fn seen(&self) -> Token {
+        Token(self.0.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_gate_that_was_restored_goes_on_where_it_was() {
+        let gate = Gate::at(Token(7));
+        assert_eq!(
+            gate.admit(Token(6)),
+            Err(Fenced {
+                token: Token(6),
+                seen: Token(7)
+            })
+        );
+        assert_eq!(gate.admit(Token(7)), Ok(()));
+        assert_eq!(gate.admit(Token(u64::MAX)), Ok(()));
+        assert_eq!(gate.seen(), Token(u64::MAX));
+        assert_eq!(Gate::new().admit(Token(0)), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn one_after_the_other_the_highest_so_far_decides(tokens in vec(0_u64..20, 0..40)) {
+            let gate = Gate::new();
+            let mut highest = 0;
+            for token in tokens {
+                let expected = if token < highest {
+                    Err(Fenced { token: Token(token), seen: Token(highest) })
+                } else {
+                    Ok(())
+                };
+                prop_assert_eq!(gate.admit(Token(token)), expected);
+                highest = highest.max(token);
+                prop_assert_eq!(gate.seen(), Token(highest));
+            }
+        }
+
+        #[test]
+        fn at_once_nobody_comes_in_below_what_was_seen_before(
+            threads in vec(vec(1_u64..1000, 1..200), 2..6),
+        ) {
+            let gate = Gate::new();
+            let highest = threads.iter().flatten().copied().max();
+            let start = Barrier::new(threads.len());
+            thread::scope(|scope| {
+                for tokens in &threads {
+                    let (gate, start) = (&gate, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        for &token in tokens {
+                            let before = gate.seen();
+                            match gate.admit(Token(token)) {
+                                Ok(()) => assert!(before <= Token(token)),
+                                Err(fenced) => {
+                                    assert_eq!(fenced.token, Token(token));
+                                    assert!(fenced.seen > Token(token) && fenced.seen >= before);
+                                }
+                            }
+                            assert!(gate.seen() >= before.max(Token(token)));
+                        }
+                    });
+                }
+            });
+            prop_assert_eq!(Some(gate.seen().0), highest);
+        }
+    }
+}

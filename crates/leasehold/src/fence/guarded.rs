@@ -1,0 +1,161 @@
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use leasehold_core::Token;
+
+use super::Fenced;
+
+/// A value that is changed only with a token not below the highest seen: check
+/// and change are one step.
+///
+/// A change with a lower token never lands after one with a higher. For what
+/// awaits while it writes, see [`Gate`](super::Gate); `Guarded<()>` fences a
+/// closure whose effect is elsewhere.
+///
+/// ```
+/// use leasehold::Token;
+/// use leasehold::fence::{Fenced, Guarded};
+///
+/// # fn main() -> Result<(), Fenced> {
+/// let balance = Guarded::new(100);
+/// balance.update(Token(42), |balance| *balance -= 30)?;
+/// assert!(balance.update(Token(41), |balance| *balance = 0).is_err());
+/// assert_eq!(balance.read(|balance| *balance), 70);
+/// # Ok(()) }
+/// ```
+///
+/// It remembers for as long as it lives. To survive a restart, save value and
+/// token together, inside [`Guarded::update`], and begin with [`Guarded::at`].
+#[derive(Debug, Default)]
+pub struct Guarded<T>(Mutex<State<T>>);
+
+#[derive(Debug, Default)]
+struct State<T> {
+    value: T,
+    seen: Token,
+}
+
+impl<T> Guarded<T> {
+    /// A value that has seen no token.
+    #[must_use]
+    pub const fn new(value: T) -> Self {
+        Self::at(value, Token(0))
+    }
+
+    /// A value that has seen that token: after a restart, what was kept.
+    #[must_use]
+    pub const fn at(value: T, seen: Token) -> Self {
+        Self(Mutex::new(State { value, seen }))
+    }
+
+    /// Changes the value, and refuses all lower tokens from then on.
+    ///
+    /// Also the way to read what will be written back: from this step on the
+    /// old holder cannot change it.
+    ///
+    /// Others wait, blocking their threads, while the closure runs: keep it
+    /// short, and do not call this value from inside. A closure that panics
+    /// leaves the value as it is then, and its token as seen; others go on.
+    ///
+    /// # Errors
+    /// [`Fenced`] if a higher token was seen: nothing was run. Stop, another has
+    /// had the lease since.
+    pub fn update<R>(&self, token: Token, change: impl FnOnce(&mut T) -> R) -> Result<R, Fenced> {
+        let mut state = self.state();
+        let seen = state.seen;
+        if token < seen {
+            return Err(Fenced { token, seen });
+        }
+        state.seen = token;
+        Ok(change(&mut state.value))
+    }
+
+    /// Looks at the value, token or not. What was read may be overwritten right
+    /// after; to write it back, read in [`Guarded::update`].
+    pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.state().value)
+    }
+
+    /// The highest token seen; 0 before the first.
+    #[must_use]
+    pub fn seen(&self) -> Token {
+        self.state().seen
+    }
+
+    /// The value, and the highest token seen.
+    #[must_use]
+    pub fn into_inner(self) -> (T, Token) {
+        let state = self.0.into_inner();
+        let State { value, seen } = state.unwrap_or_else(PoisonError::into_inner);
+        (value, seen)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Barrier;
+    use std::thread;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_stale_change_is_not_run() {
+        let value = Guarded::at("kept", Token(7));
+        let fenced = value.update(Token(6), |_| unreachable!()).unwrap_err();
+        assert_eq!((fenced.token, fenced.seen), (Token(6), Token(7)));
+        assert_eq!(value.update(Token(7), |value| value.len()), Ok(4));
+        assert_eq!(value.into_inner(), ("kept", Token(7)));
+    }
+
+    #[test]
+    fn a_panic_fences_all_the_same() {
+        let value = Guarded::new(1);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            value.update(Token(2), |value| {
+                *value = 2;
+                panic!("half way");
+            })
+        }));
+        assert!(panicked.is_err());
+        assert!(value.update(Token(1), |_| ()).is_err());
+        assert_eq!(value.read(|value| *value), 2);
+        assert_eq!(value.update(Token(3), |value| *value), Ok(2));
+        assert_eq!(value.into_inner(), (2, Token(3)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_write_lands_after_one_with_a_higher_token(
+            threads in vec(vec(1_u64..1000, 1..200), 2..6),
+        ) {
+            let log = Guarded::new(Vec::new());
+            let highest = threads.iter().flatten().copied().max();
+            let start = Barrier::new(threads.len());
+            thread::scope(|scope| {
+                for tokens in &threads {
+                    let (log, start) = (&log, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        for &token in tokens {
+                            match log.update(Token(token), |log| log.push(token)) {
+                                Ok(()) => assert!(log.seen() >= Token(token)),
+                                Err(fenced) => assert!(fenced.seen > fenced.token),
+                            }
+                        }
+                    });
+                }
+            });
+            let (log, seen) = log.into_inner();
+            prop_assert!(log.is_sorted(), "{:?}", log);
+            prop_assert_eq!(Some(seen.0), highest);
+            prop_assert_eq!(log.last().copied(), highest);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! A value in Redis that refuses a stale holder: one script compares the token
+//! that stands beside it and writes, in one step.
+//!
+//! On any connection you bring: the methods of [`Register`] take a
+//! [`redis::aio::ConnectionLike`], those named `…_blocking` a
+//! [`redis::ConnectionLike`]. It need not be the server where the lock is.
+//!
+//! ```no_run
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use leasehold::fence::redis::Register;
+//!
+//! let client = leasehold::connect("redis://127.0.0.1/").await?;
+//! let lease = client.mutex("orders/42")?.lock().await?;
+//!
+//! let redis = redis::Client::open("redis://127.0.0.1/")?;
+//! let mut redis = redis.get_multiplexed_async_connection().await?;
+//! let state = Register::at("order:42:state");
+//! let before = state.claim(&mut redis, lease.token()).await?; // token first, then read
+//! if before.as_deref() != Some(b"paid".as_slice()) {
+//!     state.set(&mut redis, lease.token(), "paid").await?;
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! # Layout
+//! One hash at the key, in any Redis from 4.0 and in Valkey, and in a cluster too:
+//!
+//! | field | |
+//! |---|---|
+//! | `token` | the highest token seen, as decimal text |
+//! | `value` | the value, as it was given; absent if there is none |
+//!
+//! Tokens are compared exactly up to `u64::MAX`, beyond what a Lua number holds.
+//! Any other client may read the hash; who writes it has to go by the token, and
+//! who deletes it makes it forget ([`Register::clear`] does not).
+//!
+//! The user needs `+evalsha +script|load +type +hmget +hset +hdel +persist
+//! +pexpire` on the key.
+//!
+//! # When it forgets
+//! Value and token live in one place, so they are lost together: by a restart
+//! without persistence, a fail-over, an eviction, an expiry, a deletion. The
+//! first token to come after that is admitted, a stale one too.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use ::redis::{RedisError, RedisResult, Script, ScriptInvocation, aio};
+use leasehold_core::{Invalid, Token};
+
+use super::Fenced;
+
+static GUARD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("guard.lua")));
+
+/// What the script answers: how it went, the highest token (or what is there
+/// instead), the value.
+type Answer = (u8, String, Option<Vec<u8>>);
+
+/// A fenced value at a key of Redis. A cheap handle without I/O.
+///
+/// # Cancel safety
+/// A future that is dropped may have done its step or not, as after
+/// [`Error::Redis`]: asking again with the same token is safe, as long as this
+/// holder has written nothing else in between.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Register {
+    key: String,
+    keep: Option<Duration>,
+}
+
+/// What stands at the key of a [`Register`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Stored {
+    /// The highest token seen; 0 before the first.
+    pub seen: Token,
+    /// The value, if there is one.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Why a step was not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A higher token was seen, nothing was written: stop, another has had the
+    /// lease since.
+    #[error(transparent)]
+    Fenced(#[from] Fenced),
+    /// Something else stands at the key; nothing was overwritten. Choose another
+    /// key, or look who uses this one.
+    #[error("the key {key:?} holds {found}, not a fenced value")]
+    Foreign {
+        /// The key in Redis.
+        key: String,
+        /// What is there.
+        found: String,
+    },
+    /// The server refused, or gave no answer: then the outcome is unknown, and
+    /// asking again with the same token is safe. The source says which.
+    #[error("no good answer from the server about the fenced value at {key:?}")]
+    Redis {
+        /// The key in Redis.
+        key: String,
+        /// What the connection said.
+        source: RedisError,
+    },
+}
+
+impl Error {
+    /// The refusal, if it is one by a higher token.
+    #[must_use]
+    pub fn fenced(&self) -> Option<Fenced> {
+        match self {
+            Self::Fenced(fenced) => Some(*fenced),
+            Self::Foreign { .. } | Self::Redis { .. } => None,
+        }
+    }
+}
+
+impl Register {
+    /// The shortest expiry.
+    pub const MIN_EXPIRY: Duration = Duration::from_secs(1);
+    /// The longest expiry: a hundred years of 365 days.
+    pub const MAX_EXPIRY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+    /// The value at that key, kept for ever.
+    pub fn at(key: impl Into<String>) -> Self {
+        let key = key.into();
+        Self { key, keep: None }
+    }
+
+    /// Lets value *and token* vanish when nothing was written for so long, in
+    /// milliseconds rounded up. Each step that is admitted sets it anew; one
+    /// through a register without expiry takes it off.
+    ///
+    /// A holder that was paused for longer is not fenced afterwards, so be
+    /// generous: a day rather than a minute.
+    ///
+    /// # Errors
+    /// [`Invalid`] unless it is [`Register::MIN_EXPIRY`] to
+    /// [`Register::MAX_EXPIRY`].
+    pub fn expire_after(mut self, idle: Duration) -> Result<Self, Invalid> {
+        if !(Self::MIN_EXPIRY..=Self::MAX_EXPIRY).contains(&idle) {
+            return Err(Invalid::new(
+                format!("a fenced value cannot expire after {idle:?}"),
+                "take 1 s to 100 years: longer than any holder may be paused",
+            ));
+        }
+        self.keep = Some(idle);
+        Ok(self)
+    }
+
+    /// The key in Redis.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Writes the value, and refuses all lower tokens from then on.
+    ///
+    /// # Errors
+    /// [`Error`]; on every kind but `Redis` nothing was written.
+    pub async fn set(
+        &self,
+        connection: &mut impl aio::ConnectionLike,
+        token: Token,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let step = self.step("set", token, value.as_ref());
+        self.read(token, step.invoke_async(connection).await)?;
+        Ok(())
+    }
+
+    /// Refuses all lower tokens from then on, and reads the value in the same
+    /// step: what a holder begins with that reads before it writes.
+    ///
+    /// # Errors
+    /// [`Error`]; on every kind but `Redis` nothing was written.
+    pub async fn claim(
+        &self,
+        connection: &mut impl aio::ConnectionLike,
+        token: Token,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let step = self.step("claim", token, &[]);
+        let stored = self.read(token, step.invoke_async(connection).await)?;
+        Ok(stored.value)
+    }
+
+    /// Takes the value away and keeps the token: refuses all lower ones from
+    /// then on.
+    ///
+    /// # Errors
+    /// [`Error`]; on every kind but `Redis` nothing was written.
+    pub async fn clear(
+        &self,
+        connection: &mut impl aio::ConnectionLike,
+        token: Token,
+    ) -> Result<(), Error> {
+        let step = self.step("clear", token, &[]);
+        self.read(token, step.invoke_async(connection).await)?;
+        Ok(())
+    }
+
+    /// Reads, for those who write nothing: see [`Register::claim`] for a holder.
+    ///
+    /// # Errors
+    /// [`Error`], never `Fenced`.
+    pub async fn get(&self, connection: &mut impl aio::ConnectionLike) -> Result<Stored, Error> {
+        let step = self.step("get", Token(0), &[]);
+        self.read(Token(0), step.invoke_async(connection).await)
+    }
+
+    /// [`Register::set`], blocking the thread.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_blocking(
+        &self,
+        connection: &mut dyn ::redis::ConnectionLike,
+        token: Token,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let step = self.step("set", token, value.as_ref());
+        self.read(token, step.invoke(connection))?;
+        Ok(())
+    }
+
+    /// [`Register::claim`], blocking the thread.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn claim_blocking(
+        &self,
+        connection: &mut dyn ::redis::ConnectionLike,
+        token: Token,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let step = self.step("claim", token, &[]);
+        let stored = self.read(token, step.invoke(connection))?;
+        Ok(stored.value)
+    }
+
+    /// [`Register::clear`], blocking the thread.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn clear_blocking(
+        &self,
+        connection: &mut dyn ::redis::ConnectionLike,
+        token: Token,
+    ) -> Result<(), Error> {
+        let step = self.step("clear", token, &[]);
+        self.read(token, step.invoke(connection))?;
+        Ok(())
+    }
+
+    /// [`Register::get`], blocking the thread.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_blocking(
+        &self,
+        connection: &mut dyn ::redis::ConnectionLike,
+    ) -> Result<Stored, Error> {
+        let step = self.step("get", Token(0), &[]);
+        self.read(Token(0), step.invoke(connection))
+    }
+
+    fn step(&self, verb: &str, token: Token, value: &[u8]) -> ScriptInvocation<'static> {
+        let keep = self
+            .keep
+            .map_or(0, |keep| keep.as_nanos().div_ceil(1_000_000));
+        let mut step = GUARD.prepare_invoke();
+        step.key(&self.key)
+            .arg(verb)
+            .arg(token.to_string())
+            .arg(keep.to_string())
+            .arg(value);
+        step
+    }
+
+    fn read(&self, token: Token, answer: RedisResult<Answer>) -> Result<Stored, Error> {
+        let (went, text, value) = answer.map_err(|source| Error::Redis {
+            key: self.key.clone(),
+            source,
+        })?;
+        let foreign = |found| Error::Foreign {
+            key: self.key.clone(),
+            found,
+        };
+        if went == 2 {
+            return Err(foreign(text));
+        }
+        let seen = text.parse().map(Token);
+        let seen = seen.map_err(|_| foreign(format!("a hash with the token {text:?}")))?;
+        if went == 0 {
+            return Err(Fenced { token, seen }.into());
+        }
+        Ok(Stored { seen, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expiry_has_bounds() {
+        let register = Register::at("k");
+        for good in [Register::MIN_EXPIRY, Register::MAX_EXPIRY] {
+            assert!(register.clone().expire_after(good).is_ok());
+        }
+        for bad in [
+            Duration::ZERO,
+            Register::MIN_EXPIRY - Duration::from_nanos(1),
+            Register::MAX_EXPIRY + Duration::from_nanos(1),
+            Duration::MAX,
+        ] {
+            assert!(register.clone().expire_after(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_none_is_no_success() {
+        let register = Register::at("k");
+        let odd = register.read(Token(1), Ok((1, "99999999999999999999".into(), None)));
+        let message = odd.unwrap_err().to_string();
+        assert!(message.contains("99999999999999999999"), "{message}");
+    }
+}

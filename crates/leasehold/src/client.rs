@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use crate::driver::{Driver, unanswered};
 use crate::election::Election;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::ids::ClaimIds;
 use crate::inspection::{Broken, Inspection, Shutdown};
 use crate::multi::MultiLock;
 use crate::mutex::Mutex;
@@ -314,6 +315,7 @@ pub struct ClientBuilder {
     store: Option<Arc<dyn LockStore>>,
     settings: Settings,
     credentials: Credentials,
+    ids: ClaimIds,
 }
 
 impl ClientBuilder {
@@ -342,6 +344,13 @@ impl ClientBuilder {
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.settings.label = Some(label.into());
+        self
+    }
+
+    /// Where the ids of claims come from: random, unless given.
+    #[must_use]
+    pub fn claim_ids(mut self, ids: ClaimIds) -> Self {
+        self.ids = ids;
         self
     }
 
@@ -404,7 +413,7 @@ impl ClientBuilder {
             }
         };
         let owner = OwnerInfo::new(&host(), std::process::id(), self.settings.label.as_deref());
-        let driver = Driver::new(store, self.settings, runtime);
+        let driver = Driver::new(store, self.settings, self.ids, runtime);
         Ok(Client {
             driver,
             owner,

@@ -7,7 +7,7 @@ use leasehold_core::{Backoff, Key, Loss, Mode, Moment, Renew, Reply, Standpoint,
 use tokio::time::sleep;
 
 use crate::clock;
-use crate::driver::acquire::{Grant, Wish};
+use crate::driver::acquire::{COLLISIONS, Grant, Wish, not_unique};
 use crate::driver::registry::EntryId;
 use crate::driver::signal::Signal;
 use crate::driver::subject::Subject;
@@ -106,6 +106,18 @@ impl Hold {
         .await
     }
 
+    pub(crate) async fn rotate(&self) -> Result<(), Error> {
+        let fail = |error| self.error(Operation::Rotate, error);
+        for _ in 0..COLLISIONS {
+            let fresh = self.driver.fresh_id().await.map_err(fail)?;
+            let rotate = |subject: &Subject, ttl| subject.rotation(ttl, &fresh);
+            if self.try_change(Operation::Rotate, rotate).await? {
+                return Ok(());
+            }
+        }
+        Err(fail(not_unique()))
+    }
+
     /// Sends a renewal that may change the claim, again until it is answered or
     /// the operation time-out is over. `build` is given the lease's TTL.
     pub(crate) async fn change(
@@ -113,6 +125,20 @@ impl Hold {
         operation: Operation,
         build: impl Fn(&Subject, Duration) -> Renew,
     ) -> Result<(), Error> {
+        while !self.try_change(operation, &build).await? {
+            // A rotation of the watchdog travelled with it, to an id that is
+            // taken. The next renewal does without.
+        }
+        Ok(())
+    }
+
+    /// As [`Hold::change`]. `false`: a new id that travelled with it is another
+    /// claim's, and nothing was changed.
+    async fn try_change(
+        &self,
+        operation: Operation,
+        build: impl Fn(&Subject, Duration) -> Renew,
+    ) -> Result<bool, Error> {
         let limit = self.driver.settings.operation_timeout;
         let end = clock::now() + limit;
         let mut pause = Backoff::new(Duration::from_millis(10), limit / 4, random_u64());
@@ -121,8 +147,9 @@ impl Hold {
             let mut renew = build(&self.subject, self.subject.terms.ttl);
             renew.ttl = self.driver.allowed(self.entry, renew.ttl);
             let unanswered = match self.driver.renew(self.entry, &self.subject, renew).await {
-                Ok(Reply::Standing(_)) => return self.check(operation),
-                // The id was replaced meanwhile, or is another's: once more.
+                Ok(Reply::Standing(_)) => return self.check(operation).map(|()| true),
+                Ok(Reply::Taken) => return self.check(operation).map(|()| false),
+                // The id was replaced meanwhile: once more.
                 Ok(_) => None,
                 Err(error) if error.kind() == ErrorKind::Unavailable => Some(error),
                 Err(error) => return Err(self.error(operation, error)),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::FutureExt;
 use leasehold_core::{ClaimId, Invalid};
 
 use crate::clock;
@@ -209,6 +210,19 @@ impl ClaimIds {
             Scheme::HostProcessTime(scheme) => Ok(scheme.next(clock::wall())?),
             Scheme::Snowflake(places) => places.next(clock::wall).await,
             Scheme::Custom(make) => Ok(make()?),
+        }
+    }
+
+    /// The next id, if it can be made without waiting.
+    pub(crate) fn now(&self) -> Option<ClaimId> {
+        self.next().now_or_never().and_then(Result::ok)
+    }
+
+    /// Whether one id can come twice: then a client must not use it twice.
+    pub(crate) fn may_repeat(&self) -> bool {
+        match &self.0 {
+            Scheme::Random | Scheme::HostProcessTime(_) => false,
+            Scheme::Snowflake(_) | Scheme::Custom(_) => true,
         }
     }
 }

@@ -393,8 +393,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn rotate(&self) -> Result<(), Error> {
-        let rotate = |subject: &crate::driver::subject::Subject, ttl| subject.rotation(ttl);
-        self.hold.change(Operation::Rotate, rotate).await
+        self.hold.rotate().await
     }
 
     /// Gives the key back, and hands it to the next in line in the same step.

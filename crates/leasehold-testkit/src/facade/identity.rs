@@ -1,8 +1,13 @@
 //! Leases whose claim ids change hands, over any store.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use leasehold::{ErrorKind, LeaseParts, Loss, Settings, Shared, Standpoint, Wait};
+use leasehold::core::ClaimId;
+use leasehold::{
+    ClaimIds, Client, ErrorKind, LeaseParts, Loss, Settings, Shared, Standpoint, Wait,
+};
 
 use super::{client, client_with, idle, queued, soon, ttl};
 use crate::conformance::Fixture;
@@ -161,4 +166,62 @@ pub async fn recovery_goes_on_or_begins_anew(fixture: &dyn Fixture) {
     assert!(busy.is_none(), "claims anew, and it is busy");
     drop(lease);
     assert!(recovered.lease.is_valid(), "the stale one releases nothing");
+}
+
+/// Clients whose ids come from these, one after the other, the last for ever.
+async fn client_of_ids(fixture: &dyn Fixture, ids: &'static [&'static str]) -> Client {
+    let next = AtomicUsize::new(0);
+    let make = move || {
+        let at = next.fetch_add(1, Ordering::SeqCst).min(ids.len() - 1);
+        ClaimId::new(ids[at])
+    };
+    Client::builder()
+        .with_store(fixture.client().await)
+        .claim_ids(ClaimIds::custom(Arc::new(make)))
+        .connect()
+        .await
+        .expect("a client")
+}
+
+/// A claim id that is another's is answered by a new one, three times at most.
+pub async fn a_claim_id_is_never_shared(fixture: &dyn Fixture) {
+    let a = client_of_ids(fixture, &["same"]).await;
+    let b = client_of_ids(fixture, &["same", "same", "other"]).await;
+    let c = client_of_ids(fixture, &["same"]).await;
+    let lease = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let second = a.mutex("k").expect("a lock").try_lock().await.unwrap_err();
+    assert_eq!(
+        second.kind(),
+        ErrorKind::Invalid,
+        "twice in one client: {second}"
+    );
+    let other = b
+        .mutex("k")
+        .expect("a lock")
+        .try_lock()
+        .await
+        .expect("an answer");
+    assert!(
+        other.is_none(),
+        "it is busy, and not found in another's claim"
+    );
+    let never = c.mutex("k").expect("a lock").lock().await.unwrap_err();
+    assert_eq!(never.kind(), ErrorKind::Invalid, "{never}");
+    assert!(
+        a.mutex("elsewhere")
+            .expect("a lock")
+            .try_lock()
+            .await
+            .expect("an answer")
+            .is_some()
+    );
+    lease.release().await.expect("an answer");
+    assert!(
+        a.mutex("x")
+            .expect("a lock")
+            .try_lock()
+            .await
+            .expect("an answer")
+            .is_some()
+    );
 }

@@ -32,7 +32,7 @@ pub use self::kinds::{
 pub use self::lease::{Lease, Recovered};
 use self::runtime::{block_on, enter};
 use crate::store::{Capabilities, LockStore};
-use crate::{Broken, Error, Inspection, Owner, Settings, Shutdown, TlsFiles};
+use crate::{Broken, ClaimIds, Error, Inspection, Owner, Settings, Shutdown, TlsFiles};
 
 /// Opens the store at `url`, with default settings: as [`crate::connect`].
 ///
@@ -194,6 +194,12 @@ impl ClientBuilder {
     #[must_use]
     pub fn label(self, label: impl Into<String>) -> Self {
         Self(self.0.label(label))
+    }
+
+    /// Where the ids of claims come from: random, unless given.
+    #[must_use]
+    pub fn claim_ids(self, ids: ClaimIds) -> Self {
+        Self(self.0.claim_ids(ids))
     }
 
     /// The user to log in as; wins over the URL.

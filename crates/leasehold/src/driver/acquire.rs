@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::registry::EntryId;
 use super::signal::{Progress, Signal};
 use super::subject::{Subject, Terms};
-use super::{Departure, Driver, random_claim_id, random_u64, unanswered};
+use super::{Departure, Driver, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 
@@ -86,7 +86,7 @@ pub(super) enum Attempt {
 const LATE: u32 = 3;
 
 /// So many ids in a row that others have already mean that they are not unique.
-const COLLISIONS: u32 = 3;
+pub(crate) const COLLISIONS: u32 = 3;
 
 /// Gets the key. `None`: it is busy, and nobody wants to wait.
 ///
@@ -180,9 +180,10 @@ async fn attempt(
         seed: random_u64(),
     };
     let wait_for_it = !matches!(patience, Patience::No);
-    let claim = wish.claim(driver, random_claim_id(), wait_for_it);
+    let (id, in_use) = driver.claim_id(&wish.key).await?;
+    let claim = wish.claim(driver, id, wait_for_it);
     let identity = Identity::new(claim.id.clone());
-    let mut subject = Subject::new(wish.key.clone(), identity, wish.terms, false, None);
+    let mut subject = Subject::new(wish.key.clone(), identity, wish.terms, false, in_use);
     let asking = Asking::start(driver);
     let resets = driver.resets.load(Ordering::Acquire);
     let mut waiter = Waiter::new(config, now);
@@ -283,7 +284,7 @@ pub(crate) fn timed_out() -> StoreError {
     StoreError::new(ErrorKind::Timeout, "it was not free in the time allowed")
 }
 
-fn not_unique() -> StoreError {
+pub(crate) fn not_unique() -> StoreError {
     StoreError::new(
         ErrorKind::Invalid,
         format!("{COLLISIONS} claim ids in a row were another claim's"),

@@ -34,19 +34,24 @@ pub(crate) async fn acquire_all(
 ) -> Result<Together, (usize, StoreError)> {
     driver.check_open().map_err(|error| (0, error))?;
     let mut parts: Vec<(Key, Claim)> = Vec::with_capacity(wishes.len());
+    let mut subjects = Vec::with_capacity(wishes.len());
     for (at, wish) in wishes.iter().enumerate() {
-        let id = driver.claim_id().await.map_err(|error| (at, error))?;
+        let id = driver.claim_id(&wish.key).await;
+        let (id, in_use) = id.map_err(|error| (at, error))?;
+        let identity = Identity::new(id.clone());
         parts.push((wish.key.clone(), wish.claim(driver, id, false)));
+        subjects.push(Subject::new(
+            wish.key.clone(),
+            identity,
+            wish.terms,
+            false,
+            in_use,
+        ));
     }
-    let subject = |(wish, (_, claim)): (&Wish, &(Key, Claim)), settled| {
-        let identity = Identity::new(claim.id.clone());
-        Subject::new(wish.key.clone(), identity, wish.terms, settled, None)
-    };
     let asking = Asking::start(driver);
-    let departures: Vec<_> = wishes
+    let departures: Vec<_> = subjects
         .iter()
-        .zip(&parts)
-        .map(|part| Departure::new(driver, subject(part, false)))
+        .map(|subject| Departure::new(driver, subject.clone()))
         .collect();
     let limit = driver.settings.operation_timeout;
     let mut pause = Backoff::new(Duration::from_millis(10), limit / 4, random_u64());
@@ -92,7 +97,7 @@ pub(crate) async fn acquire_all(
         Ok(Ok((sent, Some(AllAnswer::All(answers))))) => (sent, answers),
     };
     let mut grants = Vec::with_capacity(wishes.len());
-    for (part, answer) in wishes.iter().zip(&parts).zip(&answers) {
+    for ((wish, mut subject), answer) in wishes.iter().zip(subjects).zip(&answers) {
         let Reply::Standing(Standing {
             arrival,
             token: Some(token),
@@ -101,8 +106,7 @@ pub(crate) async fn acquire_all(
         else {
             continue;
         };
-        let (wish, _) = part;
-        let subject = subject(part, sends == 1);
+        subject.settled = sends == 1;
         let signal = Arc::new(Signal::new(false));
         signal.set_token(token);
         let mut validity = Validity::default();

@@ -6,10 +6,12 @@ use std::time::Duration;
 use leasehold_core::{Adopt, Backoff, ClaimId, Identity, Renew, Reply, Rotate, Standing, Validity};
 use tokio::time::{sleep, timeout};
 
-use super::acquire::{Asking, Attempt, Grant, Wish, hand_over, keep, too_late};
+use super::acquire::{
+    Asking, Attempt, COLLISIONS, Grant, Wish, hand_over, keep, not_unique, too_late,
+};
 use super::signal::Signal;
 use super::subject::Subject;
-use super::{Departure, Driver, random_claim_id, random_u64, unanswered};
+use super::{Departure, Driver, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 
@@ -31,7 +33,23 @@ pub(crate) async fn adopt(
     version: u64,
 ) -> Result<Adopted, StoreError> {
     driver.check_open()?;
-    let to = random_claim_id();
+    for _ in 0..COLLISIONS {
+        let to = driver.fresh_id().await?;
+        if let Some(adopted) = adopt_as(driver, wish, id, version, to).await? {
+            return Ok(adopted);
+        }
+    }
+    Err(not_unique())
+}
+
+/// `None`: the new id is another claim's.
+async fn adopt_as(
+    driver: &Arc<Driver>,
+    wish: &Wish,
+    id: &ClaimId,
+    version: u64,
+    to: ClaimId,
+) -> Result<Option<Adopted>, StoreError> {
     let renew = Renew {
         rotate: Some(Rotate {
             to: to.clone(),
@@ -76,8 +94,9 @@ pub(crate) async fn adopt(
         }
         // One that still waited is not what was asked for: it is released.
         return Ok(match reply {
-            Reply::Superseded | Reply::Taken => Adopted::Superseded,
-            _ => Adopted::Gone,
+            Reply::Taken => None,
+            Reply::Superseded => Some(Adopted::Superseded),
+            _ => Some(Adopted::Gone),
         });
     };
     let mut validity = Validity::default();
@@ -94,7 +113,7 @@ pub(crate) async fn adopt(
         rejoined: 0,
     };
     match hand_over(driver, wish, grant).await {
-        Attempt::Granted(grant) => Ok(Adopted::Lease(grant)),
+        Attempt::Granted(grant) => Ok(Some(Adopted::Lease(grant))),
         _ => Err(too_late(wish.terms.ttl)),
     }
 }

@@ -25,17 +25,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Backoff, ClaimId, Moment, Release, Renew, Reply};
+use leasehold_core::{Backoff, ClaimId, Key, Moment, Release, Renew, Reply};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
+use crate::ids::ClaimIds;
 use crate::settings::Settings;
 use crate::store::Answer;
 use crate::store::{LockStore, Push, PushSink};
 use registry::{Done, EntryId, Errand, Registry};
-use subject::{IdsInUse, Subject};
+use subject::{IdsInUse, InUse, Subject};
 use watches::Watches;
 
 /// What all handles, leases and tasks of one client share.
@@ -55,7 +56,8 @@ pub(crate) struct Driver {
     departed: Notify,
     closed: AtomicBool,
     pub(crate) watches: Watches,
-    pub(crate) ids_in_use: IdsInUse,
+    ids: ClaimIds,
+    ids_in_use: IdsInUse,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -63,12 +65,14 @@ impl Driver {
     pub(crate) fn new(
         store: Arc<dyn LockStore>,
         settings: Settings,
+        ids: ClaimIds,
         runtime: tokio::runtime::Handle,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
             settings,
-            registry: Mutex::new(Registry::new(random_u64())),
+            registry: Mutex::new(Registry::new(random_u64(), ids.clone())),
+            ids,
             asking: AtomicUsize::new(0),
             wake_at: AtomicU64::new(0),
             wake: Notify::new(),
@@ -106,9 +110,23 @@ impl Driver {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new claim id.
-    pub(crate) async fn claim_id(&self) -> Result<ClaimId, StoreError> {
-        Ok(random_claim_id())
+    /// A new claim id for `key`, which no other claim of this client has.
+    async fn claim_id(&self, key: &Key) -> Result<(ClaimId, Option<InUse>), StoreError> {
+        for _ in 0..acquire::COLLISIONS {
+            let id = self.ids.next().await?;
+            if !self.ids.may_repeat() {
+                return Ok((id, None));
+            }
+            if let Some(in_use) = self.ids_in_use.take(key, &id) {
+                return Ok((id, Some(in_use)));
+            }
+        }
+        Err(acquire::not_unique())
+    }
+
+    /// An id to replace another, on the way to the store.
+    pub(crate) async fn fresh_id(&self) -> Result<ClaimId, StoreError> {
+        self.ids.next().await
     }
 
     pub(crate) fn check_open(&self) -> Result<(), StoreError> {
@@ -361,8 +379,4 @@ pub(crate) fn random_u64() -> u64 {
 
 pub(crate) fn random_u128() -> u128 {
     uuid::Uuid::new_v4().as_u128()
-}
-
-pub(crate) fn random_claim_id() -> ClaimId {
-    ClaimId::from_random(random_u128())
 }

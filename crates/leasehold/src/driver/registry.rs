@@ -12,6 +12,7 @@ use leasehold_core::{
 use super::signal::Signal;
 use super::subject::{Subject, Terms};
 use crate::error::StoreError;
+use crate::ids::ClaimIds;
 use crate::store::{Answer, Push};
 
 pub(crate) type EntryId = u64;
@@ -33,17 +34,19 @@ struct Entry {
 
 impl Entry {
     /// A registered claim has been answered once, so it is never claimed again.
-    fn renewal(&self, request: Request, now: Moment) -> Errand {
+    fn renewal(&self, request: Request, now: Moment, ids: &ClaimIds) -> Errand {
         let ttl = match request {
             Request::Renew(ttl) => ttl,
             Request::Claim => self.subject.terms.ttl,
         };
         let held = matches!(self.stage, Stage::Held(_));
-        Errand::Renew(if held && self.subject.wants_rotation(self.rotated, now) {
-            self.subject.rotation(ttl)
-        } else {
-            self.subject.renewal(ttl)
-        })
+        let rotates = held && self.subject.wants_rotation(self.rotated, now);
+        // An id that takes time to make is for the next renewal.
+        let fresh = rotates.then(|| ids.now()).flatten();
+        Errand::Renew(fresh.map_or_else(
+            || self.subject.renewal(ttl),
+            |fresh| self.subject.rotation(ttl, &fresh),
+        ))
     }
 
     /// Takes note of what an answer to `renew` says about the id. Whether the
@@ -126,12 +129,14 @@ pub(crate) struct Registry {
     /// Releases that were confirmed since the client was opened.
     confirmed: u64,
     seed: u64,
+    ids: ClaimIds,
 }
 
 impl Registry {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, ids: ClaimIds) -> Self {
         Self {
             seed,
+            ids,
             ..Self::default()
         }
     }
@@ -269,7 +274,7 @@ impl Registry {
                 (Stage::Leaving(leaving), _) => {
                     leaving.poll_transmit(now).then_some(Errand::Release)
                 }
-                (_, request) => request.map(|request| entry.renewal(request, now)),
+                (_, request) => request.map(|request| entry.renewal(request, now, &self.ids)),
             };
             if let Some(errand) = errand {
                 sends.push(Send {

@@ -5,9 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{ClaimId, Identity, Key, Moment, Renew, RenewalPolicy, Rotate};
-
-use super::random_claim_id;
+use leasehold_core::{ClaimId, Identity, Key, Moment, Renew, RenewalPolicy};
 
 /// How a claim is to be asked for and kept.
 #[derive(Debug, Clone, Copy)]
@@ -78,10 +76,11 @@ impl Subject {
         }
     }
 
-    /// The renewal that also replaces the id.
-    pub(crate) fn rotation(&self, ttl: Duration) -> Renew {
+    /// The renewal that also replaces the id: by `fresh`, or by the one that
+    /// was asked for and not answered yet.
+    pub(crate) fn rotation(&self, ttl: Duration, fresh: &ClaimId) -> Renew {
         let mut identity = self.identity();
-        let rotate: Rotate = identity.rotate(random_claim_id);
+        let rotate = identity.rotate(|| fresh.clone());
         Renew {
             rotate: Some(rotate),
             ..Renew::new(identity.id().clone(), ttl)

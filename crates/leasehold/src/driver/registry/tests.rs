@@ -55,7 +55,7 @@ fn granted(key: &Key, arrival: u64) -> Push {
 #[test]
 fn a_push_before_its_claim_is_kept_however_many_came_before() {
     let key = Key::new("k").expect("a key");
-    let mut registry = Registry::new(1);
+    let mut registry = Registry::new(1, ClaimIds::random());
     let (now, last) = (Moment(1), 3 * EARLY_PUSHES as u64);
     for arrival in 1..=last {
         registry.handle_push(&granted(&key, arrival), now, true);
@@ -69,7 +69,7 @@ fn a_push_before_its_claim_is_kept_however_many_came_before() {
 #[test]
 fn what_leaves_is_released_until_confirmed_or_lapsed() {
     let key = Key::new("k").expect("a key");
-    let mut registry = Registry::new(1);
+    let mut registry = Registry::new(1, ClaimIds::random());
     let until = Moment(1) + TTL;
     registry.insert_leaving(subject(&key), Moment(1), until);
     let mut sends = Vec::new();

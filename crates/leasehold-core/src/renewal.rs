@@ -261,8 +261,10 @@ impl Renewal {
         }
     }
 
-    /// How long a renewal sent now asks for: a fixed lease ends at its time.
-    fn ttl_at(&self, now: Moment) -> Duration {
+    /// How long a renewal sent now asks for by itself: a fixed lease ends at its
+    /// time, also if something else about it is changed.
+    #[must_use]
+    pub fn ttl_at(&self, now: Moment) -> Duration {
         let ttl = match self.policy {
             RenewalPolicy::Fixed => self.ttl.saturating_sub(now.since(self.granted)),
             RenewalPolicy::Automatic(_) | RenewalPolicy::Manual => self.ttl,

@@ -100,10 +100,12 @@ impl Hold {
         if let Some(ttl) = ttl {
             check_ttl(ttl).map_err(|invalid| self.error(Operation::Renew, invalid.into()))?;
         }
-        self.change(Operation::Renew, |subject, default| {
-            subject.renewal(ttl.unwrap_or(default))
-        })
-        .await
+        let ttl = Some(ttl.unwrap_or(self.subject.terms.ttl));
+        while !self
+            .try_change(Operation::Renew, ttl, Subject::renewal)
+            .await?
+        {}
+        Ok(())
     }
 
     pub(crate) async fn rotate(&self) -> Result<(), Error> {
@@ -111,32 +113,34 @@ impl Hold {
         for _ in 0..COLLISIONS {
             let fresh = self.driver.fresh_id().await.map_err(fail)?;
             let rotate = |subject: &Subject, ttl| subject.rotation(ttl, &fresh);
-            if self.try_change(Operation::Rotate, rotate).await? {
+            if self.try_change(Operation::Rotate, None, rotate).await? {
                 return Ok(());
             }
         }
         Err(fail(not_unique()))
     }
 
-    /// Sends a renewal that may change the claim, again until it is answered or
-    /// the operation time-out is over. `build` is given the lease's TTL.
+    /// Changes the claim with a renewal, which prolongs it as its policy allows.
     pub(crate) async fn change(
         &self,
         operation: Operation,
         build: impl Fn(&Subject, Duration) -> Renew,
     ) -> Result<(), Error> {
-        while !self.try_change(operation, &build).await? {
+        while !self.try_change(operation, None, &build).await? {
             // A rotation of the watchdog travelled with it, to an id that is
             // taken. The next renewal does without.
         }
         Ok(())
     }
 
-    /// As [`Hold::change`]. `false`: a new id that travelled with it is another
+    /// Sends a renewal, again until it is answered or the operation time-out is
+    /// over. `build` is given how long it asks for: `ttl`, or what the lease asks
+    /// for by itself. `false`: a new id that travelled with it is another
     /// claim's, and nothing was changed.
     async fn try_change(
         &self,
         operation: Operation,
+        ttl: Option<Duration>,
         build: impl Fn(&Subject, Duration) -> Renew,
     ) -> Result<bool, Error> {
         let limit = self.driver.settings.operation_timeout;
@@ -144,8 +148,7 @@ impl Hold {
         let mut pause = Backoff::new(Duration::from_millis(10), limit / 4, random_u64());
         loop {
             self.check(operation)?;
-            let mut renew = build(&self.subject, self.subject.terms.ttl);
-            renew.ttl = self.driver.allowed(self.entry, renew.ttl);
+            let renew = build(&self.subject, self.driver.allowed(self.entry, ttl));
             let unanswered = match self.driver.renew(self.entry, &self.subject, renew).await {
                 Ok(Reply::Standing(_)) => return self.check(operation).map(|()| true),
                 Ok(Reply::Taken) => return self.check(operation).map(|()| false),

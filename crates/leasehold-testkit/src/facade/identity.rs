@@ -225,3 +225,22 @@ pub async fn a_claim_id_is_never_shared(fixture: &dyn Fixture) {
             .is_some()
     );
 }
+
+/// A lease that nobody renews is not prolonged by a change either.
+pub async fn a_change_does_not_prolong_a_fixed_lease(fixture: &dyn Fixture) {
+    let client = client_with(fixture, ttl(Duration::from_millis(700))).await;
+    let lock = client.mutex("k").expect("a lock");
+    let lock = lock.with_renewal(RenewalPolicy::Fixed).expect("a policy");
+    let lease = lock.lock().await.expect("a lease");
+    let left = lease.remaining();
+    let end = tokio::time::Instant::now() + left;
+    tokio::time::sleep(left / 2).await;
+    lease.rotate().await.expect("rotated");
+    assert!(lease.remaining() <= left / 2);
+    assert_eq!(soon("its end", lease.lost()).await, Loss::Expired);
+    assert!(
+        end.elapsed() < Duration::from_millis(500),
+        "{:?} late",
+        end.elapsed()
+    );
+}

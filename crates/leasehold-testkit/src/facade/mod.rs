@@ -509,7 +509,8 @@ macro_rules! facade {
         $crate::facade!(@cases $fixture;
             a_rotation_makes_a_leaked_id_stale, of_two_rotations_one_wins, the_watchdog_rotates,
             a_lease_is_handed_over, a_forced_adoption_tells_the_former,
-            recovery_goes_on_or_begins_anew, a_claim_id_is_never_shared);
+            recovery_goes_on_or_begins_anew, a_claim_id_is_never_shared,
+            a_change_does_not_prolong_a_fixed_lease);
         $crate::facade!(@cases $fixture; cancellations_leave_nothing);
     };
     (@cases $fixture:expr; $($case:ident),+) => {

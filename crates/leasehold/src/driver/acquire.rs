@@ -426,7 +426,7 @@ pub(super) async fn hand_over(driver: &Arc<Driver>, wish: &Wish, grant: Grant) -
     let remaining = grant.signal.valid_until().since(clock::now());
     if remaining < margin {
         // Whatever comes of it is told by the standpoint.
-        let ttl = driver.allowed(grant.entry, wish.terms.ttl);
+        let ttl = driver.allowed(grant.entry, Some(wish.terms.ttl));
         let renewal = grant.subject.renewal(ttl);
         driver
             .renew(grant.entry, &grant.subject, renewal)

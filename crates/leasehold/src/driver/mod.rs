@@ -266,8 +266,9 @@ impl Driver {
         timeout(limit, ask).await.unwrap_or(Err(last))
     }
 
-    /// How much of `ttl` a renewal of this lease may ask for now.
-    pub(crate) fn allowed(&self, entry: EntryId, ttl: Duration) -> Duration {
+    /// How much of `ttl` a renewal of this lease may ask for now; without one,
+    /// how much it asks for by itself.
+    pub(crate) fn allowed(&self, entry: EntryId, ttl: Option<Duration>) -> Duration {
         self.lock().allowed(entry, clock::now(), ttl)
     }
 

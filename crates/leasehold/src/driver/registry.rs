@@ -240,11 +240,15 @@ impl Registry {
         (self.leaving, self.confirmed)
     }
 
-    /// How much of `ttl` a renewal of this lease may ask for.
-    pub(crate) fn allowed(&self, id: EntryId, now: Moment, ttl: Duration) -> Duration {
+    /// How much of `ttl` a renewal of this lease may ask for; without one, how
+    /// much it asks for by itself.
+    pub(crate) fn allowed(&self, id: EntryId, now: Moment, ttl: Option<Duration>) -> Duration {
         match self.entries.get(&id).map(|entry| &entry.stage) {
-            Some(Stage::Held(renewal)) => renewal.allowed(now, ttl),
-            _ => ttl,
+            Some(Stage::Held(renewal)) => {
+                ttl.map_or_else(|| renewal.ttl_at(now), |ttl| renewal.allowed(now, ttl))
+            }
+            // Lost meanwhile: whatever is asked for changes nothing.
+            _ => ttl.unwrap_or_default(),
         }
     }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use leasehold::core::ClaimId;
 use leasehold::{
-    ClaimIds, Client, ErrorKind, LeaseParts, Loss, Settings, Shared, Standpoint, Wait,
+    ClaimIds, Client, ErrorKind, LeaseParts, Loss, RenewalPolicy, Settings, Shared, Standpoint,
+    Wait,
 };
 
 use super::{client, client_with, idle, queued, soon, ttl};

@@ -17,7 +17,7 @@ const LIVES_PER_ROUND: usize = 64;
 /// How long one share of holders is looked at before the next has its turn.
 const TURN: Duration = Duration::from_millis(100);
 
-/// How many rounds one step takes: burying one may grant to another dead one.
+/// How often one step starts again: burying some may grant to others who are dead.
 const ROUNDS: usize = 8;
 
 /// Whether somebody who matters to this queue is dead.
@@ -27,60 +27,77 @@ pub(super) fn has_dead(store: &Inner, queue: &Queue) -> bool {
         .any(|inbox| store.session.sees_dead(inbox))
 }
 
-/// Applies the command. Where the dead are in its way, or would be told, they
-/// are buried first. Without a command it only buries.
+/// Applies the command, after it has buried the dead that would be in its way,
+/// or would be told. Without a command it only buries.
+///
+/// Who they are shows when the command is applied; then it starts again. If
+/// they were buried afterwards, a claim could have been granted to one of them,
+/// and its minimum hold would keep a key that nobody ever used.
 pub(super) fn apply(
     queue: &mut Queue,
     command: Option<&Command>,
     clock: StoreTime,
     mut is_dead: impl FnMut(&Inbox) -> bool,
 ) -> Outcome {
-    let mut outcome = match command {
-        Some(command) => queue.apply(command, clock),
-        None => Outcome {
+    let before = queue.clone();
+    let mut dead = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let outcome = apply_without(queue, &dead, command, clock);
+        let mut suspects: BTreeSet<_> = outcome.events.iter().filter_map(next_to_act).collect();
+        if command.is_none() || is_unserved(&outcome.reply) || !dead.is_empty() {
+            suspects.extend(share(lives(queue), clock));
+        }
+        suspects.retain(|inbox| !dead.contains(inbox) && is_dead(inbox));
+        if suspects.is_empty() {
+            return outcome;
+        }
+        dead.append(&mut suspects);
+        queue.clone_from(&before);
+    }
+    // Whoever is left is found by those who ask next.
+    apply_without(queue, &dead, command, clock)
+}
+
+/// Applies the command to what is left when those are buried.
+fn apply_without(
+    queue: &mut Queue,
+    dead: &BTreeSet<Inbox>,
+    command: Option<&Command>,
+    clock: StoreTime,
+) -> Outcome {
+    let buried = (!dead.is_empty()).then(|| queue.bury_all(dead, clock));
+    let applied = command.map(|command| queue.apply(command, clock));
+    let mut outcome = match (buried, applied) {
+        (Some(Outcome { mut events, .. }), Some(applied)) => {
+            add(&mut events, applied.events);
+            Outcome { events, ..applied }
+        }
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => Outcome {
             reply: Reply::Done,
             at: queue.look(clock).at,
             events: Vec::new(),
         },
     };
-    for _ in 0..ROUNDS {
-        let unserved = command.is_none() || is_unserved(&outcome.reply);
-        let mut suspects: BTreeSet<Inbox> = outcome
-            .events
-            .iter()
-            .map(|event| event.inbox().clone())
-            .collect();
-        if unserved {
-            suspects.extend(share(lives(queue), clock));
-        }
-        suspects.retain(&mut is_dead);
-        if suspects.is_empty() {
-            break;
-        }
-        for inbox in &suspects {
-            let bury = Command::Bury {
-                inbox: inbox.clone(),
-            };
-            let events = queue.apply(&bury, clock).events;
-            add(&mut outcome.events, events);
-        }
-        outcome
-            .events
-            .retain(|event| !suspects.contains(event.inbox()));
-        // Asked again it finds itself, or what the dead left free.
-        if let Some(command) = command.filter(|_| unserved) {
-            let again = queue.apply(command, clock);
-            outcome.reply = again.reply;
-            add(&mut outcome.events, again.events);
-        }
-    }
     if let Reply::Standing(standing) = outcome.reply {
-        // It learns that from the answer.
-        outcome
-            .events
-            .retain(|event| event.arrival() != Some(standing.arrival));
+        // It learns from the answer where it stands.
+        let learned = |event: &Event| {
+            matches!(event, Event::Granted { .. } | Event::Next { .. })
+                && event.arrival() == Some(standing.arrival)
+        };
+        outcome.events.retain(|event| !learned(event));
     }
     outcome
+}
+
+/// The inbox that has to do something now, if it lives. One that only hears
+/// what it has lost needs no burial: that would come before the command, and
+/// make it take the key from somebody else.
+fn next_to_act(event: &Event) -> Option<Inbox> {
+    match event {
+        Event::Revoked { .. } | Event::Adopted { .. } => None,
+        _ => Some(event.inbox().clone()),
+    }
 }
 
 /// Whether the dead may be in the way of whoever asked.

@@ -17,7 +17,7 @@ use crate::error::{ErrorKind, StoreError};
 const LOCK_TRIES: usize = 8;
 
 /// Where a key's files are.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     record: String,
     temporary: String,
@@ -145,12 +145,37 @@ impl Place {
         queue: &Queue,
         expires: StoreTime,
     ) -> Result<(), StoreError> {
+        self.prepare(directory, clock, key, queue, expires)?;
+        self.commit(directory)
+    }
+
+    /// Writes the record beside the last one: what is likely to fail. Only for
+    /// who holds the lock.
+    pub(super) fn prepare(
+        &self,
+        directory: &Directory,
+        clock: &Clock,
+        key: &Key,
+        queue: &Queue,
+        expires: StoreTime,
+    ) -> Result<(), StoreError> {
         let bytes = encode(key, clock.boot(), queue, expires).map_err(|error| {
             StoreError::new(ErrorKind::Refused, "the queue cannot be written down")
                 .with_source(error)
         })?;
-        file::replace(directory, &self.temporary, &self.record, &bytes)
+        file::prepare(directory, &self.temporary, &bytes)
             .map_err(|errno| directory.failed("write to", errno))
+    }
+
+    /// Puts what was prepared in the place of the last record.
+    pub(super) fn commit(&self, directory: &Directory) -> Result<(), StoreError> {
+        file::commit(directory, &self.temporary, &self.record)
+            .map_err(|errno| directory.failed("write to", errno))
+    }
+
+    /// Drops what was prepared.
+    pub(super) fn discard(&self, directory: &Directory) {
+        file::remove(directory, &self.temporary);
     }
 
     fn shown(&self, directory: &Directory) -> String {

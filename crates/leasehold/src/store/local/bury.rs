@@ -134,3 +134,169 @@ fn add(events: &mut Vec<Event>, later: Vec<Event>) {
         events.push(event);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{Adopt, Claim, ClaimId, Mode, OwnerSecret, Release, Renew, Rotate};
+
+    use super::*;
+
+    const START: StoreTime = StoreTime(1_000_000);
+    const LEASE: Duration = Duration::from_secs(30);
+    const HOLD: Duration = Duration::from_secs(5);
+
+    fn id(number: u128) -> ClaimId {
+        ClaimId::from_random(number)
+    }
+
+    fn inbox(name: &str) -> Inbox {
+        Inbox::new(name).unwrap()
+    }
+
+    fn claim(number: u128, by: &str) -> Claim {
+        Claim {
+            inbox: Some(inbox(by)),
+            ..Claim::new(id(number), Mode::Exclusive, LEASE)
+        }
+    }
+
+    fn release(number: u128) -> Command {
+        Command::Release(Release {
+            id: id(number),
+            hand_off: true,
+            settled: false,
+        })
+    }
+
+    /// A step while all whose names begin with `dead` are.
+    fn step(queue: &mut Queue, command: &Command) -> Outcome {
+        let is_dead = |inbox: &Inbox| inbox.as_str().starts_with("dead");
+        apply(queue, Some(command), START, is_dead)
+    }
+
+    /// A queue in which those stand in that order, all alive when they came.
+    fn line(claims: impl IntoIterator<Item = Claim>) -> Queue {
+        let mut queue = Queue::default();
+        for claim in claims {
+            queue.apply(&Command::Claim(claim), START);
+        }
+        queue
+    }
+
+    /// Who hears of it, of those who are told what they get.
+    fn told(outcome: &Outcome) -> Vec<&str> {
+        let inboxes = outcome.events.iter().map(Event::inbox);
+        inboxes.map(Inbox::as_str).collect()
+    }
+
+    #[test]
+    fn dead_waiters_are_passed_and_keep_nothing() {
+        let dead = (2..20).map(|number| Claim {
+            min_hold: HOLD,
+            ..claim(number, &format!("dead{number}"))
+        });
+        let mut queue = line(
+            [claim(1, "a")]
+                .into_iter()
+                .chain(dead)
+                .chain([claim(20, "b")]),
+        );
+        let outcome = step(&mut queue, &release(1));
+        assert_eq!(outcome.reply, Reply::Released { held: true });
+        assert_eq!(told(&outcome), ["b"]);
+        let look = queue.look(START);
+        assert_eq!((look.holders.len(), look.waiters.len()), (1, 0));
+        assert!(!look.holders[0].claim.kept);
+    }
+
+    #[test]
+    fn a_dead_holder_keeps_its_minimum_hold() {
+        let kept = Claim {
+            min_hold: HOLD,
+            ..claim(1, "dead")
+        };
+        let mut queue = line([kept]);
+        let outcome = step(&mut queue, &Command::Claim(claim(2, "b")));
+        let Reply::Standing(standing) = outcome.reply else {
+            panic!("{outcome:?}")
+        };
+        assert_eq!(standing.blocked_until, Some(START + HOLD));
+        let holder = &queue.look(START).holders[0];
+        assert!(holder.claim.kept);
+        assert_eq!(lives(&queue), BTreeSet::from([inbox("b")]));
+        let outcome = queue.apply(&Command::Claim(claim(2, "b")), START + HOLD);
+        assert!(outcome.reply.is_grant());
+    }
+
+    /// Whichever of an owner's claims carried the weight.
+    #[test]
+    fn a_dead_nested_claim_leaves_the_key_to_the_others() {
+        for dies_first in [true, false] {
+            let (one, two) = if dies_first {
+                ("dead", "a")
+            } else {
+                ("a", "dead")
+            };
+            let nested = |claim| Claim {
+                secret: Some(OwnerSecret::from_random(7)),
+                ..claim
+            };
+            let mut queue = line([nested(claim(1, one)), nested(claim(2, two))]);
+            let last = queue.look(START).last_token;
+            let waits = step(&mut queue, &Command::Claim(claim(3, "b")));
+            assert!(!waits.reply.is_grant());
+            let holders = queue.look(START).holders;
+            assert_eq!((holders.len(), holders[0].token), (1, last));
+            let left = step(&mut queue, &release(if dies_first { 2 } else { 1 }));
+            assert_eq!(told(&left), ["b"]);
+        }
+    }
+
+    #[test]
+    fn dead_watchers_are_forgotten_and_the_living_told() {
+        let mut queue = Queue::default();
+        for number in 0..40 {
+            let watch = |inbox| Command::Watch { inbox, ttl: LEASE };
+            queue.apply(&watch(inbox(&format!("dead{number}"))), START);
+            queue.apply(&watch(inbox("a")), START);
+        }
+        let outcome = step(&mut queue, &Command::Claim(claim(1, "b")));
+        assert_eq!(told(&outcome), ["a"]);
+        assert!(!format!("{queue:?}").contains("Inbox(dead"));
+    }
+
+    #[test]
+    fn a_break_takes_the_key_from_the_dead_and_not_from_the_next() {
+        let mut queue = line([claim(1, "dead"), claim(2, "b")]);
+        let outcome = step(&mut queue, &Command::Break);
+        assert!(matches!(outcome.reply, Reply::Broken { holders: 1, .. }));
+        let holders = queue.look(START).holders;
+        assert_eq!(holders.len(), 1);
+        assert!(told(&outcome).contains(&"b"));
+    }
+
+    #[test]
+    fn the_former_client_of_an_adopted_claim_is_told() {
+        let mut queue = line([claim(1, "a"), claim(2, "a")]);
+        for number in [1, 2] {
+            let adopt = Adopt {
+                inbox: Some(inbox("b")),
+                owner: leasehold_core::Owner::default(),
+            };
+            let rotate = Rotate {
+                to: id(10 + number),
+                version: 0,
+                adopt: Some(adopt),
+            };
+            let renew = Renew {
+                rotate: Some(rotate),
+                ..Renew::new(id(number), LEASE)
+            };
+            let outcome = step(&mut queue, &Command::Renew(renew));
+            assert!(
+                matches!(&outcome.events[..], [Event::Adopted { inbox, .. }] if inbox.as_str() == "a"),
+                "{outcome:?}"
+            );
+        }
+    }
+}

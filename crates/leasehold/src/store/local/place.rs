@@ -197,7 +197,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::{Duration, UNIX_EPOCH};
 
-    use leasehold_core::{Claim, ClaimId, Command, Mode};
+    use leasehold_core::{Claim, ClaimId, Command, Inbox, Mode, Release, Reply};
     use tempfile::TempDir;
 
     use super::*;
@@ -272,6 +272,58 @@ mod tests {
         assert!(
             snapshot.last_token > held,
             "even with a clock that went back"
+        );
+    }
+
+    /// No process has survived, but a minimum hold is not about processes.
+    #[test]
+    fn of_an_earlier_boot_minimum_holds_and_released_ids_count() {
+        let case = Case::new();
+        let boot = Clock::of_boot("earlier");
+        let mut queue = Queue::default();
+        let id = ClaimId::from_random;
+        let claim = |number, min_hold| {
+            let mode = Mode::Permits { of: 4, take: 1 };
+            Command::Claim(Claim {
+                min_hold,
+                inbox: Some(Inbox::new("then").unwrap()),
+                ..Claim::new(id(number), mode, Duration::from_secs(30))
+            })
+        };
+        let hold = Duration::from_secs(3600);
+        let release = Command::Release(Release {
+            id: id(4),
+            hand_off: true,
+            settled: false,
+        });
+        let watch = Command::Watch {
+            inbox: Inbox::new("watching").unwrap(),
+            ttl: hold,
+        };
+        let then = [claim(1, hold), claim(2, hold), claim(3, Duration::ZERO)];
+        for command in then.iter().chain([&release, &watch]) {
+            queue.apply(command, boot.now());
+        }
+        Place::of("k")
+            .write(&case.directory, &boot, &case.key, &queue, boot.now())
+            .unwrap();
+
+        let now = case.clock.now();
+        let mut queue = case.read().unwrap();
+        let holders = queue.look(now).holders;
+        assert_eq!(holders.len(), 2);
+        assert!(holders.iter().all(|holder| holder.claim.kept));
+        assert_eq!(queue.inboxes(usize::MAX).count(), 0);
+        let replies = [claim(1, hold), claim(4, hold), claim(5, hold)]
+            .map(|command| queue.apply(&command, now).reply);
+        assert_eq!(replies[..2], [Reply::Gone, Reply::Gone]);
+        assert!(replies[2].is_grant());
+        let events = queue.apply(&Command::Break, now).events;
+        assert!(
+            events
+                .iter()
+                .all(|event| event.inbox().as_str() != "watching"),
+            "{events:?}"
         );
     }
 

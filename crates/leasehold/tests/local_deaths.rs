@@ -16,7 +16,7 @@ use std::fs;
 use std::future::pending;
 use std::time::Duration;
 
-use leasehold::core::{Claim, Key};
+use leasehold::core::{Claim, Key, Snapshot};
 use leasehold::store::local::{LocalOptions, LocalStore};
 use leasehold::store::{AllAnswer, LockStore};
 use leasehold::{Lease, Owner, connect};
@@ -118,16 +118,26 @@ async fn all(store: &LocalStore, id: u128) -> bool {
 /// Somebody who waits for `k`, and stands in line already.
 async fn next_in_line(place: &Place) -> JoinHandle<Lease> {
     let client = connect(&place.1).await.unwrap();
-    let watching = client.clone();
+    let watching = open(&place.1).await;
     let next = tokio::spawn(async move { client.mutex("k").unwrap().lock().await.unwrap() });
+    seen(&watching, |look| !look.waiters.is_empty()).await;
+    next
+}
+
+/// Looks at `k` until it is as it should be. A look buries the dead, but not
+/// while somebody is at the key.
+async fn seen(store: &LocalStore, as_it_should_be: impl Fn(&Snapshot) -> bool) -> Snapshot {
     timeout(LIMIT, async {
-        while watching.inspect("k").await.unwrap().waiters.is_empty() {
+        loop {
+            let look = store.inspect(&key("k")).await.unwrap();
+            if as_it_should_be(&look) {
+                return look;
+            }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
     .await
-    .expect("it waits");
-    next
+    .expect("the dead are buried")
 }
 
 // ---- the tests ----
@@ -140,9 +150,8 @@ async fn a_killed_holder_keeps_its_key_for_its_minimum_hold() {
     let next = next_in_line(&place).await;
     holder.kill();
     let store = open(&place.1).await;
-    let kept = store.inspect(&key("k")).await.unwrap().holders;
-    let kept = &kept[0].claim;
-    assert!(kept.kept);
+    let kept = seen(&store, |look| look.holders[0].claim.kept).await;
+    let kept = &kept.holders[0].claim;
     assert_eq!(kept.deadline, kept.since + MIN_HOLD);
 
     let lease = timeout(MIN_HOLD + FREED, next)
@@ -164,10 +173,9 @@ async fn a_killed_process_leaves_the_key_to_the_others_of_its_owner() {
         assert_eq!(nested[1].says("held").await, held, "one hold, one token");
         let mut next = next_in_line(&place).await;
         nested[first_to_die].kill();
-        // A look buries as well.
         let store = open(&place.1).await;
-        let look = store.inspect(&key("k")).await.unwrap();
-        assert_eq!((look.holders.len(), look.waiters.len()), (1, 1));
+        let look = seen(&store, |look| look.holders.len() == 1).await;
+        assert_eq!(look.waiters.len(), 1);
         assert_eq!(held, format!("held {}", look.holders[0].token));
         // Several looks of the next in line.
         let early = timeout(Duration::from_millis(900), &mut next).await;

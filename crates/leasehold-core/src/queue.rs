@@ -28,7 +28,7 @@ use self::record::Record;
 use self::tombstone::Tombstone;
 use crate::{
     Arrival, Capacity, ClaimId, Command, Event, Inbox, Mode, Note, Outcome, Owner, OwnerSecret,
-    StoreTime, Token,
+    Reply, StoreTime, Token,
 };
 
 /// A claim that is granted while it waits lives at least this long from then,
@@ -154,6 +154,8 @@ struct Step {
     holder_before: Token,
     /// Whether a holder has changed its note.
     noted: bool,
+    /// Whether a deadline was lowered: the key may be free sooner than was told.
+    shortened: bool,
     actor: Option<ClaimId>,
     events: Vec<Event>,
 }
@@ -171,18 +173,22 @@ impl Queue {
             Command::Resize { from, to } => self.resize(*from, *to, &mut step),
             Command::Watch { inbox, ttl } => self.watch(inbox, *ttl, &step),
             Command::Unheard { inbox, granted } => self.unheard(inbox, granted, &mut step),
-            Command::Bury { inbox } => self.bury(inbox, &mut step),
+            Command::Bury { inbox } => self.bury([inbox], &mut step),
         };
-        self.tell_watchers(&mut step);
-        self.hint(&mut step);
-        if self.is_empty() {
-            self.capacity = None;
-        }
-        Outcome {
-            reply,
-            at: step.now,
-            events: step.events,
-        }
+        self.end(step, reply)
+    }
+
+    /// Applies [`Command::Bury`] to several inboxes at once, so that none of
+    /// them is granted what another leaves: a grant to the dead would leave a
+    /// minimum hold that nobody asked for in time.
+    pub fn bury_all<'a>(
+        &mut self,
+        inboxes: impl IntoIterator<Item = &'a Inbox>,
+        clock: StoreTime,
+    ) -> Outcome {
+        let mut step = self.begin(clock);
+        let reply = self.bury(inboxes, &mut step);
+        self.end(step, reply)
     }
 
     /// Applies several claims that do not wait, each to its own queue, if all of
@@ -196,10 +202,22 @@ impl Queue {
         claims: &[Command],
         clock: StoreTime,
     ) -> Result<Vec<Outcome>, (usize, Outcome)> {
+        Self::claim_all_by(queues, claims, |queue, claim| queue.apply(claim, clock))
+    }
+
+    /// [`Queue::claim_all`] for a store that does more than to apply a claim.
+    ///
+    /// # Errors
+    /// The first claim that is not granted, and its reply.
+    pub fn claim_all_by(
+        queues: &mut [Self],
+        claims: &[Command],
+        mut apply: impl FnMut(&mut Self, &Command) -> Outcome,
+    ) -> Result<Vec<Outcome>, (usize, Outcome)> {
         let mut tried = queues.to_vec();
         let mut outcomes = Vec::with_capacity(claims.len());
         for (at, (queue, claim)) in tried.iter_mut().zip(claims).enumerate() {
-            let outcome = queue.apply(claim, clock);
+            let outcome = apply(queue, claim);
             if !outcome.reply.is_grant() {
                 return Err((at, outcome));
             }
@@ -310,8 +328,22 @@ impl Queue {
             first_before: self.first_waiting(),
             holder_before: self.first_holder(),
             noted: false,
+            shortened: false,
             actor: None,
             events: Vec::new(),
+        }
+    }
+
+    fn end(&mut self, mut step: Step, reply: Reply) -> Outcome {
+        self.tell_watchers(&mut step);
+        self.hint(&mut step);
+        if self.is_empty() {
+            self.capacity = None;
+        }
+        Outcome {
+            reply,
+            at: step.now,
+            events: step.events,
         }
     }
 

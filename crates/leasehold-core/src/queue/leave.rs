@@ -1,5 +1,7 @@
 //! How claims leave: released, broken, dead, or unheard of.
 
+use std::collections::BTreeSet;
+
 use super::{DROPS_PER_STEP, Entry, Place, Queue, Step, UNHEARD_CUT};
 use crate::{Arrival, ClaimId, Event, Inbox, Release, Reply, StoreTime};
 
@@ -14,7 +16,7 @@ impl Queue {
             .copied()
             .filter(|_| !kept_already);
         let held = matches!(place, Some(Place::Granted(..)));
-        let kept = place.is_some() && self.vacate(&release.id, step.now);
+        let kept = place.is_some() && self.vacate_in(&release.id, step);
         if !release.settled {
             self.bury_id(&release.id, step.now);
         }
@@ -28,6 +30,15 @@ impl Queue {
             Some(_) => Reply::Released { held },
             None => Reply::Absent,
         }
+    }
+
+    /// [`Queue::vacate`], remembering whether the key may be free sooner now.
+    fn vacate_in(&mut self, id: &ClaimId, step: &mut Step) -> bool {
+        let before = self.entry(id).map(|entry| entry.deadline);
+        let kept = self.vacate(id, step.now);
+        let after = self.entry(id).map(|entry| entry.deadline);
+        step.shortened |= kept && after < before;
+        kept
     }
 
     /// Removes a claim, or leaves its minimum hold in its place. Says which.
@@ -102,18 +113,23 @@ impl Queue {
         Reply::Done
     }
 
-    pub(super) fn bury(&mut self, inbox: &Inbox, step: &mut Step) -> Reply {
-        self.watchers.retain(|(watcher, _)| watcher != inbox);
-        let theirs = |entry: &&Entry| entry.inbox.as_ref() == Some(inbox);
-        let dead: Vec<_> = self
+    pub(super) fn bury<'a>(
+        &mut self,
+        inboxes: impl IntoIterator<Item = &'a Inbox>,
+        step: &mut Step,
+    ) -> Reply {
+        let dead: BTreeSet<_> = inboxes.into_iter().collect();
+        self.watchers.retain(|(watcher, _)| !dead.contains(watcher));
+        let theirs = |entry: &&Entry| entry.inbox.as_ref().is_some_and(|i| dead.contains(i));
+        let left: Vec<_> = self
             .granted
             .values()
             .filter(theirs)
             .chain(self.waiting.values().filter(theirs))
             .map(|entry| entry.id.clone())
             .collect();
-        for id in &dead {
-            self.vacate(id, step.now);
+        for id in &left {
+            self.vacate_in(id, step);
         }
         self.promote(step);
         Reply::Done

@@ -18,6 +18,10 @@ impl Queue {
         let ttl = if granted { held } else { waiting };
         if let Some(entry) = self.entry_mut(id) {
             entry.deadline = entry.deadline.max(step.now + ttl);
+            if granted {
+                // `Unheard` may have cut it below that.
+                entry.deadline = entry.deadline.max(entry.keep_until());
+            }
             let deadline = entry.deadline;
             self.furthest = self.furthest.max(deadline);
             if granted && alone {
@@ -57,12 +61,14 @@ impl Queue {
         }
     }
 
-    /// Tells the claim that has become next in line when to look.
+    /// Tells the claim that is next in line when to look: one that has become
+    /// it, or was told of a time that is too late now.
     pub(super) fn hint(&self, step: &mut Step) {
         let Some(first) = self.waiting.values().next() else {
             return;
         };
-        if step.first_before == Some(first.arrival) || step.actor.as_ref() == Some(&first.id) {
+        let knows = step.first_before == Some(first.arrival) && !step.shortened;
+        if knows || step.actor.as_ref() == Some(&first.id) {
             return;
         }
         if let Some(inbox) = first.inbox.clone() {
@@ -101,12 +107,13 @@ impl Queue {
     }
 
     /// Tells those who watch, if another holds first or its note has changed.
-    pub(super) fn tell_watchers(&self, step: &mut Step) {
+    pub(super) fn tell_watchers(&mut self, step: &mut Step) {
         if !step.noted && self.first_holder() == step.holder_before {
             return;
         }
-        let alive = self.watchers.iter().filter(|(_, until)| *until > step.now);
-        for (inbox, _) in alive {
+        // Those who have died without a word must not stay in the record.
+        self.watchers.retain(|(_, until)| *until > step.now);
+        for (inbox, _) in &self.watchers {
             let inbox = inbox.clone();
             step.events.push(Event::Changed { inbox });
         }

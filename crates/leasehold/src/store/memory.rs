@@ -11,7 +11,9 @@ use leasehold_core::{
     Claim, Command, Event, Inbox, Key, Moment, Queue, Release, Renew, Snapshot, StoreTime,
 };
 
-use super::{AllAnswer, Answer, Capabilities, Listening, LockStore, Push, PushSink, glob};
+use super::{
+    AllAnswer, Answer, Capabilities, Listening, LockStore, Push, PushSink, check_parts, glob,
+};
 use crate::clock;
 use crate::error::StoreError;
 
@@ -231,6 +233,7 @@ impl LockStore for MemoryStore {
     }
 
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
+        check_parts(parts)?;
         Ok(Some(self.step_all(parts)))
     }
 

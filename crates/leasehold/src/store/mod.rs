@@ -4,13 +4,15 @@
 //! under *Contract* is a conformance case of the same name in
 //! `leasehold-testkit`, which every store must pass.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Arrival, Capacity, Claim, Event, Inbox, Key, Release, Renew, Reply, Snapshot, StoreTime, Token,
+    Arrival, Capacity, Claim, Event, Inbox, Invalid, Key, Release, Renew, Reply, Snapshot,
+    StoreTime, Token,
 };
 
 use crate::error::StoreError;
@@ -36,10 +38,13 @@ pub struct Capabilities {
     pub durable_tokens: bool,
     /// The store sees that a client died before its claims lapse.
     pub liveness: bool,
+    /// Several keys can be claimed in one step.
+    pub multi: bool,
 }
 
 impl Capabilities {
-    /// A store that queues and pushes, and no more.
+    /// A store that queues, pushes and claims several keys in one step, and no
+    /// more.
     #[must_use]
     pub const fn queueing(name: &'static str) -> Self {
         Self {
@@ -48,6 +53,7 @@ impl Capabilities {
             push: true,
             durable_tokens: false,
             liveness: false,
+            multi: true,
         }
     }
 }
@@ -168,6 +174,26 @@ pub enum AllAnswer {
     },
 }
 
+/// Refuses what [`LockStore::claim_all`] cannot be asked for. Every store that
+/// takes several keys calls it first.
+pub(crate) fn check_parts(parts: &[(Key, Claim)]) -> Result<(), Invalid> {
+    let mut keys = BTreeSet::new();
+    for (key, claim) in parts {
+        if claim.wait {
+            return Err(Invalid::plain(format!(
+                "a claim of several keys cannot wait, as the one of {key:?} would"
+            )));
+        }
+        if !keys.insert(key) {
+            return Err(Invalid::new(
+                format!("{key:?} is claimed twice in one step"),
+                "name each key once",
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Where pushes go. Called on the store's own task: it must return at once.
 pub trait PushSink: Send + Sync + 'static {
     /// Takes one push.
@@ -214,12 +240,14 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError>;
 
     /// Claims several keys in one atomic step: all are granted at once, or
-    /// nothing is changed. The claims' `wait` must be false. `None`: this store
-    /// cannot, or not for these keys; they are to be claimed one by one.
+    /// nothing is changed. `None`: this store cannot
+    /// ([`Capabilities::multi`]), or not for these keys; they are to be claimed
+    /// one by one. `Invalid` where a claim would wait, or a key is there twice.
     ///
     /// # Contract
     /// - `claim_all_is_all_or_nothing`
     /// - `claim_all_again_finds_itself`
+    /// - `claim_all_of_one_key_twice_is_invalid`
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
         let _ = parts;
         Ok(None)

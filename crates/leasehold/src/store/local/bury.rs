@@ -17,7 +17,7 @@ const LIVES_PER_ROUND: usize = 64;
 /// How long one share of holders is looked at before the next has its turn.
 const TURN: Duration = Duration::from_millis(100);
 
-/// How many rounds one step takes: burying one may grant to another dead one.
+/// How often one step starts again: burying some may grant to others who are dead.
 const ROUNDS: usize = 8;
 
 /// Whether somebody who matters to this queue is dead.
@@ -27,60 +27,77 @@ pub(super) fn has_dead(store: &Inner, queue: &Queue) -> bool {
         .any(|inbox| store.session.sees_dead(inbox))
 }
 
-/// Applies the command. Where the dead are in its way, or would be told, they
-/// are buried first. Without a command it only buries.
+/// Applies the command, after it has buried the dead that would be in its way,
+/// or would be told. Without a command it only buries.
+///
+/// Who they are shows when the command is applied; then it starts again. If
+/// they were buried afterwards, a claim could have been granted to one of them,
+/// and its minimum hold would keep a key that nobody ever used.
 pub(super) fn apply(
     queue: &mut Queue,
     command: Option<&Command>,
     clock: StoreTime,
     mut is_dead: impl FnMut(&Inbox) -> bool,
 ) -> Outcome {
-    let mut outcome = match command {
-        Some(command) => queue.apply(command, clock),
-        None => Outcome {
+    let before = queue.clone();
+    let mut dead = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let outcome = apply_without(queue, &dead, command, clock);
+        let mut suspects: BTreeSet<_> = outcome.events.iter().filter_map(next_to_act).collect();
+        if command.is_none() || is_unserved(&outcome.reply) || !dead.is_empty() {
+            suspects.extend(share(lives(queue), clock));
+        }
+        suspects.retain(|inbox| !dead.contains(inbox) && is_dead(inbox));
+        if suspects.is_empty() {
+            return outcome;
+        }
+        dead.append(&mut suspects);
+        queue.clone_from(&before);
+    }
+    // Whoever is left is found by those who ask next.
+    apply_without(queue, &dead, command, clock)
+}
+
+/// Applies the command to what is left when those are buried.
+fn apply_without(
+    queue: &mut Queue,
+    dead: &BTreeSet<Inbox>,
+    command: Option<&Command>,
+    clock: StoreTime,
+) -> Outcome {
+    let buried = (!dead.is_empty()).then(|| queue.bury_all(dead, clock));
+    let applied = command.map(|command| queue.apply(command, clock));
+    let mut outcome = match (buried, applied) {
+        (Some(Outcome { mut events, .. }), Some(applied)) => {
+            add(&mut events, applied.events);
+            Outcome { events, ..applied }
+        }
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => Outcome {
             reply: Reply::Done,
             at: queue.look(clock).at,
             events: Vec::new(),
         },
     };
-    for _ in 0..ROUNDS {
-        let unserved = command.is_none() || is_unserved(&outcome.reply);
-        let mut suspects: BTreeSet<Inbox> = outcome
-            .events
-            .iter()
-            .map(|event| event.inbox().clone())
-            .collect();
-        if unserved {
-            suspects.extend(share(lives(queue), clock));
-        }
-        suspects.retain(&mut is_dead);
-        if suspects.is_empty() {
-            break;
-        }
-        for inbox in &suspects {
-            let bury = Command::Bury {
-                inbox: inbox.clone(),
-            };
-            let events = queue.apply(&bury, clock).events;
-            add(&mut outcome.events, events);
-        }
-        outcome
-            .events
-            .retain(|event| !suspects.contains(event.inbox()));
-        // Asked again it finds itself, or what the dead left free.
-        if let Some(command) = command.filter(|_| unserved) {
-            let again = queue.apply(command, clock);
-            outcome.reply = again.reply;
-            add(&mut outcome.events, again.events);
-        }
-    }
     if let Reply::Standing(standing) = outcome.reply {
-        // It learns that from the answer.
-        outcome
-            .events
-            .retain(|event| event.arrival() != Some(standing.arrival));
+        // It learns from the answer where it stands.
+        let learned = |event: &Event| {
+            matches!(event, Event::Granted { .. } | Event::Next { .. })
+                && event.arrival() == Some(standing.arrival)
+        };
+        outcome.events.retain(|event| !learned(event));
     }
     outcome
+}
+
+/// The inbox that has to do something now, if it lives. One that only hears
+/// what it has lost needs no burial: that would come before the command, and
+/// make it take the key from somebody else.
+fn next_to_act(event: &Event) -> Option<Inbox> {
+    match event {
+        Event::Revoked { .. } | Event::Adopted { .. } => None,
+        _ => Some(event.inbox().clone()),
+    }
 }
 
 /// Whether the dead may be in the way of whoever asked.
@@ -115,5 +132,171 @@ fn add(events: &mut Vec<Event>, later: Vec<Event>) {
         };
         events.retain(|old| !matches!(old, Event::Next { .. }) || !outdated(old));
         events.push(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{Adopt, Claim, ClaimId, Mode, OwnerSecret, Release, Renew, Rotate};
+
+    use super::*;
+
+    const START: StoreTime = StoreTime(1_000_000);
+    const LEASE: Duration = Duration::from_secs(30);
+    const HOLD: Duration = Duration::from_secs(5);
+
+    fn id(number: u128) -> ClaimId {
+        ClaimId::from_random(number)
+    }
+
+    fn inbox(name: &str) -> Inbox {
+        Inbox::new(name).unwrap()
+    }
+
+    fn claim(number: u128, by: &str) -> Claim {
+        Claim {
+            inbox: Some(inbox(by)),
+            ..Claim::new(id(number), Mode::Exclusive, LEASE)
+        }
+    }
+
+    fn release(number: u128) -> Command {
+        Command::Release(Release {
+            id: id(number),
+            hand_off: true,
+            settled: false,
+        })
+    }
+
+    /// A step while all whose names begin with `dead` are.
+    fn step(queue: &mut Queue, command: &Command) -> Outcome {
+        let is_dead = |inbox: &Inbox| inbox.as_str().starts_with("dead");
+        apply(queue, Some(command), START, is_dead)
+    }
+
+    /// A queue in which those stand in that order, all alive when they came.
+    fn line(claims: impl IntoIterator<Item = Claim>) -> Queue {
+        let mut queue = Queue::default();
+        for claim in claims {
+            queue.apply(&Command::Claim(claim), START);
+        }
+        queue
+    }
+
+    /// Who hears of it, of those who are told what they get.
+    fn told(outcome: &Outcome) -> Vec<&str> {
+        let inboxes = outcome.events.iter().map(Event::inbox);
+        inboxes.map(Inbox::as_str).collect()
+    }
+
+    #[test]
+    fn dead_waiters_are_passed_and_keep_nothing() {
+        let dead = (2..20).map(|number| Claim {
+            min_hold: HOLD,
+            ..claim(number, &format!("dead{number}"))
+        });
+        let mut queue = line(
+            [claim(1, "a")]
+                .into_iter()
+                .chain(dead)
+                .chain([claim(20, "b")]),
+        );
+        let outcome = step(&mut queue, &release(1));
+        assert_eq!(outcome.reply, Reply::Released { held: true });
+        assert_eq!(told(&outcome), ["b"]);
+        let look = queue.look(START);
+        assert_eq!((look.holders.len(), look.waiters.len()), (1, 0));
+        assert!(!look.holders[0].claim.kept);
+    }
+
+    #[test]
+    fn a_dead_holder_keeps_its_minimum_hold() {
+        let kept = Claim {
+            min_hold: HOLD,
+            ..claim(1, "dead")
+        };
+        let mut queue = line([kept]);
+        let outcome = step(&mut queue, &Command::Claim(claim(2, "b")));
+        let Reply::Standing(standing) = outcome.reply else {
+            panic!("{outcome:?}")
+        };
+        assert_eq!(standing.blocked_until, Some(START + HOLD));
+        let holder = &queue.look(START).holders[0];
+        assert!(holder.claim.kept);
+        assert_eq!(lives(&queue), BTreeSet::from([inbox("b")]));
+        let outcome = queue.apply(&Command::Claim(claim(2, "b")), START + HOLD);
+        assert!(outcome.reply.is_grant());
+    }
+
+    /// Whichever of an owner's claims carried the weight.
+    #[test]
+    fn a_dead_nested_claim_leaves_the_key_to_the_others() {
+        for dies_first in [true, false] {
+            let (one, two) = if dies_first {
+                ("dead", "a")
+            } else {
+                ("a", "dead")
+            };
+            let nested = |claim| Claim {
+                secret: Some(OwnerSecret::from_random(7)),
+                ..claim
+            };
+            let mut queue = line([nested(claim(1, one)), nested(claim(2, two))]);
+            let last = queue.look(START).last_token;
+            let waits = step(&mut queue, &Command::Claim(claim(3, "b")));
+            assert!(!waits.reply.is_grant());
+            let holders = queue.look(START).holders;
+            assert_eq!((holders.len(), holders[0].token), (1, last));
+            let left = step(&mut queue, &release(if dies_first { 2 } else { 1 }));
+            assert_eq!(told(&left), ["b"]);
+        }
+    }
+
+    #[test]
+    fn dead_watchers_are_forgotten_and_the_living_told() {
+        let mut queue = Queue::default();
+        for number in 0..40 {
+            let watch = |inbox| Command::Watch { inbox, ttl: LEASE };
+            queue.apply(&watch(inbox(&format!("dead{number}"))), START);
+            queue.apply(&watch(inbox("a")), START);
+        }
+        let outcome = step(&mut queue, &Command::Claim(claim(1, "b")));
+        assert_eq!(told(&outcome), ["a"]);
+        assert!(!format!("{queue:?}").contains("Inbox(dead"));
+    }
+
+    #[test]
+    fn a_break_takes_the_key_from_the_dead_and_not_from_the_next() {
+        let mut queue = line([claim(1, "dead"), claim(2, "b")]);
+        let outcome = step(&mut queue, &Command::Break);
+        assert!(matches!(outcome.reply, Reply::Broken { holders: 1, .. }));
+        let holders = queue.look(START).holders;
+        assert_eq!(holders.len(), 1);
+        assert!(told(&outcome).contains(&"b"));
+    }
+
+    #[test]
+    fn the_former_client_of_an_adopted_claim_is_told() {
+        let mut queue = line([claim(1, "a"), claim(2, "a")]);
+        for number in [1, 2] {
+            let adopt = Adopt {
+                inbox: Some(inbox("b")),
+                owner: leasehold_core::Owner::default(),
+            };
+            let rotate = Rotate {
+                to: id(10 + number),
+                version: 0,
+                adopt: Some(adopt),
+            };
+            let renew = Renew {
+                rotate: Some(rotate),
+                ..Renew::new(id(number), LEASE)
+            };
+            let outcome = step(&mut queue, &Command::Renew(renew));
+            assert!(
+                matches!(&outcome.events[..], [Event::Adopted { inbox, .. }] if inbox.as_str() == "a"),
+                "{outcome:?}"
+            );
+        }
     }
 }

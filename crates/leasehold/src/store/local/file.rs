@@ -30,12 +30,18 @@ pub(super) fn replace(
     name: &str,
     bytes: &[u8],
 ) -> Result<(), Errno> {
-    let written = write(directory, temporary, bytes)
-        .and_then(|()| renameat(directory, temporary, directory, name));
-    if written.is_err() {
-        remove(directory, temporary);
-    }
-    written
+    prepare(directory, temporary, bytes)?;
+    commit(directory, temporary, name)
+}
+
+/// The first half of [`replace`]; nothing is left if it fails.
+pub(super) fn prepare(directory: &Directory, temporary: &str, bytes: &[u8]) -> Result<(), Errno> {
+    write(directory, temporary, bytes).inspect_err(|_| remove(directory, temporary))
+}
+
+/// The second half of [`replace`].
+pub(super) fn commit(directory: &Directory, temporary: &str, name: &str) -> Result<(), Errno> {
+    renameat(directory, temporary, directory, name).inspect_err(|_| remove(directory, temporary))
 }
 
 /// Whether an open file still stands at `name`: it may have been swept and made

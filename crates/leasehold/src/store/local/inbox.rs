@@ -200,8 +200,8 @@ async fn read(
             Ok(length) => {
                 in_a_row += 1;
                 for push in understood(&buffer[..length], epoch) {
-                    if let Push::Granted { key, arrival, .. } = &push {
-                        lookout.forget(key, *arrival);
+                    if let Some((key, arrival)) = waits_no_more(&push) {
+                        lookout.forget(key, arrival);
                     }
                     if open.load(Ordering::SeqCst) {
                         sink.push(push);
@@ -218,6 +218,16 @@ async fn read(
             // Nothing was received: the socket stays.
             Err(_) => tokio::task::yield_now().await,
         }
+    }
+}
+
+/// The claim that this client need not look after any more.
+fn waits_no_more(push: &Push) -> Option<(&Key, Arrival)> {
+    match push {
+        Push::Granted { key, arrival, .. }
+        | Push::Adopted { key, arrival }
+        | Push::Unfit { key, arrival, .. } => Some((key, *arrival)),
+        _ => None,
     }
 }
 
@@ -265,5 +275,89 @@ fn event(line: &str, key: &Key, epoch: u64) -> Option<Push> {
             in_use: Capacity::Permits(u32::try_from(number()?).ok()?),
         }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(inbox: &Inbox) -> Vec<Event> {
+        let inbox = || inbox.clone();
+        let arrival = Arrival(u64::MAX);
+        let (token, at) = (Token(9), StoreTime(5_000_000));
+        vec![
+            Event::Granted {
+                inbox: inbox(),
+                arrival,
+                token,
+                deadline: at,
+            },
+            Event::Next {
+                inbox: inbox(),
+                arrival,
+                blocked_until: at,
+            },
+            Event::Revoked {
+                inbox: inbox(),
+                arrival,
+            },
+            Event::Adopted {
+                inbox: inbox(),
+                arrival,
+            },
+            Event::Unfit {
+                inbox: inbox(),
+                arrival,
+                in_use: Capacity::Permits(u32::MAX),
+            },
+            Event::Changed { inbox: inbox() },
+        ]
+    }
+
+    #[test]
+    fn a_letter_is_understood_as_it_was_meant() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path().join("d")).unwrap();
+        let inbox = Inbox::new("me").unwrap();
+        let socket = Socket::bind(socket_path(&directory, &inbox).unwrap()).unwrap();
+        let (at, epoch) = (StoreTime(2_000_000), 3);
+        for name in ["k", "with space", "\u{1f512} \u{e9}", "1"] {
+            let (key, events) = (Key::new(name).unwrap(), events(&inbox));
+            tell(&directory, &key, at, &events);
+            let mut buffer = [0; 1024];
+            let length = socket.recv(&mut buffer).unwrap();
+            let meant: Vec<_> = events
+                .iter()
+                .map(|event| Push::of(event, &key, at, epoch))
+                .collect();
+            assert_eq!(understood(&buffer[..length], epoch), meant);
+        }
+    }
+
+    /// Of another version, or from somebody who is up to something.
+    #[test]
+    fn what_is_not_understood_is_left() {
+        for (letter, pushes) in [
+            (&b""[..], 0),
+            (b"1", 0),
+            (b"2 k\nC", 0),
+            (b"1 k", 0),
+            (b"1 k\n\nG\nG 1\nG x 1\nA\nU 1 \nU 1 4294967296\nZ 1\nC", 1),
+            (b"1 k\nC\xff", 0),
+        ] {
+            assert_eq!(understood(letter, 1).len(), pushes, "{letter:?}");
+        }
+    }
+
+    #[test]
+    fn claims_that_wait_no_more_are_not_looked_after() {
+        let (inbox, key) = (Inbox::new("me").unwrap(), Key::new("k").unwrap());
+        let over: Vec<_> = events(&inbox)
+            .iter()
+            .map(|event| Push::of(event, &key, StoreTime(0), 1))
+            .map(|push| waits_no_more(&push).is_some())
+            .collect();
+        assert_eq!(over, [true, false, false, true, true, false]);
     }
 }

@@ -48,6 +48,10 @@ impl Lookout {
             Command::Release(release) => &release.id,
             _ => return,
         };
+        if *reply == Reply::Taken {
+            // The id that was asked for is another's; the claim is where it was.
+            return;
+        }
         let mut waiting = self.waiting();
         if let Command::Renew(renew) = command {
             // Its id may have changed.
@@ -177,4 +181,46 @@ fn look(store: &Inner, due: Ours) -> Vec<(Key, Arrival)> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{Renew, Rotate, Standing, StoreTime, Token};
+
+    use super::*;
+
+    fn renew(from: u128, to: u128) -> Command {
+        let rotate = Rotate {
+            to: ClaimId::from_random(to),
+            version: 0,
+            adopt: None,
+        };
+        Command::Renew(Renew {
+            rotate: Some(rotate),
+            ..Renew::new(ClaimId::from_random(from), Duration::from_secs(30))
+        })
+    }
+
+    fn standing(arrival: u64, token: Option<Token>) -> Reply {
+        Reply::Standing(Standing {
+            arrival: Arrival(arrival),
+            token,
+            position: u64::from(token.is_none()),
+            deadline: StoreTime(0),
+            blocked_until: None,
+        })
+    }
+
+    #[test]
+    fn a_claim_is_looked_after_under_whatever_id() {
+        let (lookout, key) = (Lookout::default(), Key::new("k").unwrap());
+        let looked_after = || lookout.due(1).get(&key).cloned().unwrap_or_default();
+        lookout.note(&key, &renew(1, 2), &standing(7, None));
+        lookout.note(&key, &renew(2, 3), &Reply::Taken);
+        assert_eq!(looked_after(), [Arrival(7)], "it waits under its old id");
+        lookout.note(&key, &renew(2, 4), &standing(7, None));
+        assert_eq!(looked_after(), [Arrival(7)], "once");
+        lookout.note(&key, &renew(4, 5), &standing(7, Some(Token(1))));
+        assert!(lookout.is_empty());
+    }
 }

@@ -19,6 +19,7 @@ mod directory;
 mod file;
 mod inbox;
 mod lookout;
+mod multi;
 mod name;
 mod options;
 mod place;
@@ -35,7 +36,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Claim, Command, Inbox, Key, Queue, Release, Renew, Reply, Snapshot, StoreTime,
+    Claim, Command, Inbox, Key, Outcome, Queue, Release, Renew, Reply, Snapshot, StoreTime,
 };
 use tokio::sync::Semaphore;
 
@@ -49,7 +50,7 @@ use self::name::file_name;
 use self::place::Place;
 use self::session::Session;
 use self::step::blocking;
-use super::{Answer, Capabilities, Listening, LockStore, PushSink, glob};
+use super::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts, glob};
 use crate::error::StoreError;
 
 /// How soon the next in line looks whether those ahead of it live; those
@@ -142,6 +143,23 @@ impl LocalStore {
         })
     }
 
+    async fn step_all(&self, parts: &[(Key, Claim)]) -> Result<AllAnswer, StoreError> {
+        let epoch = self.inner.hearing.epoch();
+        let answer = |outcome: Outcome| Answer {
+            reply: outcome.reply,
+            at: outcome.at,
+            epoch,
+        };
+        let parts = multi::Parts::of(parts);
+        Ok(match multi::run(&self.inner, parts).await? {
+            Ok(outcomes) => AllAnswer::All(outcomes.into_iter().map(answer).collect()),
+            Err((part, outcome)) => AllAnswer::NotAll {
+                part,
+                answer: answer(outcome),
+            },
+        })
+    }
+
     /// Lets a claim that waits without an inbox ask again before anything can
     /// lapse: whoever asks finds the dead.
     fn asked_again_soon(&self, mut reply: Reply, at: StoreTime, epoch: u64) -> Reply {
@@ -188,6 +206,11 @@ impl LockStore for LocalStore {
 
     async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
         self.step(key, Command::Release(release.clone())).await
+    }
+
+    async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
+        check_parts(parts)?;
+        self.step_all(parts).await.map(Some)
     }
 
     async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError> {

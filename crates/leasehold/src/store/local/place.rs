@@ -17,7 +17,7 @@ use crate::error::{ErrorKind, StoreError};
 const LOCK_TRIES: usize = 8;
 
 /// Where a key's files are.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     record: String,
     temporary: String,
@@ -145,12 +145,37 @@ impl Place {
         queue: &Queue,
         expires: StoreTime,
     ) -> Result<(), StoreError> {
+        self.prepare(directory, clock, key, queue, expires)?;
+        self.commit(directory)
+    }
+
+    /// Writes the record beside the last one: what is likely to fail. Only for
+    /// who holds the lock.
+    pub(super) fn prepare(
+        &self,
+        directory: &Directory,
+        clock: &Clock,
+        key: &Key,
+        queue: &Queue,
+        expires: StoreTime,
+    ) -> Result<(), StoreError> {
         let bytes = encode(key, clock.boot(), queue, expires).map_err(|error| {
             StoreError::new(ErrorKind::Refused, "the queue cannot be written down")
                 .with_source(error)
         })?;
-        file::replace(directory, &self.temporary, &self.record, &bytes)
+        file::prepare(directory, &self.temporary, &bytes)
             .map_err(|errno| directory.failed("write to", errno))
+    }
+
+    /// Puts what was prepared in the place of the last record.
+    pub(super) fn commit(&self, directory: &Directory) -> Result<(), StoreError> {
+        file::commit(directory, &self.temporary, &self.record)
+            .map_err(|errno| directory.failed("write to", errno))
+    }
+
+    /// Drops what was prepared.
+    pub(super) fn discard(&self, directory: &Directory) {
+        file::remove(directory, &self.temporary);
     }
 
     fn shown(&self, directory: &Directory) -> String {
@@ -172,7 +197,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::{Duration, UNIX_EPOCH};
 
-    use leasehold_core::{Claim, ClaimId, Command, Mode};
+    use leasehold_core::{Claim, ClaimId, Command, Inbox, Mode, Release, Reply};
     use tempfile::TempDir;
 
     use super::*;
@@ -247,6 +272,58 @@ mod tests {
         assert!(
             snapshot.last_token > held,
             "even with a clock that went back"
+        );
+    }
+
+    /// No process has survived, but a minimum hold is not about processes.
+    #[test]
+    fn of_an_earlier_boot_minimum_holds_and_released_ids_count() {
+        let case = Case::new();
+        let boot = Clock::of_boot("earlier");
+        let mut queue = Queue::default();
+        let id = ClaimId::from_random;
+        let claim = |number, min_hold| {
+            let mode = Mode::Permits { of: 4, take: 1 };
+            Command::Claim(Claim {
+                min_hold,
+                inbox: Some(Inbox::new("then").unwrap()),
+                ..Claim::new(id(number), mode, Duration::from_secs(30))
+            })
+        };
+        let hold = Duration::from_secs(3600);
+        let release = Command::Release(Release {
+            id: id(4),
+            hand_off: true,
+            settled: false,
+        });
+        let watch = Command::Watch {
+            inbox: Inbox::new("watching").unwrap(),
+            ttl: hold,
+        };
+        let then = [claim(1, hold), claim(2, hold), claim(3, Duration::ZERO)];
+        for command in then.iter().chain([&release, &watch]) {
+            queue.apply(command, boot.now());
+        }
+        Place::of("k")
+            .write(&case.directory, &boot, &case.key, &queue, boot.now())
+            .unwrap();
+
+        let now = case.clock.now();
+        let mut queue = case.read().unwrap();
+        let holders = queue.look(now).holders;
+        assert_eq!(holders.len(), 2);
+        assert!(holders.iter().all(|holder| holder.claim.kept));
+        assert_eq!(queue.inboxes(usize::MAX).count(), 0);
+        let replies = [claim(1, hold), claim(4, hold), claim(5, hold)]
+            .map(|command| queue.apply(&command, now).reply);
+        assert_eq!(replies[..2], [Reply::Gone, Reply::Gone]);
+        assert!(replies[2].is_grant());
+        let events = queue.apply(&Command::Break, now).events;
+        assert!(
+            events
+                .iter()
+                .all(|event| event.inbox().as_str() != "watching"),
+            "{events:?}"
         );
     }
 

@@ -1,13 +1,16 @@
 //! One step on one key: lock, read, apply, replace, tell.
+//!
+//! And how a step on any number of keys waits for its turn.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Command, Key, Outcome, Queue};
+use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::directory::Locked;
+use super::directory::{Directory, Locked};
 use super::name::file_name;
 use super::place::Place;
 use super::{Inner, bury, inbox};
@@ -21,17 +24,31 @@ const PATIENCE: Duration = Duration::from_secs(4);
 pub(super) const THREADS: usize = 16;
 
 /// Takes one step, waiting for its turn.
-///
-/// The future can be dropped: the step is then taken or not, and no lock stays.
 pub(super) async fn run(
     store: &Arc<Inner>,
     key: &Key,
     command: Arc<Command>,
 ) -> Result<Outcome, StoreError> {
-    let (inner, name, asked) = (store.clone(), key.clone(), command.clone());
-    match blocking(move || try_take(&inner, &name, Some(&asked))).await? {
-        Some((_, outcome)) => Ok(outcome),
-        None => timeout(PATIENCE, wait(store, key, command))
+    let (key, place) = (key.clone(), Place::of(&file_name(key.as_str())));
+    in_turn(store, vec![place.clone()], move |store, locks| {
+        take(store, &place, locks, &key, Some(&command)).map(|(_, outcome)| outcome)
+    })
+    .await
+}
+
+/// Does work while it has the locks of some keys, which are sorted.
+///
+/// The future can be dropped: the work is then done or not, and no lock stays.
+pub(super) async fn in_turn<T: Send + 'static>(
+    store: &Arc<Inner>,
+    places: Vec<Place>,
+    work: impl Fn(&Inner, &[Locked]) -> Result<T, StoreError> + Send + Sync + 'static,
+) -> Result<T, StoreError> {
+    let turn = Arc::new(Turn { places, work });
+    let (inner, tried) = (store.clone(), turn.clone());
+    match blocking(move || tried.take_now(&inner)).await? {
+        Some(done) => Ok(done),
+        None => timeout(PATIENCE, wait(store, turn))
             .await
             .unwrap_or_else(|_| {
                 Err(StoreError::new(
@@ -40,6 +57,82 @@ pub(super) async fn run(
                 )
                 .with_hint("look for a stopped process that uses the same directory"))
             }),
+    }
+}
+
+/// Work that wants the locks of some keys.
+struct Turn<W> {
+    places: Vec<Place>,
+    work: W,
+}
+
+impl<T, W> Turn<W>
+where
+    W: Fn(&Inner, &[Locked]) -> Result<T, StoreError>,
+{
+    /// Does it unless others have one of the locks.
+    fn take_now(&self, store: &Inner) -> Result<Option<T>, StoreError> {
+        let mut locks = Vec::with_capacity(self.places.len());
+        let taken = lock_each(&store.directory, &self.places, &mut locks)
+            .map_err(|errno| store.directory.failed("write to", errno))?;
+        if taken.is_some() {
+            return Ok(None);
+        }
+        (self.work)(store, &locks).map(Some)
+    }
+
+    /// Does it however long the locks take, unless nobody wants it any more.
+    fn take_in_turn(
+        &self,
+        store: &Inner,
+        is_wanted: impl Fn() -> bool,
+    ) -> Option<Result<T, StoreError>> {
+        match wait_for_each(&store.directory, &self.places, is_wanted) {
+            Ok(locks) => locks.map(|locks| (self.work)(store, &locks)),
+            Err(errno) => Some(Err(store.directory.failed("write to", errno))),
+        }
+    }
+}
+
+/// Locks one key after the other; stops at the first that others have locked.
+fn lock_each<'a>(
+    directory: &Directory,
+    places: &'a [Place],
+    locks: &mut Vec<Locked>,
+) -> Result<Option<&'a Place>, Errno> {
+    for place in places {
+        match place.lock(directory)? {
+            Some(lock) => locks.push(lock),
+            None => return Ok(Some(place)),
+        }
+    }
+    Ok(None)
+}
+
+/// Locks all keys, however long that takes. Holds none while it waits: so no
+/// two can wait for each other, and a process that was stopped in mid-step
+/// holds up its own key only.
+fn wait_for_each(
+    directory: &Directory,
+    places: &[Place],
+    is_wanted: impl Fn() -> bool,
+) -> Result<Option<Vec<Locked>>, Errno> {
+    let mut locks = Vec::with_capacity(places.len());
+    let Some((first, rest)) = places.split_first() else {
+        return Ok(Some(locks));
+    };
+    loop {
+        locks.push(first.wait(directory)?);
+        // By now nobody may be waiting for it, and have asked elsewhere.
+        if !is_wanted() {
+            return Ok(None);
+        }
+        let Some(taken) = lock_each(directory, rest, &mut locks)? else {
+            return Ok(Some(locks));
+        };
+        locks.clear();
+        // Not kept: all begin with the first, so that one of them gets through.
+        drop(taken.wait(directory)?);
     }
 }
 
@@ -55,30 +148,29 @@ pub(super) fn try_take(
         .lock(&store.directory)
         .map_err(|errno| store.directory.failed("write to", errno))?;
     locked
-        .map(|locked| take(store, &place, locked, key, command))
+        .map(|locked| take(store, &place, &[locked], key, command))
         .transpose()
 }
 
 /// Waits in a thread, as no lock can be waited for otherwise. Not in one of the
 /// runtime's: those must end before the program can, and a lock that a stopped
 /// process has may never be let go.
-async fn wait(store: &Arc<Inner>, key: &Key, command: Arc<Command>) -> Result<Outcome, StoreError> {
+async fn wait<T, W>(store: &Arc<Inner>, turn: Arc<Turn<W>>) -> Result<T, StoreError>
+where
+    T: Send + 'static,
+    W: Fn(&Inner, &[Locked]) -> Result<T, StoreError> + Send + Sync + 'static,
+{
     let failed = |error| {
         StoreError::new(ErrorKind::Unavailable, "there are no more threads").with_source(error)
     };
     let permit = store.waiting.clone().acquire_owned().await;
     let (answer, answered) = oneshot::channel();
-    let (inner, key) = (store.clone(), key.clone());
+    let inner = store.clone();
     let work = move || {
         let _permit = permit;
-        let place = Place::of(&file_name(key.as_str()));
-        let step = match place.wait(&inner.directory) {
-            // By now nobody may be waiting for it, and have asked elsewhere.
-            Ok(_) if answer.is_closed() => return,
-            Ok(locked) => take(&inner, &place, locked, &key, Some(&command)),
-            Err(errno) => Err(inner.directory.failed("write to", errno)),
-        };
-        answer.send(step.map(|(_, outcome)| outcome)).ok();
+        if let Some(done) = turn.take_in_turn(&inner, || !answer.is_closed()) {
+            answer.send(done).ok();
+        }
     };
     let thread = std::thread::Builder::new().name("leasehold-step".into());
     thread.spawn(work).map_err(failed)?;
@@ -90,7 +182,7 @@ async fn wait(store: &Arc<Inner>, key: &Key, command: Arc<Command>) -> Result<Ou
 fn take(
     store: &Inner,
     place: &Place,
-    _locked: Locked,
+    _lock: &[Locked],
     key: &Key,
     command: Option<&Command>,
 ) -> Result<(Queue, Outcome), StoreError> {

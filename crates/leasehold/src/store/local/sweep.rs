@@ -127,6 +127,41 @@ mod tests {
         step::try_take(store, &key, Some(&Command::Release(release))).unwrap();
     }
 
+    /// Nobody holds or waits any more, and yet the record counts.
+    #[test]
+    fn what_is_kept_or_watched_does_not_vanish() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("d");
+        let store = Inner::open(path.clone(), Duration::ZERO).unwrap();
+        let step = |key: &str, command| {
+            let key = Key::new(key).unwrap();
+            step::try_take(&store, &key, Some(&command)).unwrap();
+        };
+        let watch = |ttl| Command::Watch {
+            inbox: store.session.inbox().clone(),
+            ttl,
+        };
+        step("watched", watch(Duration::from_secs(60)));
+        step("watched once", watch(Duration::from_micros(1)));
+        let id = ClaimId::from_random(1);
+        let brief = Claim::new(id.clone(), Mode::Exclusive, Duration::from_micros(1));
+        let kept = Claim {
+            min_hold: Duration::from_secs(60),
+            ..brief
+        };
+        step("kept", Command::Claim(kept));
+        let release = Release {
+            id,
+            hand_off: true,
+            settled: false,
+        };
+        step("kept", Command::Release(release));
+        sweep(&store);
+        let mut left = records(&store.directory).unwrap();
+        left.sort();
+        assert_eq!(left, ["kept", "watched"]);
+    }
+
     #[test]
     fn idle_keys_vanish_after_the_retention() {
         let place = tempfile::tempdir().unwrap();

@@ -1,0 +1,222 @@
+//! One client in a case: makes claims, and keeps what its inbox heard.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold::core::{
+    Arrival, Claim, ClaimId, Key, Mode, Owner, OwnerSecret, Release, Renew, Reply, Snapshot,
+    Standing, Token,
+};
+use leasehold::store::{Answer, Listening, LockStore, Push, PushSink};
+use tokio::sync::Notify;
+
+use super::{Fixture, LONG, PUSH_LIMIT};
+
+/// A client whose inbox is open.
+pub(super) struct Actor {
+    pub(super) store: Arc<dyn LockStore>,
+    pub(super) inbox: Option<Box<dyn Listening>>,
+    heard: Arc<Heard>,
+}
+
+#[derive(Default)]
+struct Heard {
+    pushes: Mutex<VecDeque<Push>>,
+    came: Notify,
+}
+
+impl Heard {
+    fn pushes(&self) -> MutexGuard<'_, VecDeque<Push>> {
+        self.pushes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PushSink for Heard {
+    fn push(&self, push: Push) {
+        self.pushes().push_back(push);
+        self.came.notify_one();
+    }
+}
+
+/// So many clients, and a key.
+pub(super) async fn scene<const N: usize>(fixture: &dyn Fixture) -> ([Actor; N], Key) {
+    let mut actors = Vec::with_capacity(N);
+    for _ in 0..N {
+        actors.push(Actor::new(fixture).await);
+    }
+    let actors = actors.try_into().ok().expect("as many as were made");
+    (actors, key("k"))
+}
+
+pub(super) fn key(name: &str) -> Key {
+    Key::new(name).expect("a good key")
+}
+
+pub(super) fn id(number: u128) -> ClaimId {
+    ClaimId::from_random(number)
+}
+
+/// The standing in a reply that must be one.
+pub(super) fn stands(reply: Reply) -> Standing {
+    match reply {
+        Reply::Standing(standing) => standing,
+        other => panic!("{other:?} where a standing was due"),
+    }
+}
+
+impl Actor {
+    pub(super) async fn new(fixture: &dyn Fixture) -> Self {
+        let store = fixture.client().await;
+        let heard = Arc::<Heard>::default();
+        let inbox = store.listen(heard.clone()).await.expect("the inbox opens");
+        Self {
+            store,
+            inbox: Some(inbox),
+            heard,
+        }
+    }
+
+    // ---- what it may ask for ----
+
+    /// An exclusive claim that outlives the case.
+    pub(super) fn want(&self, number: u128) -> Claim {
+        Claim {
+            waiter_ttl: LONG,
+            inbox: Some(self.store.inbox().clone()),
+            owner: Owner::new("host", 7, Some("case")),
+            ..Claim::new(id(number), Mode::Exclusive, LONG)
+        }
+    }
+
+    pub(super) fn want_shared(&self, number: u128) -> Claim {
+        Claim {
+            mode: Mode::Shared,
+            ..self.want(number)
+        }
+    }
+
+    pub(super) fn want_permits(&self, number: u128, take: u32, of: u32) -> Claim {
+        Claim {
+            mode: Mode::Permits { of, take },
+            ..self.want(number)
+        }
+    }
+
+    /// A re-entrant claim of the owner with that secret.
+    pub(super) fn want_as(&self, number: u128, secret: u128) -> Claim {
+        Claim {
+            secret: Some(OwnerSecret::from_random(secret)),
+            ..self.want(number)
+        }
+    }
+
+    // ---- asking ----
+
+    pub(super) async fn ask(&self, key: &Key, claim: &Claim) -> Answer {
+        self.store
+            .claim(key, claim)
+            .await
+            .expect("the store answers a claim")
+    }
+
+    pub(super) async fn standing(&self, key: &Key, claim: &Claim) -> Standing {
+        stands(self.ask(key, claim).await.reply)
+    }
+
+    pub(super) async fn granted(&self, key: &Key, claim: &Claim) -> (Arrival, Token) {
+        let standing = self.standing(key, claim).await;
+        (standing.arrival, standing.token.expect("it is granted"))
+    }
+
+    pub(super) async fn waiting(&self, key: &Key, claim: &Claim) -> Standing {
+        let standing = self.standing(key, claim).await;
+        assert_eq!(standing.token, None, "it waits");
+        standing
+    }
+
+    pub(super) async fn renew(&self, key: &Key, claim: &Claim, ttl: Duration) -> Reply {
+        self.change(key, &Renew::new(claim.id.clone(), ttl)).await
+    }
+
+    pub(super) async fn change(&self, key: &Key, renew: &Renew) -> Reply {
+        self.store
+            .renew(key, renew)
+            .await
+            .expect("the store answers a renewal")
+            .reply
+    }
+
+    pub(super) async fn release(&self, key: &Key, claim: &Claim) -> Reply {
+        let release = Release {
+            id: claim.id.clone(),
+            hand_off: true,
+            settled: false,
+        };
+        self.store
+            .release(key, &release)
+            .await
+            .expect("the store answers a release")
+            .reply
+    }
+
+    pub(super) async fn resize(&self, key: &Key, from: u32, to: u32) -> Reply {
+        self.store
+            .resize(key, from, to)
+            .await
+            .expect("the store answers a resize")
+            .reply
+    }
+
+    pub(super) async fn watch(&self, key: &Key, ttl: Duration) {
+        let answer = self.store.watch(key, ttl).await;
+        assert_eq!(
+            answer.expect("the store answers a watch").reply,
+            Reply::Done
+        );
+    }
+
+    pub(super) async fn look(&self, key: &Key) -> Snapshot {
+        self.store.inspect(key).await.expect("a look")
+    }
+
+    // ---- hearing ----
+
+    pub(super) fn is_pushed_to(&self) -> bool {
+        self.store.capabilities().push
+    }
+
+    /// The next push but resets, which carry no news.
+    pub(super) async fn hears(&self) -> Push {
+        let next = async {
+            loop {
+                let push = self.heard.pushes().pop_front();
+                match push {
+                    Some(Push::Reset) => {}
+                    Some(push) => return push,
+                    None => self.heard.came.notified().await,
+                }
+            }
+        };
+        tokio::time::timeout(PUSH_LIMIT, next)
+            .await
+            .expect("a push comes")
+    }
+
+    pub(super) async fn hears_grant(&self) -> (Arrival, Token) {
+        loop {
+            if let Push::Granted { arrival, token, .. } = self.hears().await {
+                return (arrival, token);
+            }
+        }
+    }
+
+    /// Skips other pushes until that one comes.
+    pub(super) async fn hears_this(&self, wanted: &Push) {
+        while self.hears().await != *wanted {}
+    }
+
+    pub(super) fn has_heard(&self, wanted: impl Fn(&Push) -> bool) -> bool {
+        self.heard.pushes().iter().any(wanted)
+    }
+}

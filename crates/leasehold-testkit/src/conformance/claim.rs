@@ -1,0 +1,208 @@
+//! Joining the queue: who is granted, and in which order.
+
+use leasehold::core::{Capacity, Claim, Release, Reply, Token};
+
+use super::actor::{Actor, key, scene};
+use super::{Fixture, LONG, SHORT};
+
+/// A free key is granted with a token above zero, at once.
+pub async fn claim_free_key_is_granted(fixture: &dyn Fixture) {
+    let a = Actor::new(fixture).await;
+    for name in [
+        "k",
+        "with space",
+        "{tag}x",
+        "}odd{",
+        "emoji 🔒",
+        "a:b/c*?[d]",
+        &"x".repeat(512),
+    ] {
+        let key = key(name);
+        let (_, token) = a.granted(&key, &a.want(1)).await;
+        assert!(token > Token(0), "{name}");
+        assert_eq!(
+            a.release(&key, &a.want(1)).await,
+            Reply::Released { held: true },
+            "{name}"
+        );
+    }
+}
+
+/// A held key makes a claim wait, or answers `Busy` and keeps nothing of it.
+pub async fn claim_held_key_waits_or_is_busy(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    a.granted(&key, &a.want(1)).await;
+    let trying = Claim {
+        wait: false,
+        ..b.want(2)
+    };
+    let busy = b.ask(&key, &trying).await;
+    assert!(matches!(busy.reply, Reply::Busy { blocked_until } if blocked_until >= busy.at));
+    assert_eq!(b.renew(&key, &trying, LONG).await, Reply::Gone);
+    let waiting = b.waiting(&key, &b.want(3)).await;
+    assert_eq!(waiting.position, 1);
+    assert_eq!(b.waiting(&key, &b.want(4)).await.position, 2);
+}
+
+/// The same id finds the same claim: same arrival, same token, never twice.
+pub async fn claim_again_finds_itself(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let first = a.granted(&key, &a.want(1)).await;
+    assert_eq!(a.granted(&key, &a.want(1)).await, first);
+    let waiting = b.waiting(&key, &b.want(2)).await;
+    assert_eq!(b.waiting(&key, &b.want(2)).await.arrival, waiting.arrival);
+    a.release(&key, &a.want(1)).await;
+    let (arrival, _) = b.granted(&key, &b.want(2)).await;
+    assert_eq!(arrival, waiting.arrival);
+    b.release(&key, &b.want(2)).await;
+    let look = b.look(&key).await;
+    assert!(look.holders.is_empty() && look.waiters.is_empty());
+}
+
+/// A released id stays released, also one that was never there.
+pub async fn claim_after_release_is_gone(fixture: &dyn Fixture) {
+    let ([a], key) = scene(fixture).await;
+    a.granted(&key, &a.want(1)).await;
+    a.release(&key, &a.want(1)).await;
+    assert_eq!(a.ask(&key, &a.want(1)).await.reply, Reply::Gone);
+    assert_eq!(a.release(&key, &a.want(2)).await, Reply::Absent);
+    assert_eq!(a.ask(&key, &a.want(2)).await.reply, Reply::Gone);
+    a.granted(&key, &a.want(3)).await;
+}
+
+/// First come, first served.
+pub async fn claims_are_granted_in_order(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    a.granted(&key, &a.want(0)).await;
+    let mut arrivals = Vec::new();
+    for id in 1..=6 {
+        let actor = if id % 2 == 0 { &a } else { &b };
+        arrivals.push(actor.waiting(&key, &actor.want(id)).await.arrival);
+    }
+    assert!(arrivals.is_sorted_by(|x, y| x < y), "{arrivals:?}");
+    for id in 0..6 {
+        let (actor, next) = if id % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        actor.release(&key, &actor.want(id)).await;
+        let (arrival, _) = next.granted(&key, &next.want(id + 1)).await;
+        assert_eq!(
+            Some(&arrival),
+            arrivals.get(usize::try_from(id).expect("small"))
+        );
+    }
+}
+
+/// A key in use is of one kind; idle again, it may become another.
+pub async fn claim_of_other_capacity_is_mismatch(fixture: &dyn Fixture) {
+    let ([a], key) = scene(fixture).await;
+    a.granted(&key, &a.want(1)).await;
+    let reply = a.ask(&key, &a.want_permits(2, 1, 3)).await.reply;
+    assert_eq!(
+        reply,
+        Reply::Mismatch {
+            in_use: Capacity::Lock
+        }
+    );
+    a.release(&key, &a.want(1)).await;
+    for id in 3..6 {
+        a.granted(&key, &a.want_permits(id, 1, 3)).await;
+    }
+    a.waiting(&key, &a.want_permits(6, 1, 3)).await;
+    let reply = a.ask(&key, &a.want(7)).await.reply;
+    assert_eq!(
+        reply,
+        Reply::Mismatch {
+            in_use: Capacity::Permits(3)
+        }
+    );
+}
+
+/// An unfair claim takes what is vacant ahead of those who wait.
+pub async fn claim_ahead_passes_waiters(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    a.granted(&key, &a.want(1)).await;
+    b.waiting(&key, &b.want(2)).await;
+    let vacate = Release {
+        id: a.want(1).id,
+        hand_off: false,
+        settled: false,
+    };
+    let reply = a
+        .store
+        .release(&key, &vacate)
+        .await
+        .expect("an answer")
+        .reply;
+    assert_eq!(reply, Reply::Released { held: true });
+    a.granted(
+        &key,
+        &Claim {
+            ahead: true,
+            ..a.want(3)
+        },
+    )
+    .await;
+    b.waiting(&key, &b.want(2)).await;
+    a.release(&key, &a.want(3)).await;
+    b.granted(&key, &b.want(2)).await;
+}
+
+/// Nobody waits behind the dead: a holder that has lapsed is passed.
+pub async fn lapsed_holder_is_passed(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let brief = Claim {
+        lease_ttl: SHORT,
+        ..a.want(1)
+    };
+    let (_, first) = a.granted(&key, &brief).await;
+    b.waiting(&key, &b.want(2)).await;
+    fixture.pass(SHORT + SHORT).await;
+    let (_, second) = b.granted(&key, &b.want(2)).await;
+    assert!(second > first);
+    assert_eq!(a.renew(&key, &brief, LONG).await, Reply::Gone);
+    assert_eq!(a.release(&key, &brief).await, Reply::Absent);
+}
+
+/// Tokens strictly increase in the order of grants.
+pub async fn tokens_strictly_increase(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let mut last = Token(0);
+    for id in 0..20 {
+        let actor = if id % 3 == 0 { &a } else { &b };
+        let (_, token) = actor.granted(&key, &actor.want(id)).await;
+        assert!(token > last);
+        last = token;
+        actor.release(&key, &actor.want(id)).await;
+    }
+}
+
+/// Whoever knows an id of another client's cannot claim with it.
+pub async fn claim_id_of_another_client_is_taken(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let (held, token) = a.granted(&key, &a.want(1)).await;
+    let waiting = a.waiting(&key, &a.want(2)).await.arrival;
+    for number in [1, 2] {
+        assert_eq!(b.ask(&key, &b.want(number)).await.reply, Reply::Taken);
+    }
+    assert_eq!(a.granted(&key, &a.want(1)).await, (held, token));
+    assert_eq!(a.waiting(&key, &a.want(2)).await.arrival, waiting);
+}
+
+/// Readers share; a writer excludes all others, and readers come behind one that waits.
+pub async fn readers_share_and_writers_exclude(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let (_, first) = a.granted(&key, &a.want_shared(1)).await;
+    let (_, second) = b.granted(&key, &b.want_shared(2)).await;
+    assert!(second > first, "each reader has a token of its own");
+    b.waiting(&key, &b.want(3)).await;
+    a.waiting(&key, &a.want_shared(4)).await;
+    a.waiting(&key, &a.want_shared(5)).await;
+    a.release(&key, &a.want_shared(1)).await;
+    b.waiting(&key, &b.want(3)).await;
+    b.release(&key, &b.want_shared(2)).await;
+    b.granted(&key, &b.want(3)).await;
+    a.waiting(&key, &a.want_shared(4)).await;
+    b.release(&key, &b.want(3)).await;
+    for number in [4, 5] {
+        a.granted(&key, &a.want_shared(number)).await;
+    }
+}

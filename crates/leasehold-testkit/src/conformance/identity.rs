@@ -1,0 +1,151 @@
+//! Claims whose id is replaced, or whose client is.
+
+use leasehold::core::{Adopt, Owner, Renew, Reply, Rotate, Token};
+use leasehold::store::Push;
+
+use super::actor::{Actor, id, key, scene, stands};
+use super::{Fixture, LONG};
+
+/// Replaces the id `from`, which was replaced `version` times, by `to`.
+fn rotation(from: u128, version: u64, to: u128) -> Renew {
+    let rotate = Rotate {
+        to: id(to),
+        version,
+        adopt: None,
+    };
+    Renew {
+        rotate: Some(rotate),
+        ..Renew::new(id(from), LONG)
+    }
+}
+
+/// The same, and hands the claim to `by`.
+fn adoption(by: &Actor, from: u128, to: u128) -> Renew {
+    let adopt = Adopt {
+        inbox: Some(by.store.inbox().clone()),
+        owner: Owner::new("elsewhere", 8, None),
+    };
+    let mut renew = rotation(from, 0, to);
+    if let Some(rotate) = &mut renew.rotate {
+        rotate.adopt = Some(adopt);
+    }
+    renew
+}
+
+/// The claim stays where it is under a new id, and the old one is worth nothing.
+pub async fn rotation_replaces_the_id(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let (arrival, token) = a.granted(&key, &a.want(1)).await;
+    let place = b.waiting(&key, &b.want(2)).await.arrival;
+    let held = stands(a.change(&key, &rotation(1, 0, 11)).await);
+    assert_eq!((held.arrival, held.token), (arrival, Some(token)));
+    let waiting = stands(b.change(&key, &rotation(2, 0, 12)).await);
+    assert_eq!((waiting.arrival, waiting.token), (place, None));
+    for (actor, old) in [(&a, 1), (&b, 2)] {
+        let claim = actor.want(old);
+        assert_eq!(actor.renew(&key, &claim, LONG).await, Reply::Superseded);
+        assert_eq!(actor.ask(&key, &claim).await.reply, Reply::Gone);
+        assert_eq!(actor.release(&key, &claim).await, Reply::Absent);
+    }
+    // Neither one that is in the queue, nor one that was.
+    for used in [12, 2] {
+        assert_eq!(a.change(&key, &rotation(11, 1, used)).await, Reply::Taken);
+    }
+    assert_eq!(
+        a.change(&key, &rotation(11, 0, 21)).await,
+        Reply::Superseded,
+        "of a version that is gone"
+    );
+    assert_eq!(
+        a.release(&key, &a.want(11)).await,
+        Reply::Released { held: true }
+    );
+    assert_eq!(b.granted(&key, &b.want(12)).await.0, place);
+}
+
+/// A rotation whose answer was lost is asked for again.
+pub async fn rotation_again_finds_itself(fixture: &dyn Fixture) {
+    let ([a], key) = scene(fixture).await;
+    let held = a.granted(&key, &a.want(1)).await;
+    for _ in 0..3 {
+        let found = stands(a.change(&key, &rotation(1, 0, 2)).await);
+        assert_eq!((found.arrival, found.token), (held.0, Some(held.1)));
+    }
+    let next = stands(a.change(&key, &rotation(2, 1, 3)).await);
+    assert_eq!((next.arrival, next.token), (held.0, Some(held.1)));
+    let late = a.change(&key, &rotation(1, 0, 2)).await;
+    assert_eq!(late, Reply::Superseded, "rotated again since");
+}
+
+/// Of two who know an id and rotate it, one has the claim, and both know who.
+pub async fn concurrent_rotations_have_one_winner(fixture: &dyn Fixture) {
+    let [a, b] = scene(fixture).await.0;
+    for round in 0..10 {
+        let key = key(&format!("k{round}"));
+        a.granted(&key, &a.want(1)).await;
+        let (first, second) = (rotation(1, 0, 2), rotation(1, 0, 3));
+        let (one, other) = tokio::join!(a.change(&key, &first), b.change(&key, &second));
+        let winner = match (one, other) {
+            (Reply::Standing(_), Reply::Superseded) => 2,
+            (Reply::Superseded, Reply::Standing(_)) => 3,
+            both => panic!("{both:?}"),
+        };
+        assert_eq!(
+            a.release(&key, &a.want(winner)).await,
+            Reply::Released { held: true }
+        );
+    }
+}
+
+/// The claim goes to another client with a higher token, and the former one
+/// hears that it is not its own any more.
+pub async fn adoption_raises_the_token_and_tells_the_former(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let (arrival, former) = a.granted(&key, &a.want(1)).await;
+    let waiting = a.waiting(&key, &a.want(2)).await.arrival;
+    let adopted = stands(b.change(&key, &adoption(&b, 1, 11)).await);
+    assert_eq!(adopted.arrival, arrival);
+    assert!(adopted.token > Some(former));
+    let again = stands(b.change(&key, &adoption(&b, 1, 11)).await);
+    assert_eq!(again.token, adopted.token, "asked again it finds itself");
+    // Who waits has no token yet, and hears where it is now.
+    let moved = stands(b.change(&key, &adoption(&b, 2, 12)).await);
+    assert_eq!((moved.arrival, moved.token), (waiting, None));
+    if a.is_pushed_to() {
+        for arrival in [arrival, waiting] {
+            let key = key.clone();
+            a.hears_this(&Push::Adopted { key, arrival }).await;
+        }
+    }
+    for old in [1, 2] {
+        let renewed = a.renew(&key, &a.want(old), LONG).await;
+        assert_eq!(renewed, Reply::Superseded);
+    }
+    let look = a.look(&key).await;
+    assert_eq!(look.holders[0].claim.owner.host, "elsewhere");
+    assert_eq!(Some(look.last_token), adopted.token);
+    b.release(&key, &b.want(11)).await;
+    if b.is_pushed_to() {
+        assert_eq!(b.hears_grant().await.0, waiting);
+    }
+    let (_, next) = b.granted(&key, &b.want(12)).await;
+    assert!(Some(next) > adopted.token);
+}
+
+/// Else the former client could go on writing under another of its claims.
+pub async fn adoption_raises_the_token_of_all_claims_of_the_owner(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let (_, former) = a.granted(&key, &a.want_as(1, 7)).await;
+    a.granted(&key, &a.want_as(2, 7)).await;
+    let adopted = stands(b.change(&key, &adoption(&b, 1, 11)).await);
+    let token = adopted.token.unwrap_or(Token(0));
+    assert!(token > former);
+    let other = stands(a.renew(&key, &a.want(2), LONG).await);
+    assert_eq!(other.token, Some(token));
+    // It is one hold still.
+    a.waiting(&key, &a.want(3)).await;
+    b.release(&key, &b.want(11)).await;
+    a.waiting(&key, &a.want(3)).await;
+    a.release(&key, &a.want(2)).await;
+    a.granted(&key, &a.want(3)).await;
+}

@@ -1,0 +1,152 @@
+//! How claims leave: released, withdrawn, kept for a while, broken.
+
+use leasehold::core::{Claim, Reply, Token};
+use leasehold::store::Push;
+
+use super::actor::{key as named, scene};
+use super::{Fixture, LONG, SHORT};
+
+/// The step that releases also grants the next, and its inbox hears.
+pub async fn release_hands_on_to_next(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let (_, first) = a.granted(&key, &a.want(1)).await;
+    let waiting = b.waiting(&key, &b.want(2)).await;
+    assert_eq!(
+        a.release(&key, &a.want(1)).await,
+        Reply::Released { held: true }
+    );
+    let look = a.look(&key).await;
+    assert_eq!(look.holders.len(), 1);
+    assert!(look.holders[0].token > first);
+    if b.is_pushed_to() {
+        assert_eq!(
+            b.hears_grant().await,
+            (waiting.arrival, look.holders[0].token)
+        );
+    }
+}
+
+/// A second release finds nothing, and does no harm.
+pub async fn release_twice_is_absent(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    a.granted(&key, &a.want(1)).await;
+    b.waiting(&key, &b.want(2)).await;
+    assert_eq!(
+        a.release(&key, &a.want(1)).await,
+        Reply::Released { held: true }
+    );
+    assert_eq!(a.release(&key, &a.want(1)).await, Reply::Absent);
+    b.granted(&key, &b.want(2)).await;
+}
+
+/// A release of an unknown claim touches nobody else's.
+pub async fn release_unknown_is_absent(fixture: &dyn Fixture) {
+    let ([a], key) = scene(fixture).await;
+    assert_eq!(a.release(&key, &a.want(9)).await, Reply::Absent);
+    a.granted(&key, &a.want(1)).await;
+    assert_eq!(a.release(&key, &a.want(8)).await, Reply::Absent);
+    assert!(matches!(
+        a.renew(&key, &a.want(1), LONG).await,
+        Reply::Standing(_)
+    ));
+}
+
+/// A waiter that leaves is passed, wherever it stood.
+pub async fn withdrawn_waiter_is_passed(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    a.granted(&key, &a.want(1)).await;
+    for id in 2..=6 {
+        b.waiting(&key, &b.want(id)).await;
+    }
+    for id in [2, 4, 6] {
+        assert_eq!(
+            b.release(&key, &b.want(id)).await,
+            Reply::Released { held: false }
+        );
+    }
+    for (leaver, next) in [(1, 3), (3, 5)] {
+        a.release(&key, &a.want(leaver)).await;
+        b.granted(&key, &b.want(next)).await;
+    }
+    b.release(&key, &b.want(5)).await;
+    b.granted(&key, &b.want(7)).await;
+}
+
+/// Breaking a key fences its holders, and grants to the next.
+pub async fn break_fences_holders(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let (_, first) = a.granted(&key, &a.want(1)).await;
+    b.waiting(&key, &b.want(2)).await;
+    let broken = b.store.break_key(&key).await.expect("an answer").reply;
+    assert_eq!(
+        broken,
+        Reply::Broken {
+            holders: 1,
+            token: first
+        }
+    );
+    assert_eq!(a.renew(&key, &a.want(1), LONG).await, Reply::Gone);
+    assert_eq!(a.ask(&key, &a.want(1)).await.reply, Reply::Gone);
+    let (_, second) = b.granted(&key, &b.want(2)).await;
+    assert!(
+        second > Token(first.0 + 1),
+        "the token was raised before the next grant"
+    );
+}
+
+/// Holders hear that their key was broken.
+pub async fn break_tells_holders(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let (arrival, _) = a.granted(&key, &a.want(1)).await;
+    b.store.break_key(&key).await.expect("an answer");
+    if a.is_pushed_to() {
+        assert_eq!(a.hears().await, Push::Revoked { key, arrival });
+    }
+}
+
+/// A key stays taken for the minimum hold although its claim has left. That is
+/// shown, and nobody can renew it.
+pub async fn minimum_hold_outlives_its_release(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let kept = Claim {
+        min_hold: LONG / 2,
+        ..a.want(1)
+    };
+    let (arrival, token) = a.granted(&key, &kept).await;
+    let waiting = b.waiting(&key, &b.want(2)).await;
+    assert_eq!(a.release(&key, &kept).await, Reply::Released { held: true });
+    let look = b.look(&key).await;
+    let shown: Vec<_> = look
+        .holders
+        .iter()
+        .map(|holder| (holder.claim.arrival, holder.token, holder.claim.kept))
+        .collect();
+    assert_eq!(shown, [(arrival, token, true)]);
+    assert!(look.holders[0].claim.deadline.since(look.at) <= kept.min_hold);
+    assert_eq!(a.renew(&key, &kept, LONG).await, Reply::Gone);
+    assert_eq!(a.ask(&key, &kept).await.reply, Reply::Gone);
+    assert_eq!(a.release(&key, &kept).await, Reply::Absent);
+    if b.is_pushed_to() {
+        // It was told of the lease, which would have lasted longer.
+        match b.hears().await {
+            Push::Next { arrival, left, .. } => {
+                assert_eq!(arrival, waiting.arrival);
+                assert!(left <= kept.min_hold);
+            }
+            other => panic!("{other:?} where a hint was due"),
+        }
+    }
+    b.waiting(&key, &b.want(2)).await;
+
+    // On another key it is over soon, and the next has it.
+    let key = named("brief");
+    let kept = Claim {
+        min_hold: SHORT,
+        ..a.want(1)
+    };
+    let (_, token) = a.granted(&key, &kept).await;
+    a.release(&key, &kept).await;
+    b.ask(&key, &b.want(2)).await;
+    fixture.pass(SHORT + SHORT).await;
+    assert!(b.granted(&key, &b.want(2)).await.1 > token);
+}

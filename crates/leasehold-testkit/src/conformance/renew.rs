@@ -1,0 +1,91 @@
+//! Living longer, and changing on the way.
+
+use leasehold::core::{Claim, Mode, Renew, Reply};
+
+use super::actor::{scene, stands};
+use super::{Fixture, LONG, SHORT};
+
+/// A renewal raises the deadline and never lowers it.
+pub async fn renew_raises_never_lowers(fixture: &dyn Fixture) {
+    let ([a], key) = scene(fixture).await;
+    let brief = Claim {
+        lease_ttl: SHORT,
+        ..a.want(1)
+    };
+    let granted = a.standing(&key, &brief).await;
+    let Reply::Standing(raised) = a.renew(&key, &brief, LONG).await else {
+        panic!("renewed")
+    };
+    assert!(raised.deadline > granted.deadline);
+    let Reply::Standing(kept) = a.renew(&key, &brief, SHORT).await else {
+        panic!("renewed")
+    };
+    assert_eq!(kept.deadline, raised.deadline);
+    fixture.pass(SHORT + SHORT).await;
+    assert!(matches!(
+        a.renew(&key, &brief, SHORT).await,
+        Reply::Standing(_)
+    ));
+}
+
+/// What is not in the queue cannot be renewed.
+pub async fn renew_unknown_is_gone(fixture: &dyn Fixture) {
+    let ([a], key) = scene(fixture).await;
+    assert_eq!(a.renew(&key, &a.want(1), LONG).await, Reply::Gone);
+    a.granted(&key, &a.want(2)).await;
+    assert_eq!(a.renew(&key, &a.want(1), LONG).await, Reply::Gone);
+}
+
+/// A renewal changes neither place nor token.
+pub async fn renew_keeps_place_and_token(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let (arrival, token) = a.granted(&key, &a.want(1)).await;
+    let waiting = b.waiting(&key, &b.want(2)).await;
+    let Reply::Standing(held) = a.renew(&key, &a.want(1), LONG).await else {
+        panic!("renewed")
+    };
+    assert_eq!(
+        (held.arrival, held.token, held.position),
+        (arrival, Some(token), 0)
+    );
+    let Reply::Standing(still) = b.renew(&key, &b.want(2), LONG).await else {
+        panic!("renewed")
+    };
+    assert_eq!(
+        (still.arrival, still.token, still.position),
+        (waiting.arrival, None, 1)
+    );
+}
+
+/// A writer that becomes a reader keeps its token; the readers next to it come
+/// in, and no writer can come between.
+pub async fn downgrade_lets_readers_in_and_no_writer_between(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let (arrival, token) = a.granted(&key, &a.want(1)).await;
+    let reader = b.waiting(&key, &b.want_shared(2)).await.arrival;
+    b.waiting(&key, &b.want(3)).await;
+    b.waiting(&key, &b.want_shared(4)).await;
+    let downgrade = Renew {
+        downgrade: true,
+        ..Renew::new(a.want(1).id, LONG)
+    };
+    // A second one finds it done.
+    for _ in 0..2 {
+        let held = stands(a.change(&key, &downgrade).await);
+        assert_eq!((held.arrival, held.token), (arrival, Some(token)));
+    }
+    if b.is_pushed_to() {
+        assert_eq!(b.hears_grant().await.0, reader);
+    }
+    let modes = |look: leasehold::core::Snapshot| -> Vec<_> {
+        look.holders.iter().map(|h| h.claim.mode).collect()
+    };
+    assert_eq!(modes(a.look(&key).await), [Mode::Shared, Mode::Shared]);
+    b.waiting(&key, &b.want(3)).await;
+    a.release(&key, &a.want(1)).await;
+    b.waiting(&key, &b.want(3)).await;
+    b.release(&key, &b.want_shared(2)).await;
+    b.granted(&key, &b.want(3)).await;
+    assert_eq!(modes(a.look(&key).await), [Mode::Exclusive]);
+    b.waiting(&key, &b.want_shared(4)).await;
+}

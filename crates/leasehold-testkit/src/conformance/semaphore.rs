@@ -1,0 +1,119 @@
+//! Permits, and how many of them there are.
+
+use leasehold::core::{Capacity, Reply};
+use leasehold::store::Push;
+
+use super::actor::{key as named, scene, stands};
+use super::{Fixture, LONG};
+
+/// As many hold as their weights fit, and nobody light passes somebody heavy.
+pub async fn permits_are_counted_by_weight(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    a.granted(&key, &a.want_permits(1, 2, 4)).await;
+    a.granted(&key, &a.want_permits(2, 1, 4)).await;
+    b.waiting(&key, &b.want_permits(3, 2, 4)).await;
+    b.waiting(&key, &b.want_permits(4, 1, 4)).await;
+    a.release(&key, &a.want_permits(2, 1, 4)).await;
+    b.granted(&key, &b.want_permits(3, 2, 4)).await;
+    b.waiting(&key, &b.want_permits(4, 1, 4)).await;
+    b.waiting(&key, &b.want_permits(5, 1, 4)).await;
+    a.release(&key, &a.want_permits(1, 2, 4)).await;
+    for number in [4, 5] {
+        b.granted(&key, &b.want_permits(number, 1, 4)).await;
+    }
+    a.waiting(&key, &a.want_permits(6, 1, 4)).await;
+}
+
+/// The number changes only from what the caller took it for; asked again, it
+/// is found changed.
+pub async fn resize_compares_and_sets(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    a.granted(&key, &a.want_permits(1, 1, 3)).await;
+    let in_use = Capacity::Permits(3);
+    assert_eq!(b.resize(&key, 2, 5).await, Reply::Mismatch { in_use });
+    assert_eq!(a.look(&key).await.capacity, Some(in_use));
+    assert_eq!(b.resize(&key, 3, 5).await, Reply::Resized);
+    assert_eq!(b.resize(&key, 3, 5).await, Reply::Resized);
+    assert_eq!(a.look(&key).await.capacity, Some(Capacity::Permits(5)));
+    b.granted(&key, &b.want_permits(2, 4, 5)).await;
+    // A lock is no semaphore with one permit.
+    let lock = named("lock");
+    a.granted(&lock, &a.want(1)).await;
+    let in_use = Capacity::Lock;
+    assert_eq!(b.resize(&lock, 1, 2).await, Reply::Mismatch { in_use });
+}
+
+/// The step that grows also grants, and says so.
+pub async fn growing_promotes_at_once(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    a.granted(&key, &a.want_permits(1, 2, 2)).await;
+    let mut waiting = Vec::new();
+    for number in 2..=4 {
+        let claim = b.want_permits(number, 1, 2);
+        waiting.push(b.waiting(&key, &claim).await.arrival);
+    }
+    assert_eq!(a.resize(&key, 2, 4).await, Reply::Resized);
+    assert_eq!(a.look(&key).await.holders.len(), 3);
+    if b.is_pushed_to() {
+        for arrival in &waiting[..2] {
+            assert_eq!(b.hears_grant().await.0, *arrival);
+        }
+    }
+    // They asked when there were two permits, and find themselves all the same.
+    b.granted(&key, &b.want_permits(3, 1, 2)).await;
+    b.waiting(&key, &b.want_permits(4, 1, 2)).await;
+}
+
+/// Those who hold go on, and nobody comes in until enough of them have left.
+pub async fn shrinking_revokes_nothing(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    for number in 1..=3 {
+        a.granted(&key, &a.want_permits(number, 1, 3)).await;
+    }
+    assert_eq!(b.resize(&key, 3, 1).await, Reply::Resized);
+    for number in 1..=3 {
+        let held = a.renew(&key, &a.want(number), LONG).await;
+        assert!(stands(held).token.is_some());
+    }
+    for number in 1..=3 {
+        b.waiting(&key, &b.want_permits(4, 1, 1)).await;
+        a.release(&key, &a.want(number)).await;
+    }
+    b.granted(&key, &b.want_permits(4, 1, 1)).await;
+}
+
+/// A waiting claim that can never fit any more leaves, and does not hold up
+/// those behind it: it is told by push when it is first in line, else when it
+/// asks again.
+pub async fn waiter_too_heavy_is_told(fixture: &dyn Fixture) {
+    let ([a, b, c], key) = scene(fixture).await;
+    a.granted(&key, &a.want_permits(1, 2, 3)).await;
+    let heavy = b.waiting(&key, &b.want_permits(2, 3, 3)).await.arrival;
+    c.waiting(&key, &c.want_permits(3, 2, 3)).await;
+    b.waiting(&key, &b.want_permits(4, 3, 3)).await;
+    let in_use = Capacity::Permits(2);
+    assert_eq!(c.resize(&key, 3, 2).await, Reply::Resized);
+    if b.is_pushed_to() {
+        let unfit = Push::Unfit {
+            key: key.clone(),
+            arrival: heavy,
+            in_use,
+        };
+        b.hears_this(&unfit).await;
+    }
+    assert_eq!(b.renew(&key, &b.want(2), LONG).await, Reply::Gone);
+    let told = b.ask(&key, &b.want_permits(4, 3, 3)).await.reply;
+    assert_eq!(told, Reply::Mismatch { in_use });
+    assert_eq!(b.renew(&key, &b.want(4), LONG).await, Reply::Gone);
+    a.release(&key, &a.want(1)).await;
+    c.granted(&key, &c.want_permits(3, 2, 3)).await;
+}
+
+/// A key nobody uses has no number of permits.
+pub async fn resize_idle_key_is_absent(fixture: &dyn Fixture) {
+    let ([a], key) = scene(fixture).await;
+    assert_eq!(a.resize(&key, 1, 2).await, Reply::Absent);
+    a.granted(&key, &a.want_permits(1, 1, 3)).await;
+    a.release(&key, &a.want(1)).await;
+    assert_eq!(a.resize(&key, 3, 2).await, Reply::Absent);
+}

@@ -7,10 +7,10 @@
 --
 -- Returns  7, at, how many held, the highest token that is now void
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION
+local key = KEYS[1]
+-- include time.lua
 -- include open.lua
--- include claims.lua
 -- include queue.lua
--- include record.lua
 local failed = open('')
 if failed then
   return failed
@@ -26,7 +26,6 @@ end
 for _, claim in ipairs(held) do
   remove(claim)
   bury(claim.id)
-  forget_buried()
   forget_buried()
   tell('r', claim, '%.0f ', now)
 end

@@ -123,7 +123,12 @@ impl History {
 
     /// Any id: from a window that moves on, so that released ids stay released.
     fn any_id(&mut self) -> ClaimId {
-        id(self.number / 2 + self.dice.roll(self.mix.ids))
+        id(self.number + self.dice.roll(self.mix.ids))
+    }
+
+    /// Most likely an id that was not used yet.
+    fn new_id(&mut self) -> ClaimId {
+        id(self.number + self.mix.ids + self.dice.roll(self.mix.ids))
     }
 
     /// One of the last that stand.
@@ -145,7 +150,10 @@ impl History {
     pub(super) fn command(&mut self, queue: &Queue) -> Command {
         self.number += 1;
         let calm = self.mix.calm;
-        match self.dice.roll(24) {
+        let action = self.dice.roll(24);
+        // Where nobody is known there is little else to do.
+        let alone = self.standing.is_empty() && !self.dice.one_in(4);
+        match if alone { 0 } else { action } {
             0..10 => Command::Claim(self.claim(queue)),
             10..14 => Command::Renew(self.renew()),
             14..20 => Command::Release(Release {
@@ -183,7 +191,8 @@ impl History {
         let mut mode = *self.dice.pick(&self.mix.modes);
         if let (Mode::Permits { take, .. }, Some(Capacity::Permits(of))) =
             (mode, queue.look(self.clock).capacity)
-            && self.rarely()
+            && self.mix.rare > 0
+            && !self.dice.one_in(3)
         {
             let take = take.min(of);
             mode = Mode::Permits { of, take };
@@ -195,11 +204,10 @@ impl History {
             ahead: !calm && self.dice.one_in(5),
             inbox,
             owner: self.dice.owner(),
-            secret: self
-                .rarely()
+            secret: (self.rarely() || self.rarely())
                 .then(|| OwnerSecret::from_random(self.dice.roll(2).into())),
-            min_hold: if self.rarely() {
-                self.dice.up_to(8 * self.mix.longest_pause)
+            min_hold: if self.rarely() && self.dice.one_in(2) {
+                self.dice.up_to(5 * self.mix.longest_pause)
             } else {
                 Duration::ZERO
             },
@@ -222,10 +230,10 @@ impl History {
             renew.rotate = Some(Rotate {
                 to: match self.dice.roll(8) {
                     0 => self.some_id(),
-                    _ => self.any_id(),
+                    _ => self.new_id(),
                 },
                 version: version + self.dice.roll(6) / 5,
-                adopt: self.dice.one_in(2).then(|| Adopt {
+                adopt: (!self.dice.one_in(3)).then(|| Adopt {
                     inbox: self.dice.inbox(),
                     owner: self.dice.owner(),
                 }),
@@ -243,8 +251,8 @@ impl History {
             Some(Capacity::Permits(of)) if !self.dice.one_in(5) => of,
             _ => wrong,
         };
-        let to = match self.dice.roll(3) {
-            0 => 1 + u32::try_from(self.dice.roll(6)).unwrap(),
+        let to = match self.dice.roll(2) {
+            0 => 1 + u32::try_from(self.dice.roll(3)).unwrap(),
             _ => 5,
         };
         Command::Resize { from, to }
@@ -268,8 +276,10 @@ impl History {
                     }
                 }
             }
-            (Command::Release(release), Reply::Released { .. }) => {
-                self.standing.retain(|known| known.id != release.id);
+            (Command::Claim(Claim { id, .. }), Reply::Gone | Reply::Mismatch { .. })
+            | (Command::Renew(Renew { id, .. }), Reply::Gone | Reply::Superseded)
+            | (Command::Release(Release { id, .. }), _) => {
+                self.standing.retain(|known| known.id != *id);
             }
             _ => {}
         }
@@ -290,11 +300,11 @@ impl History {
         let (dice, clock) = (&mut self.dice, self.clock);
         self.clock = match dice.roll(48) {
             0 => clock.before(dice.up_to(Duration::from_secs(100))),
-            1 => clock + dice.up_to(Duration::from_secs(200)),
+            1 if dice.one_in(2) => clock + dice.up_to(Duration::from_secs(200)),
             2 if dice.one_in(4) => clock + dice.up_to(Duration::from_secs(20 * 3600)),
             3..12 => clock,
             // Up to a deadline, to the microsecond.
-            12..20 => {
+            12..15 => {
                 let look = queue.look(clock);
                 let holders = look.holders.iter().map(|holder| holder.claim.deadline);
                 let waiters = look.waiters.iter().map(|waiter| waiter.claim.deadline);

@@ -32,13 +32,14 @@ fn mixes() -> Vec<Mix> {
         mix(8, vec![Exclusive], 100, false, 0),
         mix(30, vec![Exclusive], 4_000, false, 6),
         // Owners that enter again.
-        mix(12, vec![Exclusive], 500, false, 2),
+        mix(20, vec![Exclusive], 50, false, 2),
+        mix(40, vec![Exclusive], 100, true, 3),
         // Readers and writers.
         mix(20, vec![Shared, Shared, Shared, Exclusive], 2_000, false, 4),
         // Semaphores, of two sizes, and locks in between.
         mix(
             25,
-            vec![permits(1), permits(2), permits(5)],
+            vec![permits(1), permits(3), permits(5)],
             1_000,
             false,
             4,
@@ -67,7 +68,7 @@ fn runs() -> u64 {
 }
 
 /// Runs one step, and says which it was if it panics.
-fn told<T>(name: &str, what: &dyn std::fmt::Debug, step: impl FnOnce() -> T) -> T {
+fn traced<T>(name: &str, what: &dyn std::fmt::Debug, step: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {
         eprintln!("{name}: {what:?}");
         resume_unwind(panic)
@@ -83,7 +84,7 @@ fn run(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
         let command = history.command(&twin.places[0].queue);
         twin.full = history.dice.one_in(16);
         let step = || twin.step(&command, history.clock);
-        let reply = told(&name, &(history.clock, &command), step);
+        let reply = traced(&name, &(history.clock, &command), step);
         history.learn(&command, reply);
     }
 }
@@ -169,7 +170,7 @@ fn run_several(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
                 .map(|(history, place)| history.claim(&place.queue))
                 .collect();
             let step = || twin.claim_all(&claims, clock);
-            if told(names[0], &(clock, &claims), step) {
+            if traced(names[0], &(clock, &claims), step) {
                 for (history, claim) in histories.iter_mut().zip(&claims) {
                     history.learn_claim(claim);
                 }
@@ -179,7 +180,7 @@ fn run_several(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
         for (at, history) in histories.iter_mut().take(count).enumerate() {
             let command = history.command(&twin.places[at].queue);
             let step = || twin.step_at(at, &command, clock);
-            let reply = told(names[at], &(clock, &command), step);
+            let reply = traced(names[at], &(clock, &command), step);
             history.learn(&command, reply);
         }
     }

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold_core::{Claim, Command, Event, Key, Outcome, Queue, Reply, StoreTime};
+use leasehold_core::{
+    Claim, Command, Event, Holder, Key, Outcome, Queue, Reply, Snapshot, StoreTime,
+};
 use leasehold_testkit::server::RedisServer;
 use redis::{Commands, Value};
 
@@ -168,12 +170,13 @@ impl Twin {
         let heard = self.heard();
 
         let expected = self.places[place].queue.apply(command, clock);
-        self.note_events(&expected.events);
         assert_eq!((reply, at), (expected.reply, expected.at), "the answer");
         let mut told = Heard::new();
         self.deliver(place, expected, clock, &mut told);
         assert_eq!(heard, told, "what the inboxes heard");
         self.compare_records(place, clock);
+        let look = self.places[place].queue.look(clock);
+        self.note_holders(command, &look);
         self.count(kind(&reply));
         reply
     }
@@ -214,17 +217,23 @@ impl Twin {
         found.is_ok()
     }
 
-    /// Counts the events that no inbox tells from others.
-    fn note_events(&mut self, events: &[Event]) {
-        let tokens: Vec<_> = events
-            .iter()
-            .filter_map(|event| match event {
-                Event::Granted { token, .. } => Some(*token),
-                _ => None,
-            })
+    /// Counts what only the record tells.
+    fn note_holders(&mut self, command: &Command, look: &Snapshot) {
+        let pairs: Vec<_> = look
+            .holders
+            .windows(2)
+            .filter(|pair| pair[0].token == pair[1].token)
             .collect();
-        if tokens.windows(2).any(|pair| pair[0] == pair[1]) {
+        if !pairs.is_empty() {
+            self.count("held twice");
+        }
+        let now = |holder: &Holder| holder.claim.since == look.at;
+        let asked = matches!(command, Command::Claim(_));
+        if !asked && pairs.iter().any(|pair| now(&pair[0]) && now(&pair[1])) {
             self.count("granted together");
+        }
+        if look.holders.iter().any(|holder| holder.claim.kept) {
+            self.count("kept");
         }
     }
 
@@ -279,13 +288,6 @@ impl Twin {
         record::compare(&value, &queue, look.at);
         let (record, _) = Record::read(value).unwrap();
         assert_eq!(record.look(clock), look, "the look");
-        let mut shared = look.holders.windows(2);
-        if shared.any(|pair| pair[0].token == pair[1].token) {
-            self.count("held twice");
-        }
-        if look.holders.iter().any(|holder| holder.claim.kept) {
-            self.count("kept");
-        }
 
         let redis_key = self.places[place].redis_key();
         let left: i64 = self.connection.pttl(redis_key).unwrap();

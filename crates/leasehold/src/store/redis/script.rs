@@ -24,9 +24,10 @@ pub(super) struct Script {
 
 /// What the scripts share, by the name in their `-- include` lines. `queue` comes
 /// before the parts that it is made of.
-const PARTS: [(&str, &str); 11] = [
+const PARTS: [(&str, &str); 12] = [
     ("time", include_str!("lua/time.lua")),
     ("open", include_str!("lua/open.lua")),
+    ("state", include_str!("lua/state.lua")),
     ("queue", include_str!("lua/queue.lua")),
     ("entry", include_str!("lua/entry.lua")),
     ("list", include_str!("lua/list.lua")),

@@ -96,11 +96,15 @@ if not raw and not absent and flags % 4 == 1 and traits % 8 < 2 then
   end
 end
 
+-- include state.lua
+local function step()
 -- include queue.lua
 -- include join.lua
-local failed = open(id)
-if failed then
-  return failed
+  local failed = open(id)
+  if failed then
+    return failed
+  end
+  local answer, must = join(id, ARGV[6], ARGV[2] + 0, ARGV[3] + 0, flags % 2 >= 1, flags % 4 >= 2)
+  return finish(answer, must, retention, flags >= 4)
 end
-local answer, must = join(id, ARGV[6], ARGV[2] + 0, ARGV[3] + 0, flags % 2 >= 1, flags % 4 >= 2)
-return finish(answer, must, retention, flags >= 4)
+return step()

@@ -15,23 +15,27 @@ local retention = ARGV[1] + 0
 -- Works out the claim of one key; answers how to write it, or an error.
 local function part(key, at)
 -- include open.lua
+-- include state.lua
+  local function step()
 -- include queue.lua
 -- include join.lua
-  local id, flags = ARGV[at], ARGV[at + 3] + 0
-  local failed = open(id)
-  if failed then
-    return failed
+    local id, flags = ARGV[at], ARGV[at + 3] + 0
+    local failed = open(id)
+    if failed then
+      return failed
+    end
+    local answer, must = join(id, ARGV[at + 4], ARGV[at + 1] + 0, ARGV[at + 2] + 0, flags % 2 >= 1, flags % 4 >= 2)
+    conclude()
+    return {
+      granted = answer[1] == 1 and answer[4] > 0,
+      answer = pack_answer(answer),
+      must = must,
+      commit = function(must)
+        return commit(must, retention, flags >= 4)
+      end,
+    }
   end
-  local answer, must = join(id, ARGV[at + 4], ARGV[at + 1] + 0, ARGV[at + 2] + 0, flags % 2 >= 1, flags % 4 >= 2)
-  conclude()
-  return {
-    granted = answer[1] == 1 and answer[4] > 0,
-    answer = pack_answer(answer),
-    must = must,
-    commit = function(must)
-      return commit(must, retention, flags >= 4)
-    end,
-  }
+  return step()
 end
 
 local parts, answers, must = {}, {}, true

@@ -128,36 +128,40 @@ if not raw and not absent and flags % 4 == 3 then
   end
 end
 
+-- include state.lua
+local function step()
 -- include queue.lua
-if silent then
-  -- Handed on above, to nobody who listens.
-  open('')
-  relay(unheard(silent, {granted_id and find(granted_id)}), rounds, true)
-  save(true, retention)
-  return struct.pack('<Bdd', 4, now, 1)
+  if silent then
+    -- Handed on above, to nobody who listens.
+    open('')
+    relay(unheard(silent, {granted_id and find(granted_id)}), rounds, true)
+    save(true, retention)
+    return struct.pack('<Bdd', 4, now, 1)
+  end
+  local failed = open(id)
+  if failed then
+    return failed
+  end
+  local claim = live(id)
+  if claim and claim.kept then
+    claim = nil
+  end
+  local answer, held, kept = {5, now}, false, false
+  if claim then
+    held = claim.token > 0
+    answer = {4, now, held and 1 or 0}
+    kept = vacate(claim)
+  end
+  if not settled then
+    bury(id)
+  end
+  forget_buried()
+  if flags % 2 == 1 or not held then
+    promote()
+  elseif waiting > 0 and not kept then
+    -- Queue::tell_vacant
+    tell_next(find(first_waiting), now)
+  end
+  return finish(answer, true, retention, flags >= 4)
 end
-local failed = open(id)
-if failed then
-  return failed
-end
-local claim = live(id)
-if claim and claim.kept then
-  claim = nil
-end
-local answer, held, kept = {5, now}, false, false
-if claim then
-  held = claim.token > 0
-  answer = {4, now, held and 1 or 0}
-  kept = vacate(claim)
-end
-if not settled then
-  bury(id)
-end
-forget_buried()
-if flags % 2 == 1 or not held then
-  promote()
-elseif waiting > 0 and not kept then
-  -- Queue::tell_vacant
-  tell_next(find(first_waiting), now)
-end
-return finish(answer, true, retention, flags >= 4)
+return step()

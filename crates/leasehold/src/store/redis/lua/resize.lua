@@ -13,22 +13,26 @@
 local key = KEYS[1]
 -- include time.lua
 -- include open.lua
+-- include state.lua
+local function step()
 -- include queue.lua
-local failed = open('')
-if failed then
-  return failed
-end
-local from, to = ARGV[1] + 0, ARGV[2] + 0
-promote()
-reclaim()
-local answer = {5, now}
-if granted + waiting > 0 then
-  if capacity == from or capacity == to then
-    capacity = to
-    promote()
-    answer = {10, now}
-  else
-    answer = {6, now, capacity}
+  local failed = open('')
+  if failed then
+    return failed
   end
+  local from, to = ARGV[1] + 0, ARGV[2] + 0
+  promote()
+  reclaim()
+  local answer = {5, now}
+  if granted + waiting > 0 then
+    if capacity == from or capacity == to then
+      capacity = to
+      promote()
+      answer = {10, now}
+    else
+      answer = {6, now, capacity}
+    end
+  end
+  return finish(answer, false, ARGV[4] + 0, ARGV[3] == '4')
 end
-return finish(answer, false, ARGV[4] + 0, ARGV[3] == '4')
+return step()

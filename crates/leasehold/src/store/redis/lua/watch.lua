@@ -11,11 +11,15 @@
 local key = KEYS[1]
 -- include time.lua
 -- include open.lua
+-- include state.lua
+local function step()
 -- include queue.lua
-local failed = open('')
-if failed then
-  return failed
+  local failed = open('')
+  if failed then
+    return failed
+  end
+  local ttl = ARGV[2] + 0
+  watch(ARGV[1], ttl)
+  return finish({11, now}, ttl == 0, ARGV[3] + 0, false)
 end
-local ttl = ARGV[2] + 0
-watch(ARGV[1], ttl)
-return finish({11, now}, ttl == 0, ARGV[3] + 0, false)
+return step()

@@ -1,6 +1,6 @@
 //! `redis://`: one Redis or Valkey server, 6.2 or later.
 //!
-//! Every verb is one script and one round trip; the record of a key lies under
+//! Every verb is one script and one round trip, also on several keys; the record of a key lies under
 //! one key of Redis, `<prefix>lock:<name>`, and the pushes of a client go to one
 //! channel, `<prefix>inbox:<name>`. All commands of a store share one connection
 //! through a batcher; pushes arrive on it too (RESP3).

@@ -279,7 +279,10 @@ impl History {
             (Command::Claim(Claim { id, .. }), Reply::Gone | Reply::Mismatch { .. })
             | (Command::Renew(Renew { id, .. }), Reply::Gone | Reply::Superseded)
             | (Command::Release(Release { id, .. }), _) => {
-                self.standing.retain(|known| known.id != *id);
+                // Some are asked about once more.
+                if !self.dice.one_in(4) {
+                    self.standing.retain(|known| known.id != *id);
+                }
             }
             _ => {}
         }

@@ -33,7 +33,7 @@ fn mixes() -> Vec<Mix> {
         mix(30, vec![Exclusive], 4_000, false, 6),
         // Owners that enter again.
         mix(20, vec![Exclusive], 50, false, 2),
-        mix(40, vec![Exclusive], 100, true, 3),
+        mix(40, vec![Exclusive], 100, true, 2),
         // Readers and writers.
         mix(20, vec![Shared, Shared, Shared, Exclusive], 2_000, false, 4),
         // Semaphores, of two sizes, and locks in between.

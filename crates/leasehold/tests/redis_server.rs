@@ -11,9 +11,9 @@ mod redis_support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::core::{Reply, Standing, Token};
+use leasehold::core::{Claim, Key, Mode, Note, Renew, Reply, Rotate, Standing, Token};
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::store::{Answer, LockStore, Push};
+use leasehold::store::{AllAnswer, Answer, LockStore, Push};
 use leasehold::{ErrorKind, StoreError};
 use redis_support::*;
 
@@ -86,13 +86,91 @@ async fn lists_by_pattern_under_its_own_prefix() {
     }
     odd.release(&key("idle"), &release(1)).await.unwrap();
     server.command(&["RPUSH", "app[1]*:lock:foreign", "x"]);
-    let names = |listed: Vec<(leasehold::core::Key, _)>| -> Vec<String> {
+    let names = |listed: Vec<(Key, _)>| -> Vec<String> {
         listed.into_iter().map(|(key, _)| key.to_string()).collect()
     };
     assert_eq!(names(odd.list("*").await.unwrap()), ["a/1", "a/2", "b/1"]);
     assert_eq!(names(odd.list("a/[2-9]").await.unwrap()), ["a/2"]);
     assert_eq!(names(odd.list("?/1").await.unwrap()), ["a/1", "b/1"]);
     assert_eq!(names(plain.list("*").await.unwrap()), ["plain"]);
+}
+
+/// So many keys, each with a claim that does not wait.
+fn parts(store: &RedisStore, names: &[&str]) -> Vec<(Key, Claim)> {
+    let part = |(number, name): (u128, &&str)| {
+        let claim = Claim {
+            wait: false,
+            ..claim(store, number)
+        };
+        (key(name), claim)
+    };
+    (1..).zip(names).map(part).collect()
+}
+
+#[tokio::test]
+async fn several_keys_are_claimed_at_once_or_not_at_all() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let all = parts(&store, &["a", "b", "c"]);
+    for _ in 0..2 {
+        let Some(AllAnswer::All(answers)) = store.claim_all(&all).await.unwrap() else {
+            panic!("all are free, or held by these very claims");
+        };
+        assert_eq!(answers.len(), 3);
+        assert!(answers.iter().all(|answer| answer.reply.is_grant()));
+    }
+
+    let mut other = parts(&store, &["d", "e", "b"]);
+    other[2].1.id = id(9);
+    let Some(AllAnswer::NotAll { part: 2, answer }) = store.claim_all(&other).await.unwrap() else {
+        panic!("the third is held");
+    };
+    assert!(matches!(answer.reply, Reply::Busy { .. }), "{answer:?}");
+    server.command(&["RPUSH", "leasehold:lock:f", "x"]);
+    let foreign = parts(&store, &["d", "f"]);
+    let error = store.claim_all(&foreign).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let held: Vec<String> = server.query(&["KEYS", "leasehold:lock:[de]"]);
+    assert_eq!(held, Vec::<String>::new());
+
+    let twice = parts(&store, &["g", "g"]);
+    let error = store.claim_all(&twice).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(
+        matches!(store.claim_all(&[]).await.unwrap(), Some(AllAnswer::All(none)) if none.is_empty())
+    );
+}
+
+#[tokio::test]
+async fn a_watched_semaphore_is_resized_and_forgotten() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let (heard, mut pushes) = sink();
+    let _ear = store.listen(heard).await.unwrap();
+    let key = key("k");
+    let watched = store.watch(&key, Duration::from_secs(60)).await.unwrap();
+    assert_eq!(watched.reply, Reply::Done);
+    assert_eq!(store.list("*").await.unwrap(), [], "nobody holds or waits");
+
+    let permit = |number, take| Claim {
+        mode: Mode::Permits { of: 3, take },
+        ..claim(&store, number)
+    };
+    standing(&store.claim(&key, &permit(1, 3)).await.unwrap());
+    assert_eq!(next(&mut pushes).await, Push::Changed { key: key.clone() });
+    standing(&store.claim(&key, &permit(2, 2)).await.unwrap());
+    assert_eq!(
+        store.resize(&key, 3, 1).await.unwrap().reply,
+        Reply::Resized
+    );
+    store.release(&key, &release(1)).await.unwrap();
+    assert!(matches!(next(&mut pushes).await, Push::Unfit { .. }));
+    assert!(matches!(next(&mut pushes).await, Push::Changed { .. }));
+    let kind: String = server.query(&["TYPE", "leasehold:lock:k"]);
+    assert_eq!(kind, "hash");
+    store.watch(&key, Duration::ZERO).await.unwrap();
+    let kind: String = server.query(&["TYPE", "leasehold:lock:k"]);
+    assert_eq!(kind, "string", "nothing is left but the last token");
 }
 
 #[tokio::test]
@@ -117,6 +195,27 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
         standing(&store.renew(key, &renew(1)).await.unwrap());
     }
     standing(&store.renew(&queued, &renew(3)).await.unwrap());
+    // Several at once: not one, wherever the part stands that takes memory.
+    for keys in [[&idle, &lone], [&lone, &idle]] {
+        let parts = keys.map(|key| {
+            let number = if *key == lone { 1 } else { 9 };
+            (key.clone(), claim(&store, number))
+        });
+        let error = store.claim_all(&parts).await.unwrap_err();
+        assert!(error.to_string().contains("out of memory"), "{error}");
+    }
+    assert_eq!(store.inspect(&idle).await.unwrap().holders, []);
+    let change = |number, to| Renew {
+        note: Some(Note::new("x".repeat(Note::MAX_BYTES)).unwrap()),
+        rotate: Some(Rotate {
+            to: id(to),
+            version: 0,
+            adopt: None,
+        }),
+        ..renew(number)
+    };
+    standing(&store.renew(&lone, &change(1, 11)).await.unwrap());
+    standing(&store.renew(&queued, &change(1, 11)).await.unwrap());
     assert_eq!(
         store.release(&idle, &release(7)).await.unwrap().reply,
         Reply::Absent
@@ -124,10 +223,10 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
     assert_eq!(store.inspect(&queued).await.unwrap().waiters.len(), 2);
     let freed = Reply::Released { held: true };
     assert_eq!(
-        store.release(&lone, &release(1)).await.unwrap().reply,
+        store.release(&lone, &release(11)).await.unwrap().reply,
         freed
     );
-    for number in [1, 2, 3] {
+    for number in [11, 2, 3] {
         assert_eq!(
             store
                 .release(&queued, &release(number))
@@ -136,10 +235,10 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
                 .reply,
             freed
         );
-        if number < 3 {
+        if number != 3 {
             assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
         }
-        if number < 2 {
+        if number == 11 {
             assert!(matches!(next(&mut pushes).await, Push::Next { .. }));
         }
     }
@@ -314,6 +413,12 @@ async fn the_least_rights_are_enough() {
     alice.release(&key, &release(1)).await.unwrap();
     assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
     assert_eq!(alice.list("*").await.unwrap().len(), 1);
+    alice.watch(&key, Duration::from_secs(9)).await.unwrap();
+    alice.resize(&key, 1, 2).await.unwrap();
+    alice
+        .claim_all(&[(key.clone(), claim(&alice, 5))])
+        .await
+        .unwrap();
     alice.break_key(&key).await.unwrap();
     alice.break_key(&key).await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);

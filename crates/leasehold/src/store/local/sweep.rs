@@ -132,7 +132,7 @@ mod tests {
     fn what_is_kept_or_watched_does_not_vanish() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("d");
-        let store = Inner::open(path.clone(), Duration::ZERO).unwrap();
+        let store = Inner::open(path, Duration::ZERO).unwrap();
         let step = |key: &str, command| {
             let key = Key::new(key).unwrap();
             step::try_take(&store, &key, Some(&command)).unwrap();

@@ -47,7 +47,7 @@ pub(super) async fn list(
             let key = Key::new(name).ok()?;
             let (wire, redis_key) = (&wire, store.redis_key(name));
             Some(async move {
-                let value = run(wire, &SCRIPTS.inspect, &redis_key, |_| {}).await?;
+                let value = run(wire, &SCRIPTS.inspect, &[&redis_key], |_| {}).await?;
                 let (record, clock) = Record::read(value)?;
                 Ok((key, record.look(clock)))
             })

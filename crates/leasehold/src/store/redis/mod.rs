@@ -1,6 +1,6 @@
 //! `redis://`: one Redis or Valkey server, 6.2 or later.
 //!
-//! Every verb is one script and one round trip; the record of a key lies under
+//! Every verb is one script and one round trip, also on several keys; the record of a key lies under
 //! one key of Redis, `<prefix>lock:<name>`, and the pushes of a client go to one
 //! channel, `<prefix>inbox:<name>`. All commands of a store share one connection
 //! through a batcher; pushes arrive on it too (RESP3).
@@ -26,9 +26,10 @@ mod wire;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, Inbox, Key, Release, Renew, Snapshot};
+use leasehold_core::{Claim, Inbox, Invalid, Key, Release, Renew, Snapshot};
 use redis::{Cmd, Value};
 
 pub use self::baseline::{Baseline, ServerCost};
@@ -39,7 +40,7 @@ use self::record::Record;
 use self::script::{SCRIPTS, Script, Terms};
 use self::wire::Wire;
 use crate::error::StoreError;
-use crate::store::{Answer, Capabilities, Listening, LockStore, PushSink};
+use crate::store::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink};
 
 /// A store on one Redis or Valkey server. Cheap to share behind an `Arc`; its
 /// connection closes when it is dropped.
@@ -106,7 +107,7 @@ impl RedisStore {
         let epoch = wire.epoch();
         let terms = self.terms(&wire);
         let key = self.redis_key(key.as_str());
-        let value = run(&wire, script, &key, |call| arguments(call, terms)).await?;
+        let value = run(&wire, script, &[&key], |call| arguments(call, terms)).await?;
         let (reply, at) = script::read_reply(&value)?;
         Ok(Answer { reply, at, epoch })
     }
@@ -116,11 +117,11 @@ impl RedisStore {
 async fn run(
     wire: &Arc<Wire>,
     script: &Script,
-    key: &str,
+    keys: &[&str],
     arguments: impl Fn(&mut Cmd),
 ) -> Result<Value, StoreError> {
     let call = || {
-        let mut call = script::call(script, key);
+        let mut call = script::call(script, keys);
         arguments(&mut call);
         call
     };
@@ -154,6 +155,36 @@ impl LockStore for RedisStore {
         .await
     }
 
+    async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
+        for (at, (key, claim)) in parts.iter().enumerate() {
+            claim.mode.check()?;
+            // Each part is worked out by itself: two on one key would both be granted.
+            if parts[..at].iter().any(|(other, _)| other == key) {
+                let twice = Invalid::plain(format!("{key} is asked for twice at once"));
+                return Err(twice.into());
+            }
+        }
+        let wire = self.shared.wire().await?;
+        let (epoch, terms) = (wire.epoch(), self.terms(&wire));
+        let keys: Vec<_> = parts
+            .iter()
+            .map(|(key, _)| self.redis_key(key.as_str()))
+            .collect();
+        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        let value = run(&wire, &SCRIPTS.claim_all, &keys, |call| {
+            script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
+        })
+        .await?;
+        let answer = |(reply, at)| Answer { reply, at, epoch };
+        Ok(Some(match script::read_replies(&value)? {
+            Ok(replies) => AllAnswer::All(replies.into_iter().map(answer).collect()),
+            Err((part, reply)) => AllAnswer::NotAll {
+                part,
+                answer: answer(reply),
+            },
+        }))
+    }
+
     async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
         self.step(&SCRIPTS.renew, key, |call, terms| {
             script::add_renew(call, renew, terms);
@@ -168,18 +199,18 @@ impl LockStore for RedisStore {
         .await
     }
 
-    async fn resize(&self, _key: &Key, _from: u32, _to: u32) -> Result<Answer, StoreError> {
-        Err(StoreError::new(
-            crate::error::ErrorKind::Unsupported,
-            "not yet",
-        ))
+    async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError> {
+        self.step(&SCRIPTS.resize, key, |call, terms| {
+            script::add_resize(call, from, to, terms);
+        })
+        .await
     }
 
-    async fn watch(&self, _key: &Key, _ttl: std::time::Duration) -> Result<Answer, StoreError> {
-        Err(StoreError::new(
-            crate::error::ErrorKind::Unsupported,
-            "not yet",
-        ))
+    async fn watch(&self, key: &Key, ttl: Duration) -> Result<Answer, StoreError> {
+        self.step(&SCRIPTS.watch, key, |call, terms| {
+            script::add_watch(call, self.inbox(), ttl, terms);
+        })
+        .await
     }
 
     async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
@@ -189,7 +220,7 @@ impl LockStore for RedisStore {
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
         let wire = self.shared.wire().await?;
         let key = self.redis_key(key.as_str());
-        let value = run(&wire, &SCRIPTS.inspect, &key, |_| {}).await?;
+        let value = run(&wire, &SCRIPTS.inspect, &[&key], |_| {}).await?;
         let (record, clock) = Record::read(value)?;
         Ok(record.look(clock))
     }

@@ -6,10 +6,14 @@
 //! - `1 g <arrival> <token> <deadline> <at> <name>`: a waiting claim was granted
 //! - `1 n <arrival> <blocked until> <at> <name>`: a claim is next in line
 //! - `1 r <arrival> <at> <name>`: the key was taken from a holder
+//! - `1 a <arrival> <at> <name>`: another client has adopted the claim
+//! - `1 u <arrival> <permits in use> <at> <name>`: a waiting claim was removed,
+//!   since the semaphore shrank below what it takes
+//! - `1 c 0 <at> <name>`: a watched key has another first holder, or a new note
 //!
 //! A line that cannot be read is passed over: pushes only save time.
 
-use leasehold_core::{Arrival, Key, StoreTime, Token};
+use leasehold_core::{Arrival, Capacity, Key, StoreTime, Token};
 
 use crate::store::Push;
 
@@ -48,11 +52,21 @@ fn read_line(line: &str, epoch: u64) -> Option<Push> {
                 left: blocked_until.since(at),
             })
         }
-        "r" => {
-            let _at = number()?;
-            Some(Push::Revoked {
+        "u" => {
+            let (permits, _at) = (u32::try_from(number()?).ok()?, number()?);
+            Some(Push::Unfit {
                 key: Key::new(rest).ok()?,
                 arrival,
+                in_use: Capacity::Permits(permits),
+            })
+        }
+        "r" | "a" | "c" => {
+            let _at = number()?;
+            let key = Key::new(rest).ok()?;
+            Some(match kind {
+                "r" => Push::Revoked { key, arrival },
+                "a" => Push::Adopted { key, arrival },
+                _ => Push::Changed { key },
             })
         }
         _ => None,
@@ -66,7 +80,8 @@ mod tests {
 
     #[test]
     fn lines_of_one_message() {
-        let message = "1 g 7 1700000000000001 9 8 a b\n1 n 8 50 20 a b\n1 r 3 1 é\n2 g 1\n1 g x\n";
+        let message = "1 g 7 1700000000000001 9 8 a b\n1 n 8 50 20 a b\n1 r 3 1 é\n2 g 1\n1 g x\n\
+            1 a 4 1 k\n1 u 5 2 1 k\n1 u 5 4294967296 1 k\n1 c 0 1 1 k\n1 x 0 1 k";
         let pushes: Vec<_> = read(message.as_bytes(), 4).collect();
         let key = |name| Key::new(name).unwrap();
         assert_eq!(
@@ -87,6 +102,16 @@ mod tests {
                     key: key("é"),
                     arrival: Arrival(3),
                 },
+                Push::Adopted {
+                    key: key("k"),
+                    arrival: Arrival(4),
+                },
+                Push::Unfit {
+                    key: key("k"),
+                    arrival: Arrival(5),
+                    in_use: Capacity::Permits(2),
+                },
+                Push::Changed { key: key("1 k") },
             ]
         );
     }

@@ -7,32 +7,48 @@
 //! `last_arrival`, `furthest` and `expires` (until when the key itself lives at
 //! least), and `buried` u8: how many released ids there are.
 //!
-//! **The string**, while nobody waits and at most one holds, goes on with:
+//! **The string**, while nobody waits or watches and at most one holds, whose own
+//! capacity is the one in use, goes on with:
 //! - the size of the claim u16, 0 if there is none
 //! - the claim: `deadline`, `since`, `id` text, body; its token and its arrival
 //!   are the last
-//! - the released ids: `forget`, `id` text each
+//! - the released ids: `forget`, whether the claim lives on under another id u8,
+//!   `id` text each
 //!
-//! **The hash**, from the second claim on until it is empty:
+//! **The hash**, from the second claim, the first watcher, or a change of capacity
+//! on, until it is empty:
 //! - field `" head"` goes on with the numbers `capacity` (−1 for a lock, else the
-//!   permits), `used`, `earliest`, the numbers of claims `granted` and `waiting`;
-//!   of the first waiting claim `arrival`, `deadline` and `weight`; the ids of
-//!   the first and last granted and the first and last waiting claim, text each
+//!   permits, 0 while nobody holds or waits), `used`, `earliest`, how many claims
+//!   are `granted` and `waiting`, and the `watchers`; of the first waiting claim
+//!   `arrival`, `deadline` and `weight`; the ids of the first and last granted and
+//!   the first and last waiting claim, text each
 //! - field `" released"`: the released ids, as above
 //! - one field a claim, by its id (which has no spaces): the ids `next` text and
 //!   `prev` text, then `arrival`, `token` (0 while it waits), `deadline`, `since`,
-//!   body. Granted claims are linked in order of tokens, waiting ones in order
-//!   of arrival; a link beyond the end of a list means nothing.
+//!   body. Granted claims are linked in order of tokens and arrival (claims of one
+//!   hold share a token, and weigh once), waiting ones in order of arrival; a link
+//!   beyond the end of a list means nothing.
+//! - field `" o<secret>"` for each owner with waiting claims: their ids in order of
+//!   arrival, text each
+//! - field `" watchers"` while there are any: until when, `inbox` text each. One
+//!   that is over means nothing, and may be left out.
 //!
-//! **The body**, the part that never changes: the kind u8 (0 exclusive, 1
-//! shared, 2 permits), the permits there are u32, the weight u32, `inbox` text,
-//! then the owner: `pid` u32, `host` text, `label` text.
+//! **The body**, the part that hardly ever changes: the traits u8, the permits
+//! there are u32, the weight u32, `inbox` text, then the owner: `pid` u32, `host`
+//! text, `label` text. The traits are the kind (0 exclusive, 1 shared, 2 permits)
+//! and, added to it, what only some claims have; these follow in this order:
+//! - 4: the owner's secret text (32 hexadecimal digits)
+//! - 8: the minimum hold, a number
+//! - 16: the note, a u16 of length and so many bytes
+//! - 32: the id was replaced: how often, a number, and the last one, text
+//! - 64: it has left, and only its minimum hold keeps the key; nothing follows
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Capacity, ClaimId, ClaimView, Holder, Inbox, Mode, Owner, Snapshot, StoreTime, Token,
-    WaiterView,
+    Arrival, Capacity, ClaimId, ClaimView, Holder, Inbox, Mode, Note, Owner, OwnerSecret, Snapshot,
+    StoreTime, Token, WaiterView,
 };
 use redis::Value;
 
@@ -42,46 +58,73 @@ use crate::error::StoreError;
 const MAGIC: &[u8] = b"lh";
 const VERSION: u8 = 1;
 
+/// What a claim may have besides its kind.
+pub(super) mod trait_of {
+    pub(in super::super) const SECRET: u8 = 4;
+    pub(in super::super) const MIN_HOLD: u8 = 8;
+    pub(in super::super) const NOTE: u8 = 16;
+    pub(super) const ROTATED: u8 = 32;
+    pub(super) const KEPT: u8 = 64;
+}
+
 /// Up to here a double counts one by one.
 const MAX_NUMBER: f64 = 9_007_199_254_740_992.0;
 
-/// A record, read in full.
+/// A record, read in full: the tests compare whole ones.
 #[derive(Debug, Default)]
+#[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
 pub(super) struct Record {
     pub(super) last_seen: StoreTime,
     pub(super) offset: u64,
     pub(super) last_token: Token,
     pub(super) last_arrival: Arrival,
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "the tests compare whole records")
-    )]
     pub(super) furthest: StoreTime,
     pub(super) capacity: Option<Capacity>,
+    pub(super) used: u64,
     pub(super) earliest: StoreTime,
-    /// In order of tokens.
+    /// In order of tokens and arrival.
     pub(super) granted: Vec<Entry>,
     /// In order of arrival.
     pub(super) waiting: Vec<Entry>,
-    /// Released ids and when to forget them.
-    pub(super) released: Vec<(ClaimId, StoreTime)>,
+    pub(super) watchers: Vec<(Inbox, StoreTime)>,
+    pub(super) released: Vec<Tombstone>,
+}
+
+/// A released id, and when to forget it.
+#[derive(Debug)]
+#[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
+pub(super) struct Tombstone {
+    pub(super) id: ClaimId,
+    pub(super) forget: StoreTime,
+    /// The claim lives on under another id.
+    pub(super) rotated: bool,
 }
 
 /// A claim in a record.
 #[derive(Debug, Clone)]
+#[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
 pub(super) struct Entry {
     pub(super) id: ClaimId,
     pub(super) arrival: Arrival,
     pub(super) token: Token,
     pub(super) deadline: StoreTime,
     pub(super) since: StoreTime,
+    pub(super) body: Body,
+}
+
+/// What hardly ever changes of a claim.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
+pub(super) struct Body {
     pub(super) mode: Mode,
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "the tests compare whole records")
-    )]
     pub(super) inbox: Option<Inbox>,
     pub(super) owner: Owner,
+    pub(super) secret: Option<OwnerSecret>,
+    pub(super) min_hold: Duration,
+    pub(super) note: Option<Note>,
+    /// How often the id was replaced, and the last one.
+    pub(super) rotated: Option<(u64, ClaimId)>,
+    pub(super) kept: bool,
 }
 
 /// A reader over bytes: `None` where they end too early.
@@ -125,6 +168,7 @@ impl<'a> Bytes<'a> {
         self.number().map(StoreTime)
     }
 
+    /// A capacity in use.
     pub(super) fn capacity(&mut self) -> Option<Capacity> {
         let ahead = self.0;
         if self.double()? < 0.0 {
@@ -137,6 +181,19 @@ impl<'a> Bytes<'a> {
     fn text(&mut self) -> Option<&'a str> {
         let size = self.u8()?;
         std::str::from_utf8(self.take(size.into())?).ok()
+    }
+
+    fn long_text(&mut self) -> Option<&'a str> {
+        let size = self.u16()?;
+        std::str::from_utf8(self.take(size.into())?).ok()
+    }
+
+    /// An inbox, or none.
+    fn inbox(&mut self) -> Option<Option<Inbox>> {
+        match self.text()? {
+            "" => Some(None),
+            name => Inbox::new(name).ok().map(Some),
+        }
     }
 
     fn id(&mut self) -> Option<ClaimId> {
@@ -186,8 +243,9 @@ impl Record {
         if size > 0 {
             let mut claim = Bytes(bytes.take(size.into())?);
             let (deadline, since, id) = (claim.time()?, claim.time()?, claim.id()?);
-            let (mode, inbox, owner) = parse_body(&mut claim)?;
-            record.capacity = Some(mode.capacity());
+            let body = Body::parse(&mut claim)?;
+            record.capacity = Some(body.mode.capacity());
+            record.used = body.mode.weight();
             record.earliest = deadline;
             record.granted.push(Entry {
                 id,
@@ -195,9 +253,7 @@ impl Record {
                 token: record.last_token,
                 deadline,
                 since,
-                mode,
-                inbox,
-                owner,
+                body,
             });
         }
         record.parse_released(&mut bytes, buried)?;
@@ -219,15 +275,19 @@ impl Record {
     fn parse_hash(head: &[u8], fields: &HashMap<&[u8], &[u8]>) -> Option<Self> {
         let mut head = Bytes(head);
         let (mut record, buried) = Self::parse_start(&mut head)?;
-        record.capacity = Some(head.capacity()?);
-        let _used = head.number()?;
+        let capacity = head.capacity()?;
+        record.used = head.number()?;
         record.earliest = head.time()?;
-        let (granted, waiting) = (head.number()?, head.number()?);
+        let (granted, waiting, watchers) = (head.number()?, head.number()?, head.number()?);
+        record.capacity = Some(capacity).filter(|_| granted + waiting > 0);
         let _first_waiting = head.take(3 * 8)?;
         let (first_granted, _) = (head.text()?, head.text()?);
         let (first_waiting, _) = (head.text()?, head.text()?);
         record.granted = walk(fields, first_granted, granted)?;
         record.waiting = walk(fields, first_waiting, waiting)?;
+        if watchers > 0 {
+            record.parse_watchers(&mut Bytes(fields.get(b" watchers".as_slice())?), watchers)?;
+        }
         record.parse_released(&mut Bytes(fields.get(b" released".as_slice())?), buried)?;
         Some(record)
     }
@@ -248,8 +308,20 @@ impl Record {
 
     fn parse_released(&mut self, bytes: &mut Bytes<'_>, count: u8) -> Option<()> {
         for _ in 0..count {
-            let forget = bytes.time()?;
-            self.released.push((bytes.id()?, forget));
+            let (forget, rotated) = (bytes.time()?, bytes.u8()? == 1);
+            self.released.push(Tombstone {
+                id: bytes.id()?,
+                forget,
+                rotated,
+            });
+        }
+        Some(())
+    }
+
+    fn parse_watchers(&mut self, bytes: &mut Bytes<'_>, count: u64) -> Option<()> {
+        for _ in 0..count {
+            let until = bytes.time()?;
+            self.watchers.push((bytes.inbox()??, until));
         }
         Some(())
     }
@@ -308,50 +380,68 @@ fn walk(fields: &HashMap<&[u8], &[u8]>, first: &str, count: u64) -> Option<Vec<E
         let arrival = Arrival(bytes.number()?);
         let token = Token(bytes.number()?);
         let (deadline, since) = (bytes.time()?, bytes.time()?);
-        let (mode, inbox, owner) = parse_body(&mut bytes)?;
         list.push(Entry {
             id: ClaimId::new(id).ok()?,
             arrival,
             token,
             deadline,
             since,
-            mode,
-            inbox,
-            owner,
+            body: Body::parse(&mut bytes)?,
         });
         id = next;
     }
     Some(list)
 }
 
-fn parse_body(bytes: &mut Bytes<'_>) -> Option<(Mode, Option<Inbox>, Owner)> {
-    let (kind, of, weight) = (bytes.u8()?, bytes.u32()?, bytes.u32()?);
-    let mode = match kind {
-        0 => Mode::Exclusive,
-        1 => Mode::Shared,
-        2 => Mode::Permits { of, take: weight },
-        _ => return None,
-    };
-    let inbox = match bytes.text()? {
-        "" => None,
-        name => Some(Inbox::new(name).ok()?),
-    };
-    let pid = bytes.u32()?;
-    let (host, label) = (bytes.text()?, bytes.text()?);
-    Some((mode, inbox, Owner::new(host, pid, Some(label))))
+impl Body {
+    fn parse(bytes: &mut Bytes<'_>) -> Option<Self> {
+        let (traits, of, weight) = (bytes.u8()?, bytes.u32()?, bytes.u32()?);
+        let mode = match traits % 4 {
+            0 => Mode::Exclusive,
+            1 => Mode::Shared,
+            2 => Mode::Permits { of, take: weight },
+            _ => return None,
+        };
+        let inbox = bytes.inbox()?;
+        let pid = bytes.u32()?;
+        let (host, label) = (bytes.text()?, bytes.text()?);
+        let mut body = Self {
+            mode,
+            inbox,
+            owner: Owner::new(host, pid, Some(label)),
+            secret: None,
+            min_hold: Duration::ZERO,
+            note: None,
+            rotated: None,
+            kept: traits & trait_of::KEPT > 0,
+        };
+        if traits & trait_of::SECRET > 0 {
+            body.secret = Some(OwnerSecret::parse(bytes.text()?).ok()?);
+        }
+        if traits & trait_of::MIN_HOLD > 0 {
+            body.min_hold = Duration::from_micros(bytes.number()?);
+        }
+        if traits & trait_of::NOTE > 0 {
+            body.note = Some(Note::new(bytes.long_text()?).ok()?);
+        }
+        if traits & trait_of::ROTATED > 0 {
+            body.rotated = Some((bytes.number()?, bytes.id()?));
+        }
+        Some(body)
+    }
 }
 
 impl Entry {
     fn view(self) -> ClaimView {
         ClaimView {
             arrival: self.arrival,
-            mode: self.mode,
-            owner: self.owner,
+            mode: self.body.mode,
+            owner: self.body.owner,
             since: self.since,
             deadline: self.deadline,
             id_hint: self.id.to_string(),
-            note: None,
-            kept: false,
+            note: self.body.note,
+            kept: self.body.kept,
         }
     }
 }

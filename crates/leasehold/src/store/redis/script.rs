@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Claim, Mode, Owner, Release, Renew, Reply, Standing, StoreTime, Token,
+    Arrival, Claim, Inbox, Mode, Owner, Release, Renew, Reply, Rotate, Standing, StoreTime, Token,
 };
 use redis::{Cmd, Value};
 
-use super::record::Bytes;
+use super::record::{Bytes, trait_of};
 use super::refusal;
 use crate::error::{ErrorKind, StoreError};
 
@@ -22,12 +22,21 @@ pub(super) struct Script {
     pub(super) hash: String,
 }
 
-/// What the scripts share, by the name in their `-- include` lines.
-const PARTS: [(&str, &str); 4] = [
+/// What the scripts share, by the name in their `-- include` lines. `queue` comes
+/// before the parts that it is made of.
+const PARTS: [(&str, &str); 12] = [
+    ("time", include_str!("lua/time.lua")),
     ("open", include_str!("lua/open.lua")),
-    ("claims", include_str!("lua/claims.lua")),
+    ("state", include_str!("lua/state.lua")),
     ("queue", include_str!("lua/queue.lua")),
+    ("entry", include_str!("lua/entry.lua")),
+    ("list", include_str!("lua/list.lua")),
+    ("tombstone", include_str!("lua/tombstone.lua")),
+    ("told", include_str!("lua/told.lua")),
+    ("rule", include_str!("lua/rule.lua")),
     ("record", include_str!("lua/record.lua")),
+    ("deliver", include_str!("lua/deliver.lua")),
+    ("join", include_str!("lua/join.lua")),
 ];
 
 impl Script {
@@ -48,27 +57,37 @@ impl Script {
 #[derive(Debug)]
 pub(super) struct Scripts {
     pub(super) claim: Script,
+    pub(super) claim_all: Script,
     pub(super) renew: Script,
     pub(super) release: Script,
+    pub(super) resize: Script,
+    pub(super) watch: Script,
     pub(super) break_key: Script,
     pub(super) inspect: Script,
 }
 
 pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     claim: Script::assemble(include_str!("lua/claim.lua")),
+    claim_all: Script::assemble(include_str!("lua/claim_all.lua")),
     renew: Script::assemble(include_str!("lua/renew.lua")),
     release: Script::assemble(include_str!("lua/release.lua")),
+    resize: Script::assemble(include_str!("lua/resize.lua")),
+    watch: Script::assemble(include_str!("lua/watch.lua")),
     break_key: Script::assemble(include_str!("lua/break.lua")),
     inspect: Script::assemble(include_str!("lua/inspect.lua")),
 });
 
-/// How the claim scripts count their flags.
+/// How the scripts count their flags.
 mod flag {
     pub(super) const WAIT: u8 = 1;
     pub(super) const AHEAD: u8 = 2;
     pub(super) const HAND_OFF: u8 = 1;
     pub(super) const SETTLED: u8 = 2;
     pub(super) const BELIEVED: u8 = 4;
+    pub(super) const DOWNGRADE: u8 = 1;
+    pub(super) const NOTE: u8 = 2;
+    pub(super) const ROTATE: u8 = 8;
+    pub(super) const ADOPT: u8 = 16;
 }
 
 /// What does not change from call to call.
@@ -87,28 +106,83 @@ impl Terms {
 }
 
 /// A call of a script by its hash, so far without arguments.
-pub(super) fn call(script: &Script, key: &str) -> Cmd {
+pub(super) fn call(script: &Script, keys: &[&str]) -> Cmd {
     let mut call = Cmd::with_capacity(10, 256);
-    call.arg("EVALSHA").arg(&script.hash).arg(1).arg(key);
+    call.arg("EVALSHA")
+        .arg(&script.hash)
+        .arg(keys.len())
+        .arg(keys);
     call
 }
 
 pub(super) fn add_claim(call: &mut Cmd, claim: &Claim, terms: Terms) {
-    let wait = if claim.wait { flag::WAIT } else { 0 };
-    let ahead = if claim.ahead { flag::AHEAD } else { 0 };
     call.arg(claim.id.expose())
         .arg(micros(claim.lease_ttl))
         .arg(micros(claim.waiter_ttl))
-        .arg(wait | ahead | terms.flag())
+        .arg(claim_flags(claim, terms))
         .arg(micros(terms.retention))
         .arg(pack_body(claim).as_slice());
 }
 
+pub(super) fn add_claims<'a>(
+    call: &mut Cmd,
+    claims: impl IntoIterator<Item = &'a Claim>,
+    terms: Terms,
+) {
+    call.arg(micros(terms.retention));
+    for claim in claims {
+        call.arg(claim.id.expose())
+            .arg(micros(claim.lease_ttl))
+            .arg(micros(claim.waiter_ttl))
+            .arg(claim_flags(claim, terms))
+            .arg(pack_body(claim).as_slice());
+    }
+}
+
+fn claim_flags(claim: &Claim, terms: Terms) -> u8 {
+    let wait = if claim.wait { flag::WAIT } else { 0 };
+    let ahead = if claim.ahead { flag::AHEAD } else { 0 };
+    wait | ahead | terms.flag()
+}
+
 pub(super) fn add_renew(call: &mut Cmd, renew: &Renew, terms: Terms) {
-    call.arg(renew.id.expose())
-        .arg(micros(renew.ttl))
-        .arg(terms.flag())
+    let Renew {
+        id,
+        ttl,
+        downgrade,
+        note,
+        rotate,
+    } = renew;
+    let adopt = rotate.as_ref().and_then(|rotate| rotate.adopt.as_ref());
+    let mut flags = terms.flag();
+    for (asked, flag) in [
+        (*downgrade, flag::DOWNGRADE),
+        (note.is_some(), flag::NOTE),
+        (rotate.is_some(), flag::ROTATE),
+        (adopt.is_some(), flag::ADOPT),
+    ] {
+        flags |= if asked { flag } else { 0 };
+    }
+    call.arg(id.expose())
+        .arg(micros(*ttl))
+        .arg(flags)
         .arg(micros(terms.retention));
+    if note.is_none() && rotate.is_none() {
+        return;
+    }
+    let (to, version) = rotate
+        .as_ref()
+        .map_or(("", 0), |Rotate { to, version, .. }| {
+            (to.expose(), *version)
+        });
+    let mut client = Vec::new();
+    if let Some(adopt) = adopt {
+        push_client(&mut client, adopt.inbox.as_ref(), &adopt.owner);
+    }
+    call.arg(note.as_ref().map_or("", |note| note.as_str()))
+        .arg(to)
+        .arg(version)
+        .arg(client);
 }
 
 pub(super) fn add_release(call: &mut Cmd, release: &Release, terms: Terms) {
@@ -116,6 +190,19 @@ pub(super) fn add_release(call: &mut Cmd, release: &Release, terms: Terms) {
     let settled = if release.settled { flag::SETTLED } else { 0 };
     call.arg(release.id.expose())
         .arg(hand_off | settled | terms.flag())
+        .arg(micros(terms.retention));
+}
+
+pub(super) fn add_resize(call: &mut Cmd, from: u32, to: u32, terms: Terms) {
+    call.arg(from)
+        .arg(to)
+        .arg(terms.flag())
+        .arg(micros(terms.retention));
+}
+
+pub(super) fn add_watch(call: &mut Cmd, inbox: &Inbox, ttl: Duration, terms: Terms) {
+    call.arg(inbox.as_str())
+        .arg(micros(ttl))
         .arg(micros(terms.retention));
 }
 
@@ -127,25 +214,48 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The part of a claim that never changes: see `record.rs`.
+/// The body of a claim: see `record.rs`.
 fn pack_body(claim: &Claim) -> Vec<u8> {
-    let inbox = claim.inbox.as_ref().map_or("", |inbox| inbox.as_str());
-    let Owner { host, pid, label } = &claim.owner;
-    let label = label.as_deref().unwrap_or("");
-    let mut body = Vec::with_capacity(16 + inbox.len() + host.len() + label.len());
     let (kind, of, weight) = match claim.mode {
         Mode::Exclusive => (0, 0, 1 << 20),
         Mode::Shared => (1, 0, 1),
         Mode::Permits { of, take } => (2, of, take),
     };
+    let mut body = Vec::with_capacity(192);
     body.push(kind);
     body.extend_from_slice(&of.to_le_bytes());
     body.extend_from_slice(&weight.to_le_bytes());
-    push_short(&mut body, inbox);
-    body.extend_from_slice(&pid.to_le_bytes());
-    push_short(&mut body, host);
-    push_short(&mut body, label);
+    push_client(&mut body, claim.inbox.as_ref(), &claim.owner);
+    if let Some(secret) = claim.secret.filter(|_| claim.mode == Mode::Exclusive) {
+        body[0] |= trait_of::SECRET;
+        push_short(&mut body, &secret.expose());
+    }
+    if !claim.min_hold.is_zero() {
+        body[0] |= trait_of::MIN_HOLD;
+        #[allow(
+            clippy::cast_precision_loss,
+            reason = "no number on the wire is above 2^53"
+        )]
+        body.extend_from_slice(&(micros(claim.min_hold) as f64).to_le_bytes());
+    }
+    if let Some(note) = &claim.note {
+        body[0] |= trait_of::NOTE;
+        let note = note.as_str().as_bytes();
+        // At most 1024.
+        let size = u16::try_from(note.len()).unwrap_or(u16::MAX);
+        body.extend_from_slice(&size.to_le_bytes());
+        body.extend_from_slice(note);
+    }
     body
+}
+
+/// Who claims: the inbox, and the owner.
+fn push_client(out: &mut Vec<u8>, inbox: Option<&Inbox>, owner: &Owner) {
+    let Owner { host, pid, label } = owner;
+    push_short(out, inbox.map_or("", |inbox| inbox.as_str()));
+    out.extend_from_slice(&pid.to_le_bytes());
+    push_short(out, host);
+    push_short(out, label.as_deref().unwrap_or(""));
 }
 
 /// A text after its length in one byte; longer ones are cut.
@@ -163,6 +273,27 @@ fn push_short(out: &mut Vec<u8>, text: &str) {
 pub(super) fn read_reply(value: &Value) -> Result<(Reply, StoreTime), StoreError> {
     match value {
         Value::BulkString(bytes) => parse_reply(bytes).ok_or_else(|| unreadable(value)),
+        Value::ServerError(error) => Err(refusal::of_server(error)),
+        other => Err(unreadable(other)),
+    }
+}
+
+/// What `claim_all` answered: every reply, or the first part that was not granted.
+pub(super) type AllReplies = Result<Vec<(Reply, StoreTime)>, (usize, (Reply, StoreTime))>;
+
+pub(super) fn read_replies(value: &Value) -> Result<AllReplies, StoreError> {
+    match value {
+        Value::Array(items) => match items.as_slice() {
+            [Value::Int(part), answer] => {
+                let part = usize::try_from(*part).map_err(|_| unreadable(value))?;
+                Ok(Err((part, read_reply(answer)?)))
+            }
+            answers => answers
+                .iter()
+                .map(read_reply)
+                .collect::<Result<_, _>>()
+                .map(Ok),
+        },
         Value::ServerError(error) => Err(refusal::of_server(error)),
         other => Err(unreadable(other)),
     }
@@ -194,6 +325,10 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
             holders: bytes.number()?,
             token: Token(bytes.number()?),
         },
+        8 => Reply::Superseded,
+        9 => Reply::Taken,
+        10 => Reply::Resized,
+        11 => Reply::Done,
         _ => return None,
     };
     Some((reply, at))

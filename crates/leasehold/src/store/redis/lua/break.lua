@@ -7,28 +7,31 @@
 --
 -- Returns  7, at, how many held, the highest token that is now void
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION
+local key = KEYS[1]
+-- include time.lua
 -- include open.lua
--- include claims.lua
+-- include state.lua
+local function step()
 -- include queue.lua
--- include record.lua
-local failed = open('')
-if failed then
-  return failed
+  local failed = open('')
+  if failed then
+    return failed
+  end
+  local void = last_token
+  last_token = next_token()
+  local held = {}
+  local id = first_granted
+  for i = 1, granted do
+    held[i] = find(id)
+    id = held[i].next
+  end
+  for _, claim in ipairs(held) do
+    remove(claim)
+    bury(claim.id)
+    forget_buried()
+    tell('r', claim, '%.0f ', now)
+  end
+  promote()
+  return finish({7, now, #held, void}, true, ARGV[2] + 0, ARGV[1] == '4')
 end
-local void = last_token
-last_token = next_token()
-local held = {}
-local id = first_granted
-for i = 1, granted do
-  held[i] = find(id)
-  id = held[i].next
-end
-for _, claim in ipairs(held) do
-  remove(claim)
-  bury(claim.id)
-  forget_buried()
-  forget_buried()
-  tell('r', claim, '%.0f ', now)
-end
-promote()
-return finish({7, now, #held, void}, true, ARGV[2] + 0, ARGV[1] == '4')
+return step()

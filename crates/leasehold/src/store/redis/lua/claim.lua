@@ -8,18 +8,24 @@
 -- ARGV[4]  flags: 1 it stays when it cannot be granted at once, 2 it may pass
 --          those who wait, 4 the count of PUBLISH can be believed
 -- ARGV[5]  retention, in microseconds
--- ARGV[6]  mode, inbox and owner, packed (see record.rs)
+-- ARGV[6]  the body: mode, inbox and owner, and perhaps the owner's secret, the
+--          minimum hold and a note, packed (see record.rs)
 --
 -- Returns  1, at, arrival, token or 0, position, deadline, blocked until or 0  standing
 --          2, at, blocked until                                                busy
 --          3, at                                                               gone
+--          9, at                                                               taken
 --          6, at, permits in use or -1 for a lock                              mismatch
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION, OOM
+local key = KEYS[1]
+-- include time.lua
 -- include open.lua
 local id, retention = ARGV[1], ARGV[5] + 0
 
--- The short path: nobody holds or waits.
-if absent or (raw and claim_size == 0 and not (buried_count > 0 and string.find(raw, id, 55, true))) then
+-- The short path: nobody holds or waits, and there is no minimum hold.
+local traits = string.byte(ARGV[6])
+if traits % 16 < 8
+  and (absent or (raw and claim_size == 0 and not (buried_count > 0 and string.find(raw, id, 55, true)))) then
   local deadline = now + ARGV[2]
   local token, arrival = last_token + 1, last_arrival + 1
   if token < clock then token = clock end
@@ -46,15 +52,15 @@ if absent or (raw and claim_size == 0 and not (buried_count > 0 and string.find(
 end
 
 -- The short path in a queue: a lock is held, nobody has lapsed, and the claim
--- joins the tail. The rest of this script says the same at length.
+-- joins the tail; it has no owner who may hold already. The rest of this script says the same at length.
 local flags = ARGV[4] + 0
-if not raw and not absent and flags % 4 == 1 and string.byte(ARGV[6]) ~= 2 then
+if not raw and not absent and flags % 4 == 1 and traits % 8 < 2 then
   local fields = redis.pcall('HMGET', key, ' head', id)
   local head = fields[1]
   if head and not fields[2] and #head > 54 and string.sub(head, 1, 3) == 'lh\1' then
-    local seen, past, token, tail, far, ends, buried, bears, used, earliest, granted, waiting,
+    local seen, past, token, tail, far, ends, buried, bears, used, earliest, granted, waiting, watched,
       arrival, deadline, weight, first_granted, last_granted, first, last =
-      struct.unpack('<ddddddBddddddddBc0Bc0Bc0Bc0', head, 4)
+      struct.unpack('<ddddddBdddddddddBc0Bc0Bc0Bc0', head, 4)
     local at = clock + past
     local ours, until_ = struct.unpack('<I4', ARGV[6], 6), at + ARGV[3]
     if waiting == 0 then
@@ -70,8 +76,8 @@ if not raw and not absent and flags % 4 == 1 and string.byte(ARGV[6]) ~= 2 then
         first, arrival, deadline = id, tail, until_
       end
       local claim = struct.pack('<BBc0dddd', 0, #last, last, tail, 0, until_, at) .. ARGV[6]
-      head = struct.pack('<BBBddddddBddddddddBc0Bc0Bc0Bc0', 108, 104, 1, clock, past, token, tail, far, ends, buried,
-        bears, used, earliest, granted, waiting + 1, arrival, deadline, weight,
+      head = struct.pack('<BBBddddddBdddddddddBc0Bc0Bc0Bc0', 108, 104, 1, clock, past, token, tail, far, ends, buried,
+        bears, used, earliest, granted, waiting + 1, watched, arrival, deadline, weight,
         #first_granted, first_granted, #last_granted, last_granted, #first, first, #id, id)
       local done
       if before then
@@ -90,62 +96,15 @@ if not raw and not absent and flags % 4 == 1 and string.byte(ARGV[6]) ~= 2 then
   end
 end
 
--- include claims.lua
+-- include state.lua
+local function step()
 -- include queue.lua
--- include record.lua
-local wait, ahead, believed = flags % 2 >= 1, flags % 4 >= 2, flags >= 4
-
-local failed = open(id)
-if failed then
-  return failed
-end
-local lease_ttl, waiter_ttl = ARGV[2] + 0, ARGV[3] + 0
-
-local claim = live(id)
-if claim then
-  promote()
-  return finish(raise(claim, lease_ttl, waiter_ttl), true, retention, believed)
-end
-claim = new_claim(id, ARGV[6])
-
-local known = is_buried(id)
--- An unfair claim is asked first: else it could never win a vacant key.
-local barges = ahead and not known and capacity == claim.capacity and make_room(claim.weight)
-if not barges then
-  promote()
-end
-if known then
-  return finish({3, now}, false, retention, believed)
-end
-if granted + waiting > 0 and capacity ~= claim.capacity then
-  reclaim()
-end
-if granted + waiting > 0 and capacity ~= claim.capacity then
-  return finish({6, now, capacity}, false, retention, believed)
-end
-capacity = claim.capacity
-
-local at_once = barges or ((ahead or waiting == 0) and make_room(claim.weight))
-if not at_once and not wait then
-  return finish({2, now, blocked_until()}, false, retention, believed)
-end
--- Queue::next_arrival
-last_arrival = last_arrival + 1
-if granted + waiting == 0 then
-  last_arrival = math.max(last_arrival, clock)
-end
-claim.arrival, claim.token, claim.since = last_arrival, 0, now
-claim.deadline = now + (at_once and lease_ttl or waiter_ttl)
-furthest = math.max(furthest, claim.deadline)
-if at_once then
-  grant(claim)
-  if barges then
-    promote()
+-- include join.lua
+  local failed = open(id)
+  if failed then
+    return failed
   end
-else
-  waiting, first_waiting, last_waiting = append(claim, waiting, first_waiting, last_waiting)
-  if waiting == 1 then
-    note_first()
-  end
+  local answer, must = join(id, ARGV[6], ARGV[2] + 0, ARGV[3] + 0, flags % 2 >= 1, flags % 4 >= 2)
+  return finish(answer, must, retention, flags >= 4)
 end
-return finish(standing(claim), false, retention, believed)
+return step()

@@ -7,15 +7,14 @@
 --          {clock, field, value, …}         the long form
 --          or the error LHTYPE
 local key = KEYS[1]
-local time = redis.call('TIME')
-local clock = time[1] * 1000000 + time[2]
-local raw = redis.call('MGET', key)[1]
+-- include time.lua
+local raw = call('MGET', key)[1]
 if raw then
   return {clock, raw}
 end
 local fields = redis.pcall('HGETALL', key)
 if fields.err then
-  return {err = 'LHTYPE ' .. redis.call('TYPE', key).ok}
+  return {err = 'LHTYPE ' .. call('TYPE', key).ok}
 end
 table.insert(fields, 1, clock)
 return fields

@@ -1,14 +1,7 @@
--- The start of every script: the time, and the record as far as all need it.
+-- The record of `key`, as far as every step needs it.
 --
 -- `record.rs` documents the record. Nothing is written before a step has been
 -- worked out in full, so that a script that fails has changed nothing.
---
--- Numbers are whole microseconds below 2^53, which Lua keeps exactly but prints
--- rounded: they enter strings by struct.pack or `%.0f` only.
-local key = KEYS[1]
-local call = redis.call
-local time = redis.call('TIME')
-local clock = time[1] * 1000000 + time[2]
 
 -- MGET answers nil for a key of another type where GET would fail, and failed
 -- calls show up in the server's statistics.

@@ -11,14 +11,17 @@
 -- Returns  4, at, 1 if it held else 0  released
 --          5, at                       absent
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION
+local key = KEYS[1]
+-- include time.lua
 -- include open.lua
 local id, flags, retention = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
 local settled = flags % 4 >= 2
 
 -- The short path: it holds, nobody else is there, and nothing is to be remembered.
 if settled and claim_size > 0 then
-  local deadline, _, holder = struct.unpack('<ddBc0', raw, 55)
-  if holder == id and deadline > now then
+  local deadline, _, holder, traits = struct.unpack('<ddBc0B', raw, 55)
+  -- There is no minimum hold.
+  if holder == id and deadline > now and traits % 16 < 8 then
     local keep = furthest - now
     keep = keep > 0 and keep + retention or retention
     local extend = expires < clock + keep - retention / 16
@@ -26,11 +29,11 @@ if settled and claim_size > 0 then
     -- Queue::forget_buried
     local from = 55 + claim_size
     while buried_count > 0 do
-      local forget, size = struct.unpack('<dB', raw, from)
+      local forget, _, size = struct.unpack('<dBB', raw, from)
       if forget > now then
         break
       end
-      from = from + 9 + size
+      from = from + 10 + size
       buried_count = buried_count - 1
     end
     local record = struct.pack('<BBBddddddBI2', 108, 104, 1, clock, offset, last_token, last_arrival, furthest, expires,
@@ -53,27 +56,28 @@ if settled and claim_size > 0 then
 end
 
 -- The short path in a queue: the only holder hands a lock on to the first in
--- line, which takes all of it. The rest of this script says the same at length.
+-- line, which takes all of it, alone. Nobody watches. The rest of this script says the same at length.
 local silent, granted_id, rounds
 if not raw and not absent and flags % 4 == 3 then
   local fields = redis.pcall('HMGET', key, ' head', id)
   local head, mine = fields[1], fields[2]
   if head and mine and #head > 54 and string.sub(head, 1, 3) == 'lh\1' then
-    local seen, past, token, tail, far, ends, buried, bears, used, earliest, granted, waiting,
+    local seen, past, token, tail, far, ends, buried, bears, used, earliest, granted, waiting, watched,
       _, _, weight, first_granted, _, first, last =
-      struct.unpack('<ddddddBddddddddBc0Bc0Bc0Bc0', head, 4)
+      struct.unpack('<ddddddBdddddddddBc0Bc0Bc0Bc0', head, 4)
     local at = clock + past
-    local _, _, _, _, ours = struct.unpack('<Bc0Bc0ddd', mine)
+    local _, _, _, _, ours, _, traits = struct.unpack('<Bc0Bc0ddddB', mine)
     local heir = clock >= seen and bears == -1 and granted == 1 and first_granted == id
-      and ours > at and waiting > 0 and weight == 1048576
+      and ours > at and traits % 16 < 8 and waiting > 0 and weight == 1048576 and watched == 0
       -- Queue::forget_buried has nothing to forget: the oldest comes first.
       and (buried == 0 or (struct.unpack('<d', call('HGET', key, ' released'))) > at)
       and call('HGET', key, first)
     if heir then
       local next, _, arrival, _, deadline, _, body_at = struct.unpack('<Bc0Bc0dddd', heir)
       local body = string.sub(heir, body_at)
-      local _, _, _, inbox = struct.unpack('<BI4I4Bc0', body)
-      if deadline > at and ends >= clock + math.max(far, at + 3000000) - at + retention * 15 / 16 then
+      local theirs, _, _, inbox = struct.unpack('<BI4I4Bc0', body)
+      -- It has neither an owner with other claims nor a minimum hold.
+      if theirs % 16 < 4 and deadline > at and ends >= clock + math.max(far, at + 3000000) - at + retention * 15 / 16 then
         token = token + 1
         if token < clock then token = clock end
         if deadline < at + 3000000 then deadline = at + 3000000 end
@@ -93,8 +97,8 @@ if not raw and not absent and flags % 4 == 3 then
         if waiting == 0 or second_deadline > at then
           -- Letting go first: then the write may pass even if the memory is full.
           call('HDEL', key, id)
-          call('HSET', key, ' head', struct.pack('<BBBddddddBddddddddBc0Bc0Bc0Bc0', 108, 104, 1, clock, past, token, tail,
-              far, ends, buried, bears, 1048576, deadline, 1, waiting, second_arrival, second_deadline, weight,
+          call('HSET', key, ' head', struct.pack('<BBBddddddBdddddddddBc0Bc0Bc0Bc0', 108, 104, 1, clock, past, token, tail,
+              far, ends, buried, bears, 1048576, deadline, 1, waiting, 0, second_arrival, second_deadline, weight,
               #first, first, #first, first, #second, second, #last, last),
             first, struct.pack('<BBdddd', 0, 0, arrival, token, deadline, at) .. body)
 
@@ -124,35 +128,40 @@ if not raw and not absent and flags % 4 == 3 then
   end
 end
 
--- include claims.lua
+-- include state.lua
+local function step()
 -- include queue.lua
--- include record.lua
-if silent then
-  -- Handed on above, to nobody who listens.
-  open('')
-  relay(unheard(silent, {granted_id and find(granted_id)}), rounds, true)
-  save(true, retention)
-  return struct.pack('<Bdd', 4, now, 1)
+  if silent then
+    -- Handed on above, to nobody who listens.
+    open('')
+    relay(unheard(silent, {granted_id and find(granted_id)}), rounds, true)
+    save(true, retention)
+    return struct.pack('<Bdd', 4, now, 1)
+  end
+  local failed = open(id)
+  if failed then
+    return failed
+  end
+  local claim = live(id)
+  if claim and claim.kept then
+    claim = nil
+  end
+  local answer, held, kept = {5, now}, false, false
+  if claim then
+    held = claim.token > 0
+    answer = {4, now, held and 1 or 0}
+    kept = vacate(claim)
+  end
+  if not settled then
+    bury(id)
+  end
+  forget_buried()
+  if flags % 2 == 1 or not held then
+    promote()
+  elseif waiting > 0 and not kept then
+    -- Queue::tell_vacant
+    tell_next(find(first_waiting), now)
+  end
+  return finish(answer, true, retention, flags >= 4)
 end
-local failed = open(id)
-if failed then
-  return failed
-end
-local claim = live(id)
-local answer, held = {5, now}, false
-if claim then
-  held = claim.token > 0
-  answer = {4, now, held and 1 or 0}
-  remove(claim)
-end
-if not settled then
-  bury(id)
-end
-forget_buried()
-if flags % 2 == 1 or not held then
-  promote()
-elseif waiting > 0 then
-  -- Queue::tell_vacant
-  tell_next(find(first_waiting), now)
-end
-return finish(answer, true, retention, flags >= 4)
+return step()

@@ -94,7 +94,7 @@ fn claim(id: ClaimId, mode: Mode) -> Claim {
 }
 
 fn call(script: &Script, key: &str, arguments: impl Fn(&mut redis::Cmd)) -> redis::Cmd {
-    let mut call = script::call(script, key);
+    let mut call = script::call(script, &[key]);
     arguments(&mut call);
     call
 }

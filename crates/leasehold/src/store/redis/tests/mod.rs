@@ -1,6 +1,8 @@
 //! The scripts against the core, and what else is tested from within.
 
 mod cost;
+mod history;
 mod options;
+mod record;
 mod replay;
 mod twin;

@@ -1,0 +1,71 @@
+-- Queue::claim. Answers what to say, and whether it must be written even when the
+-- memory is full: a claim that stands already must.
+local function join(id, body, lease_ttl, waiter_ttl, wait, ahead)
+  local claim = live(id)
+  local wanted = new_claim(id, body)
+  if claim then
+    local kept, taken = claim.kept, claim.inbox ~= wanted.inbox
+    local unfit = drop_unfit(claim)
+    if unfit then
+      return unfit, true
+    end
+    promote()
+    if kept then
+      return {3, now}, true
+    elseif taken then
+      return {9, now}, true
+    end
+    return raise(claim, lease_ttl, waiter_ttl), true
+  end
+  claim = wanted
+  ahead = ahead and not claim.secret
+
+  local known = is_buried(id)
+  -- An unfair claim is asked first: else it could never win a vacant key.
+  local barges = ahead and not known and capacity == claim.capacity and make_room(claim.weight)
+  if not barges then
+    promote()
+  end
+  if known then
+    return {3, now}, false
+  end
+  if granted + waiting > 0 and capacity ~= claim.capacity then
+    reclaim()
+  end
+  if granted + waiting > 0 and capacity ~= claim.capacity then
+    return {6, now, capacity}, false
+  end
+  capacity = claim.capacity
+
+  local token = claim.secret and carrier(claim.secret)
+  local at_once = barges or token or ((ahead or waiting == 0) and make_room(claim.weight))
+  if not at_once and not wait then
+    return {2, now, blocked_until()}, false
+  end
+  -- Queue::next_arrival
+  last_arrival = last_arrival + 1
+  if granted + waiting == 0 then
+    last_arrival = math.max(last_arrival, clock)
+  end
+  claim.arrival, claim.token, claim.since = last_arrival, 0, now
+  claim.deadline = now + (at_once and math.max(lease_ttl, claim.min_hold or 0) or waiter_ttl)
+  furthest = math.max(furthest, claim.deadline)
+  if token then
+    hold(claim, token)
+  elseif at_once then
+    grant(claim)
+    if barges then
+      promote()
+    end
+  else
+    -- Queue::enqueue
+    waiting, first_waiting, last_waiting = append(claim, waiting, first_waiting, last_waiting)
+    if waiting == 1 then
+      note_first()
+    end
+    if claim.secret then
+      table.insert(siblings_of(claim.secret), id)
+    end
+  end
+  return standing(claim), false
+end

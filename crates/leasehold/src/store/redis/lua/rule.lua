@@ -1,0 +1,165 @@
+-- The rule: who is granted, and how a hold ends.
+local LOCK, PROMOTED_FLOOR, DROPS_PER_STEP = 1048576, 3000000, 256
+
+local drops_left = DROPS_PER_STEP
+
+local function units()
+  return capacity == -1 and LOCK or capacity
+end
+
+-- Queue::fits
+local function fits(weight)
+  return capacity == 0 or used + weight <= units()
+end
+
+-- Queue::reclaim
+local function reclaim()
+  if granted == 0 or now < earliest then
+    return false
+  end
+  local soonest, lapsed = nil, {}
+  local id = first_granted
+  for _ = 1, granted do
+    local claim = find(id)
+    if claim.deadline > now then
+      if not soonest or claim.deadline < soonest then
+        soonest = claim.deadline
+      end
+    elseif drops_left == 0 then
+      soonest = earliest
+      break
+    else
+      drops_left = drops_left - 1
+      lapsed[#lapsed + 1] = claim
+    end
+    id = claim.next
+  end
+  earliest = soonest or 0
+  for _, claim in ipairs(lapsed) do
+    remove(claim)
+  end
+  return #lapsed > 0
+end
+
+-- Queue::make_room
+local function make_room(weight)
+  return fits(weight) or (reclaim() and fits(weight))
+end
+
+-- Queue::next_token
+local function next_token()
+  return math.max(last_token + 1, clock)
+end
+
+-- Queue::hold. A claim under a token that is held already came after the others.
+local function hold(claim, token)
+  claim.token = token
+  earliest = granted == 0 and claim.deadline or math.min(earliest, claim.deadline)
+  granted, first_granted, last_granted = append(claim, granted, first_granted, last_granted)
+end
+
+-- Queue::grant
+local function grant(claim)
+  last_token = next_token()
+  used = used + claim.weight
+  hold(claim, last_token)
+end
+
+-- Queue::lift
+local function lift(claim)
+  claim.deadline = math.max(claim.deadline, now + math.max(PROMOTED_FLOOR, claim.min_hold or 0))
+  claim.since = now
+  furthest = math.max(furthest, claim.deadline)
+end
+
+local function tell_granted(claim)
+  if claim.id ~= actor then
+    tell('g', claim, '%.0f %.0f %.0f ', claim.token, claim.deadline, now)
+  end
+end
+
+-- Queue::grant_siblings
+local function grant_siblings(secret, token)
+  local ids = siblings_of(secret)
+  siblings[secret] = {}
+  for _, id in ipairs(ids) do
+    local claim = find(id)
+    unlink(claim)
+    if claim.deadline <= now then
+      forget(id)
+    else
+      lift(claim)
+      hold(claim, token)
+      tell_granted(claim)
+    end
+  end
+end
+
+-- Queue::promote
+local function promote()
+  while waiting > 0 do
+    local too_small = first_weight > units()
+    if first_deadline <= now or too_small then
+      if drops_left == 0 then
+        return
+      end
+      drops_left = drops_left - 1
+      local claim = find(first_waiting)
+      remove(claim)
+      if claim.deadline > now then
+        tell('u', claim, '%.0f %.0f ', capacity, now)
+      end
+    elseif not make_room(first_weight) then
+      return
+    else
+      local claim = find(first_waiting)
+      unlink(claim)
+      lift(claim)
+      grant(claim)
+      tell_granted(claim)
+      if claim.secret then
+        grant_siblings(claim.secret, claim.token)
+      end
+    end
+  end
+end
+
+-- Queue::carrier: the token under which this owner holds. An exclusive hold is one
+-- owner's, and its last claim that has not left tells whose.
+local function carrier(secret)
+  reclaim()
+  if granted == 0 or find(first_granted).kind ~= 0 then
+    return false
+  end
+  local claim = find(last_granted)
+  for _ = 2, granted do
+    if not claim.kept then
+      break
+    end
+    claim = find(claim.prev)
+  end
+  return claim.secret == secret and claim.token
+end
+
+-- Queue::drop_unfit
+local function drop_unfit(claim)
+  if claim.token == 0 and claim.weight > units() then
+    remove(claim)
+    promote()
+    return {6, now, capacity}
+  end
+end
+
+-- Queue::vacate
+local function vacate(claim)
+  local keep_until = claim.since + (claim.min_hold or 0)
+  if claim.token == 0 or keep_until <= now then
+    remove(claim)
+    return false
+  end
+  local owner = string.sub(who(claim), 2 + #claim.inbox)
+  claim.deadline, claim.kept, claim.inbox, claim.secret = keep_until, true, '', nil
+  repack(claim, struct.pack('B', 0) .. owner)
+  earliest = math.min(earliest, keep_until)
+  return true
+end

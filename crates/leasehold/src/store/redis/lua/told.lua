@@ -1,0 +1,106 @@
+-- Who is told, and what is answered.
+
+local events = {}
+local prefix_size = string.find(key, 'lock:', 1, true) - 1
+local name = string.sub(key, prefix_size + 6)
+
+-- A line names no claim id; the key comes last, since it may hold spaces.
+local function tell(kind, claim, format, ...)
+  if claim.inbox ~= '' then
+    local line = string.format('1 ' .. kind .. ' %.0f ' .. format, claim.arrival, ...) .. name
+    events[#events + 1] = {kind = kind, claim = claim, inbox = claim.inbox, line = line}
+  end
+end
+
+local function blocked_until()
+  return granted == 0 and now or earliest
+end
+
+local function tell_next(claim, blocked)
+  tell('n', claim, '%.0f %.0f ', blocked, now)
+end
+
+-- Queue::hint
+local function hint()
+  if waiting > 0 and first_before ~= first_arrival and actor ~= first_waiting then
+    tell_next(find(first_waiting), blocked_until())
+  end
+end
+
+-- ---- answers ----
+
+-- Queue::standing. Zero stands for none.
+local function standing(claim)
+  if claim.token > 0 then
+    return {1, now, claim.arrival, claim.token, 0, claim.deadline, 0}
+  end
+  local position = math.min(waiting, claim.arrival - first_arrival + 1)
+  return {1, now, claim.arrival, 0, position, claim.deadline, blocked_until()}
+end
+
+-- Queue::raise
+local function raise(claim, held, waited)
+  local alone = granted == 1
+  set_deadline(claim, math.max(claim.deadline, now + (claim.token > 0 and held or waited)))
+  furthest = math.max(furthest, claim.deadline)
+  if claim.token > 0 and alone then
+    earliest = claim.deadline
+  end
+  return standing(claim)
+end
+
+-- ---- those who watch: until when, and the inbox ----
+
+local watching, watching_changed
+
+-- Reads them when somebody asks. What is over is left out: it means nothing.
+local function all_watching()
+  if not watching then
+    watching = {}
+    local text = watchers > 0 and call('HGET', key, ' watchers') or ''
+    local at = 1
+    while at <= #text do
+      local ends, inbox
+      ends, inbox, at = struct.unpack('<dBc0', text, at)
+      if ends > now then
+        watching[#watching + 1] = {ends = ends, inbox = inbox, arrival = 0}
+      end
+    end
+    watching_changed = #watching ~= watchers
+    watchers = #watching
+  end
+  return watching
+end
+
+local function unwatch(inbox)
+  for at, watcher in ipairs(all_watching()) do
+    if watcher.inbox == inbox then
+      table.remove(watching, at)
+      watchers, watching_changed = #watching, true
+      return
+    end
+  end
+end
+
+-- Queue::watch
+local function watch(inbox, ttl)
+  unwatch(inbox)
+  if ttl > 0 then
+    watching[#watching + 1] = {ends = now + ttl, inbox = inbox, arrival = 0}
+    watchers, watching_changed = #watching, true
+    furthest = math.max(furthest, now + ttl)
+  end
+end
+
+local function first_holder()
+  return granted > 0 and find(first_granted).token or 0
+end
+
+-- Queue::tell_watchers. `holder_before` is false where nobody was watching.
+local function tell_watchers()
+  if holder_before and (noted or first_holder() ~= holder_before) then
+    for _, watcher in ipairs(all_watching()) do
+      tell('c', watcher, '%.0f ', now)
+    end
+  end
+end

@@ -56,7 +56,7 @@ async fn keep(url: &str) {
     let mutex = client.mutex("k").unwrap().with_min_hold(MIN_HOLD).unwrap();
     let lease = mutex.lock().await.unwrap();
     eprintln!("held {}", lease.token());
-    pending().await;
+    pending::<()>().await;
 }
 
 async fn nest(url: &str) {
@@ -65,14 +65,14 @@ async fn nest(url: &str) {
     let lock = client.reentrant("k", &owner).unwrap();
     let lease = lock.lock().await.unwrap();
     eprintln!("held {}", lease.token());
-    pending().await;
+    pending::<()>().await;
 }
 
 async fn watch(url: &str) {
     let store = open(url).await;
     store.watch(&key("k"), LIMIT).await.unwrap();
     eprintln!("watching");
-    pending().await;
+    pending::<()>().await;
 }
 
 /// Claims all keys and releases them, for ever.

@@ -76,6 +76,8 @@ impl Queue {
         self.watchers.retain(|(watcher, _)| watcher != inbox);
         for entry in self.granted.values_mut() {
             if entry.inbox.as_ref() == Some(inbox) && granted.contains(&entry.arrival) {
+                // Its client may have learnt of it by an answer: a minimum hold stands.
+                let cut = cut.max(entry.keep_until());
                 entry.deadline = entry.deadline.min(cut);
                 self.earliest = self.earliest.min(entry.deadline);
             }

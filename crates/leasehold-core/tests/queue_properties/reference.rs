@@ -119,7 +119,7 @@ impl Reference {
     }
 
     fn fits(&self, mode: Mode) -> bool {
-        let units = self.capacity().unwrap_or(mode.capacity()).units();
+        let units = self.capacity().unwrap_or_else(|| mode.capacity()).units();
         self.used() + mode.weight() <= units
     }
 

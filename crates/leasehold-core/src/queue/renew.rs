@@ -26,6 +26,8 @@ impl Queue {
         if let Some(rotate) = renew.rotate.as_ref().filter(|_| asked_again.is_none()) {
             let refused = self.rotate(id, rotate, step);
             if let Some(refused) = refused {
+                // The answer says nothing about a grant: that is for a push.
+                step.actor = None;
                 self.promote(step);
                 return refused;
             }
@@ -118,12 +120,13 @@ impl Queue {
     }
 
     fn set_note(&mut self, id: &ClaimId, note: &crate::Note, step: &mut Step) {
-        let granted = matches!(self.places.get(id), Some(Place::Granted(..)));
+        let first = self.first_holder();
         if let Some(entry) = self.entry_mut(id)
             && entry.note.as_ref() != Some(note)
         {
             entry.note = Some(note.clone());
-            step.noted |= granted;
+            // Those who watch look at the first holder only.
+            step.noted |= first.is_some_and(|(_, arrival)| arrival == entry.arrival);
         }
     }
 }

@@ -5,9 +5,14 @@ local function join(id, body, lease_ttl, waiter_ttl, wait, ahead)
   local wanted = new_claim(id, body)
   if claim then
     local kept, taken = claim.kept, claim.inbox ~= wanted.inbox
-    local unfit = drop_unfit(claim)
-    if unfit then
-      return unfit, true
+    if taken then
+      -- Its client does not hear this answer.
+      actor = ''
+    else
+      local unfit = drop_unfit(claim)
+      if unfit then
+        return unfit, true
+      end
     end
     promote()
     if kept then

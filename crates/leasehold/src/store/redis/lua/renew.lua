@@ -126,7 +126,8 @@ local function step()
     if claim.note ~= note then
       claim.note = note
       repack(claim, who(claim))
-      noted = noted or claim.token > 0
+      -- Those who watch look at the first holder only.
+      noted = noted or (granted > 0 and claim.id == first_granted)
     end
   end
 
@@ -153,6 +154,8 @@ local function step()
     if rotates and not done then
       local refused = rotate(claim, to, version)
       if refused then
+        -- The answer says nothing about a grant: that is for a push.
+        actor = ''
         promote()
         return refused
       end

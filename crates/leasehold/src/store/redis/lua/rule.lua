@@ -150,7 +150,7 @@ local function drop_unfit(claim)
   end
 end
 
--- Queue::vacate
+-- Queue::vacate_in
 local function vacate(claim)
   local keep_until = claim.since + (claim.min_hold or 0)
   if claim.token == 0 or keep_until <= now then
@@ -158,6 +158,7 @@ local function vacate(claim)
     return false
   end
   local owner = string.sub(who(claim), 2 + #claim.inbox)
+  shortened = shortened or keep_until < claim.deadline
   claim.deadline, claim.kept, claim.inbox, claim.secret = keep_until, true, '', nil
   repack(claim, struct.pack('B', 0) .. owner)
   earliest = math.min(earliest, keep_until)

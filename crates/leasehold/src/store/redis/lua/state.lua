@@ -13,4 +13,4 @@ local first_arrival, first_deadline, first_weight = 0, 0, 0
 local watchers = 0
 local is_hash = false
 -- The step: whom it is about, and what it found.
-local actor, first_before, holder_before, noted = '', false, false, false
+local actor, first_before, holder_before, noted, shortened = '', false, false, false, false

@@ -22,7 +22,7 @@ end
 
 -- Queue::hint
 local function hint()
-  if waiting > 0 and first_before ~= first_arrival and actor ~= first_waiting then
+  if waiting > 0 and (shortened or first_before ~= first_arrival) and actor ~= first_waiting then
     tell_next(find(first_waiting), blocked_until())
   end
 end
@@ -40,8 +40,12 @@ end
 
 -- Queue::raise
 local function raise(claim, held, waited)
-  local alone = granted == 1
-  set_deadline(claim, math.max(claim.deadline, now + (claim.token > 0 and held or waited)))
+  local alone, deadline = granted == 1, now + waited
+  if claim.token > 0 then
+    -- `unheard` may have cut it below its minimum hold.
+    deadline = math.max(now + held, claim.since + (claim.min_hold or 0))
+  end
+  set_deadline(claim, math.max(claim.deadline, deadline))
   furthest = math.max(furthest, claim.deadline)
   if claim.token > 0 and alone then
     earliest = claim.deadline
@@ -92,8 +96,10 @@ local function watch(inbox, ttl)
   end
 end
 
+-- Queue::first_holder: its token and its arrival, to be compared.
 local function first_holder()
-  return granted > 0 and find(first_granted).token or 0
+  local first = granted > 0 and find(first_granted)
+  return first and struct.pack('<dd', first.token, first.arrival) or ''
 end
 
 -- Queue::tell_watchers. `holder_before` is false where nobody was watching.

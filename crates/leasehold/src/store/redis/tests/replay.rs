@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use leasehold_core::{Claim, Command, Inbox, Mode, StoreTime};
+use leasehold_core::{Claim, Command, Inbox, Mode, Renew, Reply, Rotate, StoreTime};
 use leasehold_testkit::server::RedisServer;
 
 use super::history::{HEARD, History, INBOXES, Mix, START, id, release};
@@ -152,7 +152,7 @@ fn claims_on_several_keys_are_all_or_nothing() {
 
 fn run_several(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
     let names = ["a", "b c", "d"].map(|name| format!("{name} {seed}"));
-    let count = usize::from(seed % 2 == 0) + 2;
+    let count = usize::from(seed.is_multiple_of(2)) + 2;
     let names: Vec<_> = names[..count].iter().map(String::as_str).collect();
     twin.restart_all(&names);
     let mut histories: Vec<_> = (0..3).map(|at| History::new(seed + at, mix)).collect();
@@ -245,4 +245,49 @@ fn the_bounds_of_one_step_are_those_of_the_core() {
         }
         twin.step(&Command::Break, clock);
     }
+}
+
+/// What random histories hardly ever meet: each needs several rare things in a row.
+#[test]
+fn rare_turns_are_those_of_the_core() {
+    let server = RedisServer::start();
+    let mut twin = Twin::new(&server, &HEARD);
+    let clock = StoreTime(START);
+    let (second, ms) = (Duration::from_secs(1), Duration::from_millis(1));
+    let claim = |number, inbox: &str| Claim {
+        inbox: Some(Inbox::new(inbox).unwrap()),
+        ..Claim::new(id(number), Mode::Exclusive, 2 * second)
+    };
+
+    // A grant with a minimum hold is cut, since nobody heard of it; whoever asks
+    // learns of it, and has its minimum hold again.
+    twin.restart("lifted");
+    twin.step(&Command::Claim(claim(1, HEARD[0])), clock);
+    let wants = Claim {
+        min_hold: 20 * second,
+        ..claim(2, "dead-1")
+    };
+    twin.step(&Command::Claim(wants), clock);
+    twin.step(&release(id(1)), clock);
+    twin.step(&Command::Renew(Renew::new(id(2), ms)), clock + second / 2);
+    twin.step(&Command::Claim(claim(3, HEARD[0])), clock + 10 * second);
+
+    // A rotation that is refused lets its own claim in: that is told by a push.
+    twin.restart("refused");
+    twin.step(&Command::Claim(claim(1, HEARD[0])), clock);
+    let patient = Claim {
+        waiter_ttl: 20 * second,
+        ..claim(2, HEARD[0])
+    };
+    twin.step(&Command::Claim(patient), clock);
+    let rotate = Renew {
+        rotate: Some(Rotate {
+            to: id(9),
+            version: 7,
+            adopt: None,
+        }),
+        ..Renew::new(id(2), ms)
+    };
+    let refused = twin.step(&Command::Renew(rotate), clock + 5 * second);
+    assert_eq!(refused, Reply::Superseded);
 }

@@ -152,7 +152,7 @@ fn claims_on_several_keys_are_all_or_nothing() {
 
 fn run_several(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
     let names = ["a", "b c", "d"].map(|name| format!("{name} {seed}"));
-    let count = usize::from(seed % 2 == 0) + 2;
+    let count = usize::from(seed.is_multiple_of(2)) + 2;
     let names: Vec<_> = names[..count].iter().map(String::as_str).collect();
     twin.restart_all(&names);
     let mut histories: Vec<_> = (0..3).map(|at| History::new(seed + at, mix)).collect();

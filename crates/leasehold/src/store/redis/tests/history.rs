@@ -218,7 +218,11 @@ impl History {
 
     fn renew(&mut self) -> Renew {
         if !self.rotations.is_empty() && self.rarely() {
-            return self.dice.pick(&self.rotations).clone();
+            let mut again = self.dice.pick(&self.rotations).clone();
+            if let Some(rotate) = &mut again.rotate {
+                rotate.version += self.dice.roll(4) / 3;
+            }
+            return again;
         }
         let any = self.any_id();
         let known = self.known().filter(|_| !self.dice.one_in(5));
@@ -278,11 +282,11 @@ impl History {
             }
             (Command::Claim(Claim { id, .. }), Reply::Gone | Reply::Mismatch { .. })
             | (Command::Renew(Renew { id, .. }), Reply::Gone | Reply::Superseded)
-            | (Command::Release(Release { id, .. }), _) => {
+            | (Command::Release(Release { id, .. }), _)
                 // Some are asked about once more.
-                if !self.dice.one_in(4) {
-                    self.standing.retain(|known| known.id != *id);
-                }
+                if !self.dice.one_in(4) =>
+            {
+                self.standing.retain(|known| known.id != *id);
             }
             _ => {}
         }

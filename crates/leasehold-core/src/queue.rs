@@ -150,9 +150,10 @@ struct Step {
     clock: StoreTime,
     drops_left: usize,
     first_before: Option<Arrival>,
-    /// The token of the first holder before the step; zero if there was none.
-    holder_before: Token,
-    /// Whether a holder has changed its note.
+    /// The first holder before the step. The arrival counts too: the claims of
+    /// one owner share a token, and each has its own note.
+    holder_before: Option<(Token, Arrival)>,
+    /// Whether the first holder has changed its note.
     noted: bool,
     /// Whether a deadline was lowered: the key may be free sooner than was told.
     shortened: bool,
@@ -409,10 +410,7 @@ impl Queue {
         self.waiting.keys().next().copied()
     }
 
-    fn first_holder(&self) -> Token {
-        self.granted
-            .keys()
-            .next()
-            .map_or(Token(0), |(token, _)| *token)
+    fn first_holder(&self) -> Option<(Token, Arrival)> {
+        self.granted.keys().next().copied()
     }
 }

@@ -118,12 +118,13 @@ impl Queue {
     }
 
     fn set_note(&mut self, id: &ClaimId, note: &crate::Note, step: &mut Step) {
-        let granted = matches!(self.places.get(id), Some(Place::Granted(..)));
+        let first = self.first_holder();
         if let Some(entry) = self.entry_mut(id)
             && entry.note.as_ref() != Some(note)
         {
             entry.note = Some(note.clone());
-            step.noted |= granted;
+            // Those who watch look at the first holder only.
+            step.noted |= first.is_some_and(|(_, arrival)| arrival == entry.arrival);
         }
     }
 }

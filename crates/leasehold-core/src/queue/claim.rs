@@ -9,7 +9,10 @@ impl Queue {
         self.drop_if_lapsed(&claim.id, step.now);
         if let Some(entry) = self.entry(&claim.id) {
             let (kept, taken) = (entry.kept, entry.inbox != claim.inbox);
-            if let Some(unfit) = self.drop_unfit(&claim.id, step) {
+            if taken {
+                // Its client does not hear this answer.
+                step.actor = None;
+            } else if let Some(unfit) = self.drop_unfit(&claim.id, step) {
                 return unfit;
             }
             self.promote(step);

@@ -26,6 +26,8 @@ impl Queue {
         if let Some(rotate) = renew.rotate.as_ref().filter(|_| asked_again.is_none()) {
             let refused = self.rotate(id, rotate, step);
             if let Some(refused) = refused {
+                // The answer says nothing about a grant: that is for a push.
+                step.actor = None;
                 self.promote(step);
                 return refused;
             }

@@ -1,0 +1,282 @@
+//! A few clients at one key, each with one claim at a time.
+
+use std::time::Duration;
+
+use leasehold_core::{
+    Adopt, Claim, ClaimId, ClaimView, Command, Inbox, Mode, Note, Outcome, Owner, Queue, Release,
+    Renew, Reply, Rotate, Snapshot, StoreTime,
+};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+pub(crate) const CLIENTS: usize = 6;
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
+
+pub(crate) fn config() -> ProptestConfig {
+    let mut config = ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    if std::env::var_os("PROPTEST_RNG_SEED").is_none() {
+        config.rng_seed = RngSeed::Fixed(0x1ea5_e401d);
+    }
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = 300;
+    }
+    config
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Join,
+    Renew,
+    Release,
+    /// The client dies, and the store knows.
+    Die,
+    Downgrade,
+    Note,
+    Rotate,
+    /// The next client takes the claim over.
+    GiveAway,
+    Break,
+    /// Of a semaphore, to so many.
+    Resize(u32),
+    /// Nobody listens at the client's inbox.
+    Unheard,
+    /// This client also wants to hear of the first holder.
+    Watch,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Move {
+    pub(crate) who: usize,
+    pub(crate) verb: Verb,
+    /// How long nothing happens before.
+    pause: Duration,
+}
+
+/// Scripts of these verbs; one that is named twice happens twice as often.
+pub(crate) fn script(verbs: &[Verb]) -> impl Strategy<Value = Vec<Move>> + use<> {
+    let pause = prop_oneof![2 => Just(0), 4 => 1_u64..1_500, 1 => 1_500_u64..12_000];
+    let verb = prop::sample::select(verbs.to_vec());
+    let one = (0..CLIENTS, verb, pause).prop_map(|(who, verb, pause)| Move {
+        who,
+        verb,
+        pause: Duration::from_millis(pause),
+    });
+    prop::collection::vec(one, 1..60)
+}
+
+pub(crate) fn id(n: usize) -> ClaimId {
+    ClaimId::new(format!("c{n:05}")).unwrap()
+}
+
+pub(crate) fn inbox(n: usize) -> Inbox {
+    Inbox::from_random(n as u64)
+}
+
+/// A claim of client `n` by that id, which waits.
+pub(crate) fn claim(n: usize, id: ClaimId, mode: Mode) -> Claim {
+    Claim {
+        inbox: Some(inbox(n)),
+        owner: Owner::new("host", u32::try_from(n).unwrap(), None),
+        ..Claim::new(id, mode, LEASE)
+    }
+}
+
+pub(crate) fn release(id: ClaimId) -> Command {
+    Command::Release(Release {
+        id,
+        hand_off: true,
+        settled: false,
+    })
+}
+
+pub(crate) fn renew(id: ClaimId) -> Command {
+    Command::Renew(Renew::new(id, LEASE))
+}
+
+pub(crate) fn rotate(id: ClaimId, to: ClaimId, version: u64, adopt: Option<Adopt>) -> Command {
+    Command::Renew(Renew {
+        rotate: Some(Rotate { to, version, adopt }),
+        ..Renew::new(id, LEASE)
+    })
+}
+
+pub(crate) fn adopt(n: usize) -> Adopt {
+    Adopt {
+        inbox: Some(inbox(n)),
+        owner: Owner::new("host", u32::try_from(n).unwrap(), None),
+    }
+}
+
+/// The claim that a client thinks it has.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(crate) id: ClaimId,
+    pub(crate) version: u64,
+}
+
+pub(crate) struct Cast {
+    pub(crate) queue: Queue,
+    pub(crate) clock: StoreTime,
+    pub(crate) parts: Vec<Option<Part>>,
+    /// What a client asks for.
+    wants: fn(usize) -> Claim,
+    made: usize,
+}
+
+impl Cast {
+    pub(crate) fn new(wants: fn(usize) -> Claim) -> Self {
+        Self {
+            queue: Queue::default(),
+            clock: StoreTime(1_700_000_000_000_000),
+            parts: vec![None; CLIENTS],
+            wants,
+            made: 0,
+        }
+    }
+
+    pub(crate) fn look(&self) -> Snapshot {
+        self.queue.look(self.clock)
+    }
+
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.clock = self.clock + time;
+    }
+
+    pub(crate) fn apply(&mut self, command: &Command) -> Outcome {
+        self.queue.apply(command, self.clock)
+    }
+
+    /// What becomes of a probe that changes nothing.
+    pub(crate) fn would(&self, command: &Command) -> Outcome {
+        self.queue.clone().apply(command, self.clock)
+    }
+
+    /// A claim that does not wait, of somebody who is not of the cast.
+    pub(crate) fn stranger(mode: Mode) -> Command {
+        Command::Claim(Claim {
+            wait: false,
+            ..Claim::new(ClaimId::from_random(u128::MAX), mode, LEASE)
+        })
+    }
+
+    /// The command of a move, if the client can make it.
+    pub(crate) fn command(&mut self, step: &Move) -> Option<Command> {
+        self.pass(step.pause);
+        let who = step.who;
+        match step.verb {
+            Verb::Break => return Some(Command::Break),
+            Verb::Die => return Some(Command::Bury { inbox: inbox(who) }),
+            Verb::Resize(to) => {
+                let from = match self.look().capacity? {
+                    leasehold_core::Capacity::Permits(n) => n,
+                    leasehold_core::Capacity::Lock => return None,
+                };
+                return Some(Command::Resize { from, to });
+            }
+            Verb::Unheard => {
+                let holders = self.look().holders;
+                return Some(Command::Unheard {
+                    inbox: inbox(who),
+                    granted: holders.iter().map(|h| h.claim.arrival).collect(),
+                });
+            }
+            Verb::Watch => {
+                return Some(Command::Watch {
+                    inbox: inbox(who),
+                    ttl: 2 * LEASE,
+                });
+            }
+            _ => {}
+        }
+        let Some(part) = self.parts[who].clone() else {
+            return (step.verb == Verb::Join).then(|| {
+                let id = self.fresh();
+                self.parts[who] = Some(Part {
+                    id: id.clone(),
+                    version: 0,
+                });
+                Command::Claim(Claim {
+                    id,
+                    ..(self.wants)(who)
+                })
+            });
+        };
+        let next = (who + 1) % CLIENTS;
+        let plain = Renew::new(part.id.clone(), LEASE);
+        Some(match step.verb {
+            Verb::Renew => Command::Renew(plain),
+            Verb::Release => release(part.id),
+            Verb::Note => Command::Renew(Renew {
+                note: Some(Note::new(format!("{}", self.made)).unwrap()),
+                ..plain
+            }),
+            // Nobody asks for it before holding.
+            Verb::Downgrade if self.holds(who) => Command::Renew(Renew {
+                downgrade: true,
+                ..plain
+            }),
+            Verb::Rotate => rotate(part.id, self.fresh(), part.version, None),
+            Verb::GiveAway if self.parts[next].is_none() => {
+                rotate(part.id, self.fresh(), part.version, Some(adopt(next)))
+            }
+            _ => return None,
+        })
+    }
+
+    /// Makes a move, and lets the client learn from the answer.
+    pub(crate) fn play(&mut self, step: &Move) -> Option<(Command, Outcome)> {
+        let command = self.command(step)?;
+        let outcome = self.apply(&command);
+        self.learn(step, &command, &outcome.reply);
+        Some((command, outcome))
+    }
+
+    pub(crate) fn learn(&mut self, step: &Move, command: &Command, reply: &Reply) {
+        let who = step.who;
+        match (command, reply) {
+            (Command::Renew(renew), Reply::Standing(_)) => {
+                if let Some(rotate) = &renew.rotate {
+                    self.parts[who] = None;
+                    let holder = if rotate.adopt.is_some() {
+                        (who + 1) % CLIENTS
+                    } else {
+                        who
+                    };
+                    self.parts[holder] = Some(Part {
+                        id: rotate.to.clone(),
+                        version: rotate.version + 1,
+                    });
+                }
+            }
+            (Command::Claim(_), Reply::Standing(_)) => {}
+            (Command::Claim(_) | Command::Renew(_) | Command::Release(_), _)
+            | (Command::Bury { .. }, _) => self.parts[who] = None,
+            _ => {}
+        }
+    }
+
+    fn fresh(&mut self) -> ClaimId {
+        self.made += 1;
+        id(self.made)
+    }
+
+    /// The client's claim as the key shows it.
+    pub(crate) fn view(&self, who: usize) -> Option<ClaimView> {
+        let part = self.parts[who].as_ref()?;
+        let seen = self.look();
+        let holders = seen.holders.into_iter().map(|h| h.claim);
+        let mut all = holders.chain(seen.waiters.into_iter().map(|w| w.claim));
+        all.find(|claim| claim.id_hint == part.id.to_string())
+    }
+
+    pub(crate) fn holds(&self, who: usize) -> bool {
+        let Some(view) = self.view(who) else {
+            return false;
+        };
+        let holders = self.look().holders;
+        holders.iter().any(|h| h.claim.arrival == view.arrival)
+    }
+}

@@ -227,6 +227,10 @@ impl Reference {
         let claim = self.known_mut(id).expect("it stands");
         let ttl = if claim.token.is_some() { held } else { waits };
         claim.deadline = claim.deadline.max(now + ttl);
+        if claim.token.is_some() {
+            // An unheard push may have cut it below that.
+            claim.deadline = claim.deadline.max(claim.since + claim.min_hold);
+        }
         let (token, deadline) = (claim.token, claim.deadline);
         let place = match token {
             Some(_) => 0,
@@ -264,9 +268,6 @@ impl Reference {
                 for claim in &mut self.claims {
                     let told = claim.token.is_none() || granted.contains(&claim.arrival);
                     if claim.inbox.as_ref() == Some(inbox) && told {
-                        // A minimum hold stands, whoever heard of it.
-                        let held = claim.token.map(|_| claim.since + claim.min_hold);
-                        let cut = cut.max(held.unwrap_or(cut));
                         claim.deadline = claim.deadline.min(cut);
                     }
                 }

@@ -46,7 +46,8 @@ impl Queue {
         let granted = matches!(self.places.get(id), Some(Place::Granted(..)));
         let Some(entry) = self
             .entry_mut(id)
-            .filter(|entry| granted && entry.keep_until() > now)
+            // A claim that was cut and has lapsed keeps nothing: the key was free.
+            .filter(|entry| granted && entry.deadline > now && entry.keep_until() > now)
         else {
             self.remove(id);
             return false;

@@ -228,7 +228,7 @@ impl Reference {
         let ttl = if claim.token.is_some() { held } else { waits };
         claim.deadline = claim.deadline.max(now + ttl);
         if claim.token.is_some() {
-            // Nobody may have heard of the grant before.
+            // An unheard push may have cut it below that.
             claim.deadline = claim.deadline.max(claim.since + claim.min_hold);
         }
         let (token, deadline) = (claim.token, claim.deadline);

@@ -64,3 +64,28 @@ pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use settings::{MAX_OPERATION_TIMEOUT, MAX_TTL, MIN_TTL, Settings};
 pub use waiting::{Acquire, OnProgress, Progress, Wait};
+
+/// The examples of the pages: `cargo test --doc` compiles and runs them.
+#[cfg(doctest)]
+mod pages {
+    macro_rules! pages {
+        ($($name:ident: $path:literal,)*) => { $(
+            #[doc = include_str!(concat!("../../../", $path))]
+            mod $name {}
+        )* };
+    }
+
+    pages! {
+        readme: "README.md",
+        which_lock: "docs/which-lock.md",
+        holding: "docs/holding.md",
+        identity: "docs/identity.md",
+        blocking: "docs/blocking.md",
+        mutex: "docs/kinds/mutex.md",
+        rwlock: "docs/kinds/rwlock.md",
+        semaphore: "docs/kinds/semaphore.md",
+        reentrant: "docs/kinds/reentrant.md",
+        multi_lock: "docs/kinds/multi-lock.md",
+        election: "docs/kinds/election.md",
+    }
+}

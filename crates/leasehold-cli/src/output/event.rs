@@ -1,13 +1,15 @@
 //! What the command has to say, as data.
 
+use std::fmt;
 use std::time::Duration;
 
 use leasehold::Loss;
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::duration::spoken;
+use crate::duration::{millis, spoken};
 use crate::failure::Failure;
-use crate::view::{ClaimView, held_by};
+use crate::view::{ClaimView, KeyView, held_by, since_when};
 
 /// One thing that happened: an object per line with `--json`, otherwise a sentence, or nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,10 +22,15 @@ pub(crate) enum Event {
         holders: Vec<ClaimView>,
     },
     /// The place in the queue was lost, and a new one taken at its end.
-    Rejoined { key: String, times: u32 },
+    Rejoined {
+        #[serde(flatten)]
+        keys: Keys,
+        times: u32,
+    },
     /// The waiting was ended by a signal.
     Withdrawn {
-        key: String,
+        #[serde(flatten)]
+        keys: Keys,
         signal: i32,
         waited_ms: u64,
     },
@@ -33,18 +40,34 @@ pub(crate) enum Event {
         waited_ms: u64,
         holders: Vec<ClaimView>,
     },
+    /// It is done once in a period, and was done or is being done.
+    Skipped {
+        key: String,
+        /// Whether it is being done now.
+        running: bool,
+        /// When it can be done again, at the earliest.
+        again_in_ms: u64,
+        holders: Vec<ClaimView>,
+    },
     /// The lock was obtained.
     Acquired {
-        key: String,
-        token: u64,
+        #[serde(flatten)]
+        keys: Keys,
+        #[serde(flatten, serialize_with = "token_fields")]
+        tokens: Vec<(String, u64)>,
         waited_ms: u64,
+        /// Whether it is the lease of a process that is gone.
+        #[serde(skip_serializing_if = "is_false")]
+        recovered: bool,
         /// Whether that was said before: then the end of the waiting is too.
         #[serde(skip)]
         announced: bool,
     },
-    /// No renewal was answered and the end is near.
+    /// The end is near: no renewal was answered, or it was held long enough.
     Expiring {
         key: String,
+        #[serde(serialize_with = "by_name")]
+        reason: Loss,
         remaining_ms: u64,
         action: Measure,
     },
@@ -56,7 +79,21 @@ pub(crate) enum Event {
         action: Measure,
     },
     /// The lock was given back.
-    Released { key: String, still_ours: bool },
+    Released {
+        #[serde(flatten)]
+        keys: Keys,
+        still_ours: bool,
+    },
+    /// We lead.
+    Leading { key: String, term: u64 },
+    /// The command of a leader has ended, and another term is stood for.
+    TermEnded {
+        key: String,
+        /// How the command ended, if by itself.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<u8>,
+        again_in_ms: u64,
+    },
     /// The end.
     Exit { status: u8, signal: Option<i32> },
     /// Worth knowing.
@@ -70,6 +107,33 @@ pub(crate) enum Event {
         cause: Option<String>,
         status: u8,
     },
+}
+
+/// The keys of one lock: of several the first stands for all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Keys {
+    key: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    keys: Vec<String>,
+}
+
+impl From<&[String]> for Keys {
+    fn from(keys: &[String]) -> Self {
+        let several = if keys.len() > 1 { keys } else { &[] };
+        Self {
+            key: keys.first().cloned().unwrap_or_default(),
+            keys: several.to_vec(),
+        }
+    }
+}
+
+impl fmt::Display for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.keys {
+            [] => f.write_str(&self.key),
+            keys => f.write_str(&keys.join(", ")),
+        }
+    }
 }
 
 /// What was done to the child.
@@ -104,6 +168,23 @@ impl Event {
         }
     }
 
+    /// What is done once in a period, of which the lock is kept for `least`, is taken.
+    pub(crate) fn skipped(seen: &KeyView, least: Duration) -> Self {
+        let holder = seen.holders.first();
+        let running = holder.is_some_and(|holder| holder.kept_until.is_none());
+        let again = holder.map(|holder| match running {
+            // It ends at any time, and its lock is kept then for what is left.
+            true => least.saturating_sub(seen.age(holder)),
+            false => holder.expires_in(),
+        });
+        Self::Skipped {
+            key: seen.key.clone(),
+            running,
+            again_in_ms: millis(again.unwrap_or_default()),
+            holders: seen.holders.clone(),
+        }
+    }
+
     /// For people; nothing where only programs want to know, or those who said `-v`.
     pub(crate) fn sentence(&self, verbose: bool) -> Option<String> {
         let spoken_ms = |ms: &u64| spoken(Duration::from_millis(*ms));
@@ -118,11 +199,13 @@ impl Event {
                     .unwrap_or_default();
                 format!("waiting for {key} (position {position}){held}")
             }
-            Self::Rejoined { key, .. } => {
-                format!("warning: the place in the queue of {key} was lost; waiting at its end")
+            Self::Rejoined { keys, .. } => {
+                format!("warning: the place in the queue of {keys} was lost; waiting at its end")
             }
-            Self::Withdrawn { key, waited_ms, .. } => {
-                format!("stopped waiting for {key} after {}", spoken_ms(waited_ms))
+            Self::Withdrawn {
+                keys, waited_ms, ..
+            } => {
+                format!("stopped waiting for {keys} after {}", spoken_ms(waited_ms))
             }
             Self::Conflict {
                 key,
@@ -136,14 +219,47 @@ impl Event {
                 let held = held_by(holders).unwrap_or_else(|| "held or waited for".to_owned());
                 format!("{after}{key} is {held}")
             }
-            Self::Acquired {
+            Self::Skipped {
                 key,
+                running,
+                again_in_ms,
+                holders,
+            } => {
+                let does = if *running { "is running" } else { "ran" };
+                let who = holders.first().map(since_when).unwrap_or_default();
+                let again = match again_in_ms {
+                    0 => "when that has ended".to_owned(),
+                    again_in_ms => format!("in {}", spoken_ms(again_in_ms)),
+                };
+                format!("skipped: {key} {does}{who}; it can run again {again}")
+            }
+            Self::Acquired {
+                keys,
+                waited_ms,
+                recovered: true,
+                ..
+            } => format!(
+                "recovered {keys} after {}: the process before is gone",
+                spoken_ms(waited_ms)
+            ),
+            Self::Acquired {
+                keys,
                 waited_ms,
                 announced: true,
                 ..
             } => {
-                format!("got {key} after {}", spoken_ms(waited_ms))
+                format!("got {keys} after {}", spoken_ms(waited_ms))
             }
+            Self::Expiring {
+                key,
+                reason: reason @ Loss::MaxHold,
+                remaining_ms,
+                action,
+            } => format!(
+                "{key} ends in {}: {reason}{}",
+                spoken_ms(remaining_ms),
+                action.words()
+            ),
             Self::Expiring {
                 key,
                 remaining_ms,
@@ -162,10 +278,10 @@ impl Event {
                 format!("lost {key}: {reason}{}", action.words())
             }
             Self::Released {
-                key,
+                keys,
                 still_ours: false,
             } => {
-                format!("lost {key}: it was not ours any more when it was released")
+                format!("lost {keys}: it was not ours any more when it was released")
             }
             Self::Warning { message } => format!("warning: {message}"),
             Self::Log { level, message } => format!("{}: {message}", level.to_lowercase()),
@@ -173,8 +289,25 @@ impl Event {
                 None => message.clone(),
                 Some(hint) => format!("{message}\nhint: {hint}"),
             },
-            Self::Acquired { key, token, .. } if verbose => format!("got {key}, token {token}"),
-            Self::Released { key, .. } if verbose => format!("released {key}"),
+            Self::Leading { key, term } => format!("leading {key}, term {term}"),
+            Self::TermEnded {
+                key,
+                status,
+                again_in_ms,
+            } => {
+                let ended = match status {
+                    Some(status) => format!("the command ended with status {status}; "),
+                    None => String::new(),
+                };
+                let again = spoken_ms(again_in_ms);
+                format!("{ended}standing for {key} again in {again}")
+            }
+            Self::Acquired { keys, tokens, .. } if verbose => {
+                let numbers: Vec<_> = tokens.iter().map(|(_, token)| token.to_string()).collect();
+                let s = if numbers.len() > 1 { "s" } else { "" };
+                format!("got {keys}, token{s} {}", numbers.join(", "))
+            }
+            Self::Released { keys, .. } if verbose => format!("released {keys}"),
             Self::Exit { status, .. } if verbose => format!("exit status {status}"),
             Self::Acquired { .. } | Self::Released { .. } | Self::Exit { .. } => return None,
         })
@@ -220,10 +353,60 @@ fn by_name<S: Serializer>(reason: &Loss, serializer: S) -> Result<S::Ok, S::Erro
     serializer.serialize_str(reason_name(reason))
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// `token`, and of several keys `tokens` by key.
+fn token_fields<S: Serializer>(tokens: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(None)?;
+    if let Some((_, first)) = tokens.first() {
+        map.serialize_entry("token", first)?;
+    }
+    if tokens.len() > 1 {
+        map.serialize_entry("tokens", &ByKey(tokens))?;
+    }
+    map.end()
+}
+
+/// Tokens as an object, in the order of their keys as they were named.
+pub(crate) struct ByKey<'a>(pub(crate) &'a [(String, u64)]);
+
+impl Serialize for ByKey<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, token)| (key, token)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::view::tests::claim;
+
+    fn keys(keys: &[&str]) -> Keys {
+        let keys: Vec<_> = keys.iter().map(|&key| key.to_owned()).collect();
+        Keys::from(&*keys)
+    }
+
+    #[test]
+    fn several_keys_have_a_token_each() {
+        let acquired = Event::Acquired {
+            keys: keys(&["b", "a"]),
+            tokens: vec![("b".into(), 7), ("a".into(), 9)],
+            waited_ms: 0,
+            recovered: false,
+            announced: false,
+        };
+        assert_eq!(acquired.sentence(true).unwrap(), "got b, a, tokens 7, 9");
+        assert_eq!(
+            serde_json::to_value(acquired).unwrap(),
+            serde_json::json!({
+                "event": "acquired", "key": "b", "keys": ["b", "a"],
+                "token": 7, "tokens": {"b": 7, "a": 9}, "waited_ms": 0,
+            })
+        );
+    }
 
     #[test]
     fn says_who_holds() {
@@ -252,9 +435,10 @@ mod tests {
     #[test]
     fn what_was_not_announced_ends_in_silence() {
         let acquired = |announced| Event::Acquired {
-            key: "k".into(),
-            token: 7,
+            keys: keys(&["k"]),
+            tokens: vec![("k".into(), 7)],
             waited_ms: 1500,
+            recovered: false,
             announced,
         };
         assert_eq!(acquired(false).sentence(false), None);

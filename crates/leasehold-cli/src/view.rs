@@ -180,9 +180,14 @@ impl fmt::Display for OwnerView {
     }
 }
 
-/// ` on build7 (pid 812) since 2026-01-31T12:00:00Z`: who did it and when that began.
-pub(crate) fn since_when(claim: &ClaimView) -> String {
-    format!(" on {} since {}", claim.who(), to_the_second(&claim.since))
+/// What is done under the key, by whom and since when: `is running on build7 (pid 812) since
+/// 2026-01-31T12:00:00Z`, or that it `ran` there.
+pub(crate) fn ran(claim: &ClaimView) -> String {
+    let (who, since) = (claim.who(), to_the_second(&claim.since));
+    match claim.kept_until {
+        Some(_) => format!("ran on {who} at {since}"),
+        None => format!("is running on {who} since {since}"),
+    }
 }
 
 /// `held by …`, of several holders the first and how many more.

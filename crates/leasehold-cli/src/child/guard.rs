@@ -259,6 +259,7 @@ mod tests {
             Some(Action::Kill(Loss::MaxHold))
         );
         let mut guard = Guard::new(OnLost::Term, GRACE, TTL, Some(start + secs(60)));
+        assert_eq!(guard.look(start + secs(15), secs(20), HELD), None);
         assert_eq!(
             guard.look(start + secs(30), secs(5), UNKNOWN),
             Some(Action::Tell(Loss::Unanswered, secs(5)))

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::duration::{millis, spoken};
 use crate::failure::Failure;
-use crate::view::{ClaimView, KeyView, held_by, since_when};
+use crate::view::{ClaimView, KeyView, held_by, ran};
 
 /// One thing that happened: an object per line with `--json`, otherwise a sentence, or nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -221,17 +221,17 @@ impl Event {
             }
             Self::Skipped {
                 key,
-                running,
                 again_in_ms,
                 holders,
+                ..
             } => {
-                let does = if *running { "is running" } else { "ran" };
-                let who = holders.first().map(since_when).unwrap_or_default();
+                let ran = holders.first().map(ran);
+                let ran = ran.unwrap_or_else(|| "is taken".to_owned());
                 let again = match again_in_ms {
                     0 => "when that has ended".to_owned(),
                     again_in_ms => format!("in {}", spoken_ms(again_in_ms)),
                 };
-                format!("skipped: {key} {does}{who}; it can run again {again}")
+                format!("skipped: {key} {ran}; it can run again {again}")
             }
             Self::Acquired {
                 keys,

@@ -20,6 +20,24 @@ use crate::{duration, env, exit};
 /// The longest grace time that nobody asked for.
 const LONGEST_GRACE: Duration = Duration::from_secs(5);
 
+/// The exit status, and the signal that led to it.
+pub(crate) type Status = (u8, Option<i32>);
+
+/// The status where a signal ended us, and no command ran.
+pub(crate) fn ended_by(signal: Signal) -> Status {
+    (exit::signalled(signal.as_raw()), Some(signal.as_raw()))
+}
+
+/// Says how it ended, whatever happened.
+pub(crate) fn conclude(ended: Result<Status, Failure>, printer: &Printer) -> u8 {
+    let (status, signal) = ended.unwrap_or_else(|failure| {
+        printer.failure(&failure);
+        (failure.status, None)
+    });
+    printer.event(&Event::Exit { status, signal });
+    status
+}
+
 /// A command that may run, and how it is guarded.
 #[derive(Debug)]
 pub(crate) struct Guarded<'a> {

@@ -28,7 +28,7 @@ const WORK: &str = "echo up; while :; do \
 
 fn candidate(store: &Store, note: &str) -> Process {
     let mut command = store.command(&[
-        "elect", "--ttl", "1s", "--note", note, "k", "--", "sh", "-c", WORK,
+        "elect", "--ttl", "3s", "--note", note, "k", "--", "sh", "-c", WORK,
     ]);
     command.env("NOTE", note);
     Process::spawn(command)

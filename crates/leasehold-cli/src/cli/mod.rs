@@ -59,7 +59,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) lock: LockArgs,
     /// The command and its arguments, after `--`
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", help_heading = None)]
     pub(crate) command: Vec<OsString>,
     /// Run once in each period, for schedulers: if it ran or runs within it, say so and end with 0
     ///
@@ -68,8 +68,10 @@ pub(crate) struct RunArgs {
     /// less the smaller of a tenth of it and 30s. A failure of the command, or a crash, does not
     /// free it sooner. -q says nothing when it is skipped; -E chooses another status.
     #[arg(
-        long, value_name = "DURATION", value_parser = duration::parse_period,
-        conflicts_with_all = ["wait", "shared", "limit", "reentrant", "min_hold", "recover_as"]
+        long, help_heading = "Jobs", value_name = "DURATION", value_parser = duration::parse_period,
+        conflicts_with_all = [
+            "wait", "shared", "limit", "reentrant", "keys", "min_hold", "recover_as"
+        ]
     )]
     pub(crate) every: Option<Duration>,
     /// After a crash, a restart under the same name on this host goes on without waiting
@@ -79,7 +81,8 @@ pub(crate) struct RunArgs {
     /// root /var/lib/leasehold. The system tells whether the process before and all that its
     /// command had started are gone; while they are not, the restart waits in line.
     #[arg(
-        long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(),
+        long, help_heading = "Jobs", value_name = "NAME",
+        value_parser = NonEmptyStringValueParser::new(),
         conflicts_with_all = ["shared", "limit", "reentrant", "keys"]
     )]
     pub(crate) recover_as: Option<String>,
@@ -130,7 +133,8 @@ pub(crate) struct HoldArgs {
 /// command ended by itself, whatever its status. Then it resigns first, so that another leads if
 /// one stands, and pauses: for a second, and twice as long after each term that was shorter than
 /// ten seconds, up to 30s. A signal goes on to the command; when that has ended, so do we, with its
-/// status.
+/// status (SIGHUP ends us only if it ended the command). While the store cannot be reached we go
+/// on asking.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  leasehold elect scheduler --note 10.0.0.7:80 -- ./scheduler\n  \

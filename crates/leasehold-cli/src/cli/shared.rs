@@ -86,7 +86,10 @@ pub(crate) struct LockArgs {
     #[arg(long, conflicts_with = "keys")]
     pub(crate) reentrant: bool,
     /// Keep the lock taken for so long at least, also when we end sooner or crash
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    // Of several keys those that were got first would stay taken although not all were got.
+    #[arg(
+        long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "keys"
+    )]
     pub(crate) min_hold: Option<Duration>,
     /// Give the lock up after so long, as if it were lost
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]

@@ -13,7 +13,7 @@ use crate::connect::{connect_to_hold, leave};
 use crate::duration::millis;
 use crate::exit;
 use crate::failure::Failure;
-use crate::guarded::{Done, Guarded};
+use crate::guarded::{Done, Guarded, Status, conclude, ended_by};
 use crate::held::Held;
 use crate::output::{Event, Printer};
 use crate::signals::Signals;
@@ -22,16 +22,8 @@ use crate::wanted::Wanted;
 /// Stands, leads, stands again; answers the exit status.
 pub(crate) async fn elect(args: &ElectArgs) -> u8 {
     let printer = Printer::new(&args.output, args.json);
-    let status = candidate(args, &printer).await.unwrap_or_else(|failure| {
-        printer.failure(&failure);
-        (failure.status, None)
-    });
-    let (status, signal) = status;
-    printer.event(&Event::Exit { status, signal });
-    status
+    conclude(candidate(args, &printer).await, &printer)
 }
-
-type Status = (u8, Option<i32>);
 
 async fn candidate(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure> {
     let wanted = Wanted::leader(&args.key, args.note.as_deref(), &args.lease)?;
@@ -65,21 +57,17 @@ struct Candidate<'a> {
 
 impl Candidate<'_> {
     async fn stand(&mut self, signals: &mut Signals) -> Result<Status, Failure> {
-        let mut led = false;
         loop {
             let patience = Patience::Wait(Wait::Forever);
             let (client, wanted) = (self.client, self.wanted);
             let elected = acquire::acquire(client, wanted, patience, signals, self.printer).await;
             let flow = match elected {
-                Ok(Outcome::Granted(held)) => {
-                    led = true;
-                    self.lead(held, signals).await?
-                }
+                Ok(Outcome::Granted(held)) => self.lead(held, signals).await?,
                 Ok(Outcome::Signalled(signal)) => return Ok(ended_by(signal)),
                 // Waiting for ever does not end without an answer.
                 Ok(Outcome::Conflict) => ControlFlow::Continue(self.pauses.after(Duration::ZERO)),
-                // A store that served us before may come back; one that never did is a mistake.
-                Err(failure) if led && failure.status == exit::UNAVAILABLE => {
+                // It answered when we connected, so it may come back.
+                Err(failure) if failure.passing => {
                     self.printer.warn(failure.message);
                     ControlFlow::Continue(self.again(None, Duration::ZERO))
                 }
@@ -141,10 +129,6 @@ fn is_asked_to_end(done: &Done) -> bool {
         Some(Signal::HUP) => done.signal == Some(Signal::HUP.as_raw()),
         asked => asked.is_some(),
     }
-}
-
-fn ended_by(signal: Signal) -> Status {
-    (exit::signalled(signal.as_raw()), Some(signal.as_raw()))
 }
 
 /// How long to wait between terms: a command that ends at once is not to spin.

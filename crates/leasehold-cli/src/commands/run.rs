@@ -9,9 +9,9 @@ use crate::cli::RunArgs;
 use crate::connect::{connect_to_hold, leave};
 use crate::exit;
 use crate::failure::Failure;
-use crate::guarded::Guarded;
+use crate::guarded::{Guarded, Status, conclude, ended_by};
 use crate::held::Held;
-use crate::output::{Event, Printer};
+use crate::output::Printer;
 use crate::recovery::Recovery;
 use crate::signals::Signals;
 use crate::wanted::Wanted;
@@ -22,16 +22,8 @@ const LONGEST_CUT: Duration = Duration::from_secs(30);
 /// Runs the command; answers the exit status.
 pub(crate) async fn run(args: &RunArgs) -> u8 {
     let printer = Printer::new(&args.output, args.json);
-    let status = guarded(args, &printer).await.unwrap_or_else(|failure| {
-        printer.failure(&failure);
-        (failure.status, None)
-    });
-    let (status, signal) = status;
-    printer.event(&Event::Exit { status, signal });
-    status
+    conclude(guarded(args, &printer).await, &printer)
 }
-
-type Status = (u8, Option<i32>);
 
 async fn guarded(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
     let mut wanted = Wanted::of(&args.lock, &args.lease)?;
@@ -49,13 +41,11 @@ async fn guarded(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
     let mut signals = Signals::listen()?;
     let client = tokio::select! {
         client = connect_to_hold(&args.store, &args.lease) => client?,
-        signal = signals.next() => {
-            return Ok((exit::signalled(signal.as_raw()), Some(signal.as_raw())));
-        }
+        signal = signals.next() => return Ok(ended_by(signal)),
     };
     let recovery = match &args.recover_as {
         None => None,
-        Some(name) => Some(Recovery::begin(name, &client, &mut wanted, printer)?),
+        Some(name) => Some(Recovery::begin(name, &client, &mut wanted, printer).await?),
     };
     let acquired = acquire::acquire(&client, &wanted, patience, &mut signals, printer);
     let status = match acquired.await {
@@ -72,9 +62,7 @@ async fn guarded(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
             .await
         }
         Ok(Outcome::Conflict) => Ok((conflict_status, None)),
-        Ok(Outcome::Signalled(signal)) => {
-            Ok((exit::signalled(signal.as_raw()), Some(signal.as_raw())))
-        }
+        Ok(Outcome::Signalled(signal)) => Ok(ended_by(signal)),
         Err(failure) => Err(failure),
     };
     leave(&client).await;

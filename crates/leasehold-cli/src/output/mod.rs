@@ -2,6 +2,7 @@
 
 mod event;
 mod log;
+mod sentence;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -150,7 +151,9 @@ pub(crate) fn usage(asked: &clap::Error) -> u8 {
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
     let mut arguments = std::env::args_os().skip(1);
     let undashed = asked.kind() == clap::error::ErrorKind::UnknownArgument
-        && arguments.next().is_some_and(|first| first == "run")
+        && arguments
+            .next()
+            .is_some_and(|first| first == "run" || first == "elect")
         && !arguments.any(|argument| argument == "--");
     let hint = if undashed {
         "\n\nhint: write -- before the command"

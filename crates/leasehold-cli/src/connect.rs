@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold::store::redis::{Baseline, RedisOptions, RedisStore};
 use leasehold::{Client, Settings, TlsFiles};
 
-use crate::cli::{AcquireArgs, StoreArgs};
+use crate::cli::{LeaseArgs, StoreArgs};
 use crate::env;
 use crate::failure::Failure;
 
@@ -22,11 +22,11 @@ pub(crate) async fn connect(store: &StoreArgs) -> Result<Client, Failure> {
 /// Connects, for holding.
 pub(crate) async fn connect_to_hold(
     store: &StoreArgs,
-    acquire: &AcquireArgs,
+    lease: &LeaseArgs,
 ) -> Result<Client, Failure> {
     let settings = Settings {
-        ttl: acquire.ttl,
-        label: acquire.label.clone(),
+        ttl: lease.ttl,
+        label: lease.label.clone(),
         ..Settings::default()
     };
     settings.check()?;

@@ -24,6 +24,14 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| format!("not a duration; {EXAMPLES}"))
 }
 
+/// Reads a period: as [`parse`], of a second at least.
+pub(crate) fn parse_period(text: &str) -> Result<Duration, String> {
+    match parse(text)? {
+        period if period < Duration::from_secs(1) => Err("choose a second or more".to_owned()),
+        period => Ok(period),
+    }
+}
+
 /// For people: two units at most, e.g. `350 ms`, `3.2 s`, `12 s`, `5 min 3 s`.
 pub(crate) fn spoken(duration: Duration) -> String {
     const MINUTE: u64 = 60;

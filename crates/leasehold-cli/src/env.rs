@@ -20,6 +20,12 @@ pub(crate) const LOG: &str = "LEASEHOLD_LOG";
 pub(crate) const KEY: &str = "LEASEHOLD_KEY";
 /// The fencing token, for the guarded command.
 pub(crate) const TOKEN: &str = "LEASEHOLD_TOKEN";
+/// All keys with their tokens, for the guarded command.
+pub(crate) const TOKENS: &str = "LEASEHOLD_TOKENS";
+/// The owner's secret, with `--reentrant`.
+pub(crate) const OWNER: &str = "LEASEHOLD_OWNER";
+/// The term, for the command of a leader.
+pub(crate) const TERM: &str = "LEASEHOLD_TERM";
 
 /// What is read, for the help and the manual.
 pub(crate) const READ: &[(&str, &str)] = &[
@@ -33,16 +39,30 @@ pub(crate) const READ: &[(&str, &str)] = &[
     (TLS_CA, "PEM file of the certificates to believe"),
     (TLS_CERT, "PEM file of the client's certificate"),
     (TLS_KEY, "PEM file of the client's key"),
+    (
+        OWNER,
+        "whose lock --reentrant enters again: 32 hexadecimal digits, a secret",
+    ),
     (LOG, "which log lines to show, e.g. leasehold=trace"),
     ("NO_COLOR", "no colours in help texts when set"),
 ];
 
 /// What the guarded command is given, for the help and the manual.
 pub(crate) const GIVEN: &[(&str, &str)] = &[
-    (KEY, "the key"),
+    (KEY, "the key; of several the first"),
     (
         TOKEN,
-        "the fencing token: hand it to what you protect, which refuses lower ones",
+        "the fencing token: hand it to what you protect, which refuses lower ones; \
+         with -s or --limit the number of the grant, which does not fence",
+    ),
+    (
+        TOKENS,
+        "all keys with their tokens, as a JSON object on one line: {\"account/1\":17}",
+    ),
+    (TERM, "elect: the term, which is the fencing token"),
+    (
+        OWNER,
+        "with --reentrant: the owner, a secret that lets an inner leasehold enter again",
     ),
     (STORE, "the store, without password"),
 ];

@@ -56,13 +56,19 @@ pub(crate) const TABLE: &[(&str, &str)] = &[
         "the key holds something that is not leasehold's, or is damaged",
     ),
     ("69", "the store cannot be reached, or refuses"),
-    ("71", "the system refused (no processes, no signals)"),
+    (
+        "71",
+        "the system refused (no processes, no signals, no state file)",
+    ),
     ("74", "the output cannot be written"),
     (
         "75",
-        "the lock was not obtained in time; -E chooses another",
+        "the lock was not obtained in time; -E chooses another (--every: 0 instead)",
     ),
-    ("79", "the lease was lost while the command ran"),
+    (
+        "79",
+        "the lease was lost while the command ran, or --max-hold was over",
+    ),
     ("126", "the command cannot be run"),
     ("127", "the command was not found"),
 ];

@@ -3,8 +3,8 @@
 use std::error::Error as _;
 use std::fmt;
 
-use leasehold::StoreError;
 use leasehold::core::Invalid;
+use leasehold::{ErrorKind, StoreError};
 
 use crate::exit;
 
@@ -16,6 +16,8 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     /// What lies beneath, for those who want to know.
     pub(crate) cause: Option<String>,
+    /// Whether asking again later may help.
+    pub(crate) passing: bool,
 }
 
 impl Failure {
@@ -25,6 +27,7 @@ impl Failure {
             message: message.into(),
             hint: None,
             cause: None,
+            passing: false,
         }
     }
 
@@ -51,6 +54,7 @@ impl From<leasehold::Error> for Failure {
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
             cause: error.source().map(ToString::to_string),
+            passing: error.kind() == ErrorKind::Unavailable,
         }
     }
 }
@@ -59,6 +63,7 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self {
             cause: error.source().map(ToString::to_string),
+            passing: error.kind() == ErrorKind::Unavailable,
             ..Self::new(exit::of_error(error.kind()), error.to_string())
         }
     }

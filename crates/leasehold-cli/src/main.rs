@@ -16,11 +16,15 @@ mod duration;
 mod env;
 mod exit;
 mod failure;
+mod guarded;
+mod held;
 mod output;
+mod recovery;
 mod signals;
 mod sys;
 mod view;
 mod waiting;
+mod wanted;
 
 use std::process::ExitCode;
 
@@ -59,21 +63,26 @@ fn perform(command: Command) -> u8 {
 
 async fn dispatch(command: Command) -> u8 {
     let printer = match &command {
-        // Says how it ended, whatever happened.
+        // They say how it ended, whatever happened.
         Command::Run(args) => return commands::run(args).await,
+        Command::Elect(args) if !args.observe => return commands::elect(args).await,
+        Command::Elect(args) => Printer::new(&args.output, args.json),
         Command::Hold(args) => Printer::new(&args.output, args.json),
         Command::Show(args) => Printer::new(&args.output, false),
         Command::Ls(args) => Printer::new(&args.output, false),
         Command::Break(args) => Printer::new(&args.output, false),
+        Command::Resize(args) => Printer::new(&args.output, false),
         Command::Bench(args) => Printer::new(&args.output, false),
         Command::Completions(_) | Command::Man(_) => Printer::default(),
     };
     let done = match &command {
         Command::Run(_) => Ok(exit::OK),
         Command::Hold(args) => commands::hold(args, &printer).await,
+        Command::Elect(args) => commands::observe(args, &printer).await,
         Command::Show(args) => commands::show(args, &printer).await,
         Command::Ls(args) => commands::ls(args, &printer).await,
         Command::Break(args) => commands::break_key(args, &printer).await,
+        Command::Resize(args) => commands::resize(args, &printer).await,
         Command::Bench(args) => commands::bench(args, &printer).await,
         Command::Completions(args) => commands::completions(args, &printer),
         Command::Man(args) => commands::man(args, &printer),

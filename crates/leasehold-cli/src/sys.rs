@@ -1,4 +1,4 @@
-//! What only the C library offers: all of the command's `unsafe` code.
+//! What the system offers and Rust does not: all of the command's `unsafe` code.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -7,6 +7,20 @@ use std::process::Command;
 use std::ptr;
 
 use rustix::process::Signal;
+
+/// The name of this machine, as others see it beside our claims.
+pub(crate) fn host() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Which start of this machine it is; nothing where the system does not say.
+pub(crate) fn boot() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    boot.unwrap_or_default().trim().to_owned()
+}
 
 /// Whether this process ignores the signal, as `nohup` arranges for SIGHUP.
 #[allow(unsafe_code, reason = "no safe interface asks without changing")]

@@ -1,5 +1,6 @@
 //! What is shown of a key: the shape that programs read, and the words for people.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
@@ -28,6 +29,9 @@ pub(crate) struct ClaimView {
     pub(crate) mode: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) weight: Option<u32>,
+    /// Of how many permits: the key says so.
+    #[serde(skip)]
+    pub(crate) of: Option<u32>,
     pub(crate) owner: OwnerView,
     pub(crate) since: String,
     pub(crate) expires_in_ms: u64,
@@ -35,6 +39,12 @@ pub(crate) struct ClaimView {
     pub(crate) token: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) position: Option<u64>,
+    /// What a leader tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+    /// Until when the key stays taken although its holder has left or died.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kept_until: Option<String>,
 }
 
 /// Who asked.
@@ -57,19 +67,22 @@ impl From<&Inspection> for KeyView {
             permits,
             last_token: seen.last_token.get(),
             at: time(seen.at),
-            holders: seen.holders.iter().map(ClaimView::from).collect(),
+            holders: seen
+                .holders
+                .iter()
+                .map(|holder| ClaimView::of_holder(holder, seen.at))
+                .collect(),
             waiters: seen.waiters.iter().map(ClaimView::from).collect(),
         }
     }
 }
 
-impl From<&HolderInfo> for ClaimView {
-    fn from(holder: &HolderInfo) -> Self {
-        let view = Self::new(holder.mode, &holder.owner, holder.since, holder.expires_in);
-        Self {
-            token: Some(holder.token.get()),
-            ..view
-        }
+impl KeyView {
+    /// How long ago that claim was made, when the key was looked at.
+    pub(crate) fn age(&self, claim: &ClaimView) -> Duration {
+        let time = |text: &str| text.parse::<Timestamp>().unwrap_or_default();
+        let age = time(&self.at).duration_since(time(&claim.since));
+        Duration::try_from(age).unwrap_or_default()
     }
 }
 
@@ -85,32 +98,40 @@ impl From<&WaiterInfo> for ClaimView {
 
 impl ClaimView {
     fn new(mode: Mode, owner: &Owner, since: SystemTime, expires_in: Duration) -> Self {
-        let (mode, weight) = match mode {
-            Mode::Exclusive => ("exclusive", None),
-            Mode::Shared => ("shared", None),
-            Mode::Permits { take, .. } => ("permits", Some(take)),
+        let (mode, weight, of) = match mode {
+            Mode::Exclusive => ("exclusive", None, None),
+            Mode::Shared => ("shared", None, None),
+            Mode::Permits { take, of } => ("permits", Some(take), Some(of)),
         };
         Self {
             mode,
             weight,
-            owner: OwnerView {
-                host: owner.host.clone(),
-                pid: owner.pid,
-                label: owner.label.clone(),
-            },
+            of,
+            owner: OwnerView::from(owner),
             since: time(since),
             expires_in_ms: millis(expires_in),
             token: None,
             position: None,
+            note: None,
+            kept_until: None,
         }
     }
 
-    /// `exclusive`, `shared`, `2 permits`.
+    fn of_holder(holder: &HolderInfo, at: SystemTime) -> Self {
+        let view = Self::new(holder.mode, &holder.owner, holder.since, holder.expires_in);
+        Self {
+            token: Some(holder.token.get()),
+            note: holder.note.clone(),
+            kept_until: holder.kept.then(|| time(at + holder.expires_in)),
+            ..view
+        }
+    }
+
+    /// `exclusive`, `shared`, `2 of 3 permits`.
     pub(crate) fn mode(&self) -> String {
-        match self.weight {
-            None => self.mode.to_owned(),
-            Some(1) => "1 permit".to_owned(),
-            Some(weight) => format!("{weight} permits"),
+        match (self.weight, self.of) {
+            (Some(weight), Some(of)) => format!("{weight} of {of} permits"),
+            _ => self.mode.to_owned(),
         }
     }
 
@@ -121,20 +142,51 @@ impl ClaimView {
 
     /// `build7 (pid 812, label deploy)`.
     pub(crate) fn who(&self) -> String {
-        let OwnerView { host, pid, label } = &self.owner;
-        match label {
-            None => format!("{host} (pid {pid})"),
-            Some(label) => format!("{host} (pid {pid}, label {label})"),
-        }
+        self.owner.to_string()
     }
 
-    /// `build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, expires in 12 s`.
+    /// `held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, expires in 12 s`, or
+    /// until when it is kept.
     fn in_full(&self) -> String {
-        let (who, since) = (self.who(), to_the_second(&self.since));
-        format!(
-            "{who} since {since}, expires in {}",
-            spoken(self.expires_in())
-        )
+        let who = self.who();
+        match &self.kept_until {
+            Some(until) => format!("kept until {} for {who}", to_the_second(until)),
+            None => format!(
+                "held by {who} since {}, expires in {}",
+                to_the_second(&self.since),
+                spoken(self.expires_in())
+            ),
+        }
+    }
+}
+
+impl From<&Owner> for OwnerView {
+    fn from(owner: &Owner) -> Self {
+        Self {
+            host: owner.host.clone(),
+            pid: owner.pid,
+            label: owner.label.clone(),
+        }
+    }
+}
+
+impl fmt::Display for OwnerView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, pid, label } = self;
+        match label {
+            None => write!(f, "{host} (pid {pid})"),
+            Some(label) => write!(f, "{host} (pid {pid}, label {label})"),
+        }
+    }
+}
+
+/// What is done under the key, by whom and since when: `is running on build7 (pid 812) since
+/// 2026-01-31T12:00:00Z`, or that it `ran` there.
+pub(crate) fn ran(claim: &ClaimView) -> String {
+    let (who, since) = (claim.who(), to_the_second(&claim.since));
+    match claim.kept_until {
+        Some(_) => format!("ran on {who} at {since}"),
+        None => format!("is running on {who} since {since}"),
     }
 }
 
@@ -143,14 +195,19 @@ pub(crate) fn held_by(holders: &[ClaimView]) -> Option<String> {
     let (first, more) = holders.split_first()?;
     let first = first.in_full();
     Some(match more.len() {
-        0 => format!("held by {first}"),
-        1 => format!("held by {first}, and 1 more"),
-        more => format!("held by {first}, and {more} more"),
+        0 => first,
+        more => format!("{first}, and {more} more"),
     })
 }
 
+/// A note on one line: it may hold anything.
+pub(crate) fn on_one_line(note: &str) -> String {
+    let tame = |c: char| if c.is_control() { ' ' } else { c };
+    note.chars().map(tame).collect()
+}
+
 /// RFC 3339, UTC.
-fn time(time: SystemTime) -> String {
+pub(crate) fn time(time: SystemTime) -> String {
     // Times outside of the years that can be written do not come from a clock.
     Timestamp::try_from(time).unwrap_or_default().to_string()
 }
@@ -206,7 +263,7 @@ pub(crate) mod tests {
         let view = ClaimView::new(mode, &owner, SystemTime::UNIX_EPOCH, Duration::ZERO);
         assert_eq!(
             (view.mode, view.weight, view.mode()),
-            ("permits", Some(2), "2 permits".into())
+            ("permits", Some(2), "2 of 3 permits".into())
         );
     }
 
@@ -223,5 +280,13 @@ pub(crate) mod tests {
         );
         assert_eq!(held_by(&holders).unwrap(), format!("{one}, and 2 more"));
         assert_eq!(holders[1].who(), "build7 (pid 812)");
+        let kept = ClaimView {
+            kept_until: Some("2026-01-31T13:00:00.5Z".into()),
+            ..claim(None)
+        };
+        assert_eq!(
+            held_by(&[kept]).unwrap(),
+            "kept until 2026-01-31T13:00:00Z for build7 (pid 812)"
+        );
     }
 }

@@ -45,8 +45,9 @@ impl Live {
         self.draw(waited);
     }
 
-    /// It was seen who holds.
-    pub(crate) fn held(&mut self, holders: &[ClaimView], waited: Duration) {
+    /// It was seen which key is in the way, and who holds it.
+    pub(crate) fn held(&mut self, key: &str, holders: &[ClaimView], waited: Duration) {
+        key.clone_into(&mut self.key);
         self.held = match holders {
             [] => String::new(),
             [first, more @ ..] => {

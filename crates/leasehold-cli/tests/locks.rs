@@ -8,28 +8,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Store, events};
+use common::{Store, events, on_each_store};
 use leasehold_testkit::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-
-/// Each case on the local store and on a real server.
-macro_rules! on_each_store {
-    ($($case:ident),* $(,)?) => {
-        mod local {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(&super::Store::local()).await;
-            })*
-        }
-        mod redis {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(&super::Store::redis()).await;
-            })*
-        }
-    };
-}
 
 on_each_store!(
     a_busy_lock_is_75_or_the_chosen_status,

@@ -60,6 +60,27 @@ async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() 
 }
 
 #[tokio::test]
+async fn a_candidate_stands_again_after_a_silence() {
+    let server = RedisServer::start();
+    let script = "echo $LEASEHOLD_TERM; exec sleep 60";
+    let arguments = ["elect", "--ttl", "1s", "k", "--", "sh", "-c", script];
+    let candidate = Process::spawn(at(&server.url(), &arguments));
+    let first = candidate.stdout().wait_for("").await;
+    server.stop();
+    let stopped = candidate.stderr();
+    stopped.wait_for("no answer to the renewals of k").await;
+    stopped.wait_for("standing for k again in 1.0 s").await;
+    // Once more, while there is still no answer.
+    stopped.wait_for("warning: ").await;
+    stopped.wait_for("standing for k again in 2.0 s").await;
+    server.cont();
+    let second = candidate.stdout().wait_for("").await;
+    assert!(second.parse::<u64>().unwrap() > first.parse().unwrap());
+    candidate.signal(Signal::TERM);
+    assert_eq!(candidate.wait().await.code(), Some(143));
+}
+
+#[tokio::test]
 async fn a_server_that_forgets_ends_the_command() {
     let mut server = RedisServer::start();
     let script = "echo up; exec sleep 60";

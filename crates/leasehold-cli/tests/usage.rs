@@ -45,6 +45,76 @@ async fn wrong_usage_is_64_and_says_why() {
             &["run", "--password-file", "/no/such", "k", "--", "true"],
             "/no/such",
         ),
+        (
+            &["run", "-s", "--limit", "2", "k", "--", "true"],
+            "'--shared' cannot be used with '--limit <N>'",
+        ),
+        (
+            &["run", "-s", "-x", "k", "--", "true"],
+            "cannot be used with",
+        ),
+        (
+            &["hold", "--reentrant", "--limit", "2", "k"],
+            "cannot be used with",
+        ),
+        (
+            &["run", "k", "-k", "other", "--", "true"],
+            "'[KEY]' cannot be used with '--key <KEY>'",
+        ),
+        (
+            &["run", "-k", "a", "-k", "a", "--", "true"],
+            "hint: name each key once",
+        ),
+        (
+            &["run", "-k", "a", "--reentrant", "--", "true"],
+            "cannot be used with",
+        ),
+        (&["run", "--take", "2", "k", "--", "true"], "--limit <N>"),
+        (
+            &["run", "--limit", "2", "--take", "3", "k", "--", "true"],
+            "3 permits asked for, where there are 2",
+        ),
+        (
+            &["run", "--limit", "0", "k", "--", "true"],
+            "0 is not in 1..",
+        ),
+        (
+            &["run", "--every", "1h", "-w", "1s", "k", "--", "true"],
+            "'--every <DURATION>' cannot be used with '--wait <DURATION>'",
+        ),
+        (
+            &["run", "-k", "a", "--min-hold", "1s", "--", "true"],
+            "cannot be used with",
+        ),
+        (&["elect", "k", "true"], "write -- before the command"),
+        (
+            &["run", "--every", "5ms", "k", "--", "true"],
+            "choose a second or more",
+        ),
+        (
+            &["run", "--min-hold", "400d", "k", "--", "true"],
+            "366 days or less",
+        ),
+        (&["run", "--max-hold", "1ms", "k", "--", "true"], "50 ms"),
+        (
+            &["run", "--recover-as", "a/b", "k", "--", "true"],
+            "without slashes",
+        ),
+        (
+            &["run", "--recover-as", "n", "-s", "k", "--", "true"],
+            "cannot be used with",
+        ),
+        (&["elect", "k"], "required arguments"),
+        (
+            &["elect", "k", "--observe", "--", "true"],
+            "cannot be used with",
+        ),
+        (&["elect", "", "--observe"], "the key is empty"),
+        (
+            &["resize", "k", "--from", "0", "--to", "1"],
+            "0 is not in 1..",
+        ),
+        (&["resize", "k", "--to", "1"], "required arguments"),
         (&["hold", ""], "the key is empty"),
         (&["show", ""], "the key is empty"),
         (&["break", ""], "the key is empty"),
@@ -94,6 +164,8 @@ async fn help_and_version_are_data() {
         "  79 ",
         "130",
         "LEASEHOLD_TOKEN",
+        "LEASEHOLD_TOKENS",
+        "LEASEHOLD_OWNER",
         "LEASEHOLD_PASSWORD",
         "NO_COLOR",
     ] {
@@ -116,7 +188,9 @@ async fn completions_and_manual_come_from_the_definitions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = run(&["completions", shell]).await;
         assert_eq!(script.code(), Some(0));
-        assert!(script.stdout.contains("on-lost"), "{shell}");
+        for word in ["on-lost", "recover-as", "elect", "resize"] {
+            assert!(script.stdout.contains(word), "{word} for {shell}");
+        }
     }
     let page = run(&["man"]).await.stdout;
     for section in [
@@ -127,7 +201,16 @@ async fn completions_and_manual_come_from_the_definitions() {
     ] {
         assert!(page.contains(section), "{section} in {page}");
     }
-    for subcommand in ["run", "hold", "show", "ls", "break", "completions"] {
+    for subcommand in [
+        "run",
+        "hold",
+        "elect",
+        "show",
+        "ls",
+        "break",
+        "resize",
+        "completions",
+    ] {
         let page = run(&["man", subcommand]).await.stdout;
         assert!(
             page.contains(&format!(".TH leasehold-{subcommand} 1")),

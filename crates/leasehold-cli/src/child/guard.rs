@@ -48,17 +48,25 @@ pub(crate) struct Guard {
     /// What was left right after the last renewal.
     basis: Duration,
     seen: Duration,
+    /// When the lease will have been held for the longest time allowed.
+    longest: Option<Instant>,
     phase: Phase,
 }
 
 impl Guard {
-    pub(crate) fn new(on_lost: OnLost, grace: Duration, ttl: Duration) -> Self {
+    pub(crate) fn new(
+        on_lost: OnLost,
+        grace: Duration,
+        ttl: Duration,
+        longest: Option<Instant>,
+    ) -> Self {
         Self {
             on_lost,
             grace,
             margin: (ttl / 20).min(Duration::from_millis(50)),
             basis: Duration::ZERO,
             seen: Duration::ZERO,
+            longest,
             phase: Phase::Guarding,
         }
     }
@@ -86,8 +94,8 @@ impl Guard {
         self.seen = remaining;
         let action = match self.phase {
             Phase::Done => None,
-            Phase::Guarding => self.judge(remaining, standpoint),
-            Phase::Told { at } => match ended(remaining, self.margin, standpoint) {
+            Phase::Guarding => self.judge(now, remaining, standpoint),
+            Phase::Told { at } => match self.ended(now, remaining, standpoint) {
                 Some(End::ByStore(loss)) => (now >= at + self.grace).then_some(Action::Kill(loss)),
                 Some(End::ByClock(loss)) => Some(Action::Kill(loss)),
                 None => None,
@@ -121,16 +129,38 @@ impl Guard {
         left.clamp(Duration::from_millis(1), LONGEST_SLEEP)
     }
 
-    fn judge(&self, remaining: Duration, standpoint: Standpoint) -> Option<Action> {
-        let Some(end) = ended(remaining, self.margin, standpoint) else {
+    fn judge(&self, now: Instant, remaining: Duration, standpoint: Standpoint) -> Option<Action> {
+        let Some(end) = self.ended(now, remaining, standpoint) else {
             let near = self.on_lost == OnLost::Term && remaining <= self.grace();
-            return near.then_some(Action::Tell(Loss::Unanswered, remaining));
+            return near.then(|| Action::Tell(self.why(now, remaining), remaining));
         };
         Some(match (self.on_lost, end) {
             (OnLost::Ignore, End::ByStore(loss) | End::ByClock(loss)) => Action::Warn(loss),
             (OnLost::Term, End::ByStore(loss)) => Action::Tell(loss, Duration::ZERO),
             (_, End::ByStore(loss) | End::ByClock(loss)) => Action::Kill(loss),
         })
+    }
+
+    fn ended(&self, now: Instant, remaining: Duration, standpoint: Standpoint) -> Option<End> {
+        match standpoint {
+            Standpoint::Lost(loss @ (Loss::Gone | Loss::Revoked | Loss::Superseded)) => {
+                Some(End::ByStore(loss))
+            }
+            Standpoint::Lost(loss) => Some(End::ByClock(loss)),
+            _ if remaining <= self.margin => Some(End::ByClock(self.why(now, remaining))),
+            _ => None,
+        }
+    }
+
+    /// Why a lease that is not lost yet ends so soon: it is not renewed beyond the longest time
+    /// allowed, or its renewals are not answered.
+    fn why(&self, now: Instant, remaining: Duration) -> Loss {
+        // A lease is relied on for a little less than it has.
+        let nearly = remaining + remaining / 20 + self.margin;
+        match self.longest {
+            Some(longest) if now + nearly >= longest => Loss::MaxHold,
+            _ => Loss::Unanswered,
+        }
     }
 
     /// The grace time, or less while the lease still lives on a shorter TTL than
@@ -148,17 +178,6 @@ enum End {
     ByClock(Loss),
 }
 
-fn ended(remaining: Duration, margin: Duration, standpoint: Standpoint) -> Option<End> {
-    match standpoint {
-        Standpoint::Lost(loss @ (Loss::Gone | Loss::Revoked | Loss::Superseded)) => {
-            Some(End::ByStore(loss))
-        }
-        Standpoint::Lost(loss) => Some(End::ByClock(loss)),
-        _ if remaining <= margin => Some(End::ByClock(Loss::Unanswered)),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +192,7 @@ mod tests {
     }
 
     fn guard(on_lost: OnLost) -> (Guard, Instant) {
-        (Guard::new(on_lost, GRACE, TTL), Instant::now())
+        (Guard::new(on_lost, GRACE, TTL, None), Instant::now())
     }
 
     #[test]
@@ -225,6 +244,29 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_the_longest_hold_is_called_by_its_name() {
+        let start = Instant::now();
+        let mut guard = Guard::new(OnLost::Term, GRACE, TTL, Some(start + secs(60)));
+        assert_eq!(guard.look(start, secs(20), HELD), None);
+        assert_eq!(guard.look(start + secs(41), secs(19), HELD), None);
+        assert_eq!(
+            guard.look(start + secs(55), secs(5), HELD),
+            Some(Action::Tell(Loss::MaxHold, secs(5)))
+        );
+        let lost = Standpoint::Lost(Loss::MaxHold);
+        assert_eq!(
+            guard.look(start + secs(60), Duration::ZERO, lost),
+            Some(Action::Kill(Loss::MaxHold))
+        );
+        let mut guard = Guard::new(OnLost::Term, GRACE, TTL, Some(start + secs(60)));
+        assert_eq!(guard.look(start + secs(15), secs(20), HELD), None);
+        assert_eq!(
+            guard.look(start + secs(30), secs(5), UNKNOWN),
+            Some(Action::Tell(Loss::Unanswered, secs(5)))
+        );
+    }
+
+    #[test]
     fn kill_kills_and_ignore_warns() {
         for standpoint in [
             Standpoint::Lost(Loss::Gone),
@@ -250,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_lease_fresh_from_the_queue_is_not_mistaken_for_a_dying_one() {
-        let mut guard = Guard::new(OnLost::Term, secs(15), secs(60));
+        let mut guard = Guard::new(OnLost::Term, secs(15), secs(60), None);
         let start = Instant::now();
         assert_eq!(
             guard.look(start, secs(7), HELD),

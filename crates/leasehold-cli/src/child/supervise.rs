@@ -1,6 +1,5 @@
 //! The child and its lease side by side, until the child has ended.
 
-use leasehold::Lease;
 use rustix::process::Signal;
 use tokio::signal::unix;
 use tokio::time::{Instant, sleep};
@@ -11,6 +10,7 @@ use super::{Change, Child, End, Guard, Start, program};
 use crate::duration::millis;
 use crate::exit;
 use crate::failure::Failure;
+use crate::held::{Held, Standing};
 use crate::output::{Event, Measure, Printer};
 use crate::signals::{self, Signals};
 use crate::sys;
@@ -21,14 +21,16 @@ pub(crate) struct Ended {
     pub(crate) end: End,
     /// The lease was lost, or so near its end that the child was told to stop.
     pub(crate) lost: bool,
+    /// The last signal that went on to the child and asks a program to end.
+    pub(crate) asked: Option<Signal>,
 }
 
 /// What is heard while the child runs.
 #[derive(Debug)]
 pub(crate) struct Supervision<'a> {
     printer: &'a Printer,
-    key: &'a str,
     signals: &'a mut Signals,
+    asked: Option<Signal>,
     children: unix::Signal,
     stops: unix::Signal,
     terminal: Option<Terminal>,
@@ -36,15 +38,11 @@ pub(crate) struct Supervision<'a> {
 
 impl<'a> Supervision<'a> {
     /// Begins to listen, so that nothing that the child does is missed.
-    pub(crate) fn begin(
-        printer: &'a Printer,
-        key: &'a str,
-        signals: &'a mut Signals,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn begin(printer: &'a Printer, signals: &'a mut Signals) -> Result<Self, Failure> {
         Ok(Self {
             printer,
-            key,
             signals,
+            asked: None,
             children: signals::stream(Signal::CHILD).map_err(signals::refused)?,
             stops: signals::stream(Signal::TSTP).map_err(signals::refused)?,
             terminal: Terminal::open(),
@@ -55,13 +53,13 @@ impl<'a> Supervision<'a> {
     pub(crate) async fn run(
         mut self,
         start: Start<'_>,
-        lease: &Lease,
+        held: &Held,
         mut guard: Guard,
     ) -> Result<Ended, Failure> {
         let program = start.program;
         let child = Child::start(start, self.terminal.as_ref())
             .map_err(|error| program::failure(program, &error))?;
-        let watched = self.watch(&child, lease, &mut guard).await;
+        let watched = self.watch(&child, held, &mut guard).await;
         if guard.lost() && guard.strikes() || watched.is_err() {
             // Before the child is reaped, while its group's number is certainly its own.
             child.signal(Signal::KILL);
@@ -83,6 +81,7 @@ impl<'a> Supervision<'a> {
         Ok(Ended {
             end,
             lost: guard.lost(),
+            asked: self.asked,
         })
     }
 
@@ -90,46 +89,50 @@ impl<'a> Supervision<'a> {
     async fn watch(
         &mut self,
         child: &Child,
-        lease: &Lease,
+        held: &Held,
         guard: &mut Guard,
     ) -> std::io::Result<()> {
         loop {
-            let (now, remaining, standpoint) =
-                (Instant::now(), lease.remaining(), lease.standpoint());
-            if let Some(action) = guard.look(now, remaining, standpoint) {
-                self.act(child, action);
-            }
+            let (now, standing) = (Instant::now(), held.standing());
+            self.look(child, guard, now, standing);
             match child.change()? {
                 Some(Change::Ended) => return Ok(()),
                 Some(Change::Stopped(signal)) => {
                     if self.stopped(child, signal) {
                         // The lease may have ended meanwhile: that comes first.
-                        let (now, remaining, standpoint) =
-                            (Instant::now(), lease.remaining(), lease.standpoint());
-                        if let Some(action) = guard.look(now, remaining, standpoint) {
-                            self.act(child, action);
-                        }
+                        self.look(child, guard, Instant::now(), held.standing());
                         self.resume(child);
                     }
                     continue;
                 }
                 None => {}
             }
-            let pause = guard.sleep(now, remaining, standpoint);
+            let pause = guard.sleep(now, standing.remaining, standing.standpoint);
             let known = guard.lost();
             tokio::select! {
                 biased;
                 _ = self.children.recv() => {}
-                signal = self.signals.next() => child.signal(signal),
+                signal = self.signals.next() => {
+                    if ![Signal::USR1, Signal::USR2].contains(&signal) {
+                        self.asked = Some(signal);
+                    }
+                    child.signal(signal);
+                }
                 _ = self.stops.recv() => child.signal(Signal::TSTP),
-                _ = lease.lost(), if !known => {}
+                _ = held.lost(), if !known => {}
                 () = sleep(pause) => {}
             }
         }
     }
 
-    fn act(&self, child: &Child, action: Action) {
-        let key = self.key.to_owned();
+    fn look(&self, child: &Child, guard: &mut Guard, now: Instant, standing: Standing<'_>) {
+        if let Some(action) = guard.look(now, standing.remaining, standing.standpoint) {
+            self.act(child, action, standing.key);
+        }
+    }
+
+    fn act(&self, child: &Child, action: Action, key: &str) {
+        let key = key.to_owned();
         let measure = match action {
             Action::Tell(..) => Measure::Term,
             Action::Kill(_) => Measure::Kill,
@@ -145,8 +148,9 @@ impl<'a> Supervision<'a> {
             Action::Warn(_) => {}
         }
         self.printer.event(&match action {
-            Action::Tell(_, left) if !left.is_zero() => Event::Expiring {
+            Action::Tell(reason, left) if !left.is_zero() => Event::Expiring {
                 key,
+                reason,
                 remaining_ms: millis(left),
                 action: measure,
             },

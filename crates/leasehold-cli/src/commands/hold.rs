@@ -1,36 +1,43 @@
 //! `leasehold hold`: a lock without a command.
 
-use leasehold::{Client, Lease};
+use std::fmt::Write;
+
+use leasehold::Client;
 use serde::Serialize;
 
-use crate::acquire::{self, Outcome};
+use crate::acquire::{self, Outcome, Patience};
 use crate::cli::HoldArgs;
 use crate::connect::{connect_to_hold, leave};
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Event, Measure, Printer};
+use crate::held::Held;
+use crate::output::{ByKey, Event, Measure, Printer};
 use crate::signals::Signals;
+use crate::wanted::Wanted;
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Held<'a> {
+struct Shown<'a> {
     key: &'a str,
     token: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<ByKey<'a>>,
     store: &'a str,
 }
 
 /// Holds until a signal or the loss.
 pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failure> {
-    acquire::check(&args.key, &args.acquire)?;
+    let wanted = Wanted::of(&args.lock, &args.lease)?;
     let mut signals = Signals::listen()?;
     let client = tokio::select! {
-        client = connect_to_hold(&args.store, &args.acquire) => client?,
+        client = connect_to_hold(&args.store, &args.lease) => client?,
         signal = signals.next() => return Ok(exit::signalled(signal.as_raw())),
     };
-    let acquired = acquire::acquire(&client, &args.key, &args.acquire, &mut signals, printer);
+    let patience = Patience::from(&args.wait);
+    let acquired = acquire::acquire(&client, &wanted, patience, &mut signals, printer);
     let status = match acquired.await {
-        Ok(Outcome::Granted(lease)) => keep(&client, lease, args, &mut signals, printer).await,
-        Ok(Outcome::Conflict) => Ok(args.acquire.conflict_exit_code),
+        Ok(Outcome::Granted(held)) => keep(&client, held, args, &mut signals, printer).await,
+        Ok(Outcome::Conflict) => Ok(args.wait.conflict_status()),
         Ok(Outcome::Signalled(signal)) => Ok(exit::signalled(signal.as_raw())),
         Err(failure) => Err(failure),
     };
@@ -40,33 +47,51 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failu
 
 async fn keep(
     client: &Client,
-    lease: Lease,
+    held: Held,
     args: &HoldArgs,
     signals: &mut Signals,
     printer: &Printer,
 ) -> Result<u8, Failure> {
-    let (key, token) = (&*args.key, lease.token().get());
-    if args.json {
-        printer.json(&Held {
-            key,
-            token,
-            store: client.store_url(),
-        })?;
-    } else {
-        printer.data(&format!("{token}\n"))?;
-    }
+    show(client, &held.tokens(), args, printer)?;
     tokio::select! {
         biased;
-        reason = lease.lost() => {
-            let key = args.key.clone();
+        (key, reason) = held.lost() => {
+            let key = key.to_owned();
             printer.event(&Event::Lost { key, reason, action: Measure::None });
-            Ok(exit::LOST)
+            return Ok(exit::LOST);
         }
-        _ = signals.next() => {
-            if let Err(error) = lease.release().await {
-                printer.warn(error.to_string());
-            }
-            Ok(exit::OK)
-        }
+        _ = signals.next() => {}
     }
+    if let Err(error) = held.release().await {
+        printer.warn(error.to_string());
+    }
+    Ok(exit::OK)
+}
+
+fn show(
+    client: &Client,
+    tokens: &[(String, u64)],
+    args: &HoldArgs,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let (several, first) = (tokens.len() > 1, tokens.first());
+    if let (true, Some((key, token))) = (args.json, first) {
+        printer.json(&Shown {
+            key,
+            token: *token,
+            tokens: several.then_some(ByKey(tokens)),
+            store: client.store_url(),
+        })?;
+        return Ok(());
+    }
+    let mut text = String::new();
+    for (key, token) in tokens {
+        // Writing to a string does not fail.
+        let _ = match several {
+            true => writeln!(text, "{token} {key}"),
+            false => writeln!(text, "{token}"),
+        };
+    }
+    printer.data(&text)?;
+    Ok(())
 }

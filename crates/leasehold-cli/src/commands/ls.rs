@@ -8,7 +8,7 @@ use crate::duration::spoken;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Printer, table};
-use crate::view::{KeyView, to_the_second};
+use crate::view::{ClaimView, KeyView, to_the_second};
 
 /// Lists keys.
 pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> {
@@ -30,6 +30,7 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
 fn text(views: &[KeyView]) -> String {
     let mut rows = table(&[
         "KEY",
+        "MODE",
         "HELD BY",
         "SINCE",
         "EXPIRES IN",
@@ -38,13 +39,16 @@ fn text(views: &[KeyView]) -> String {
     ]);
     for view in views {
         let first = view.holders.first();
+        let claim = first.or_else(|| view.waiters.first());
         let who = match (first, view.holders.len()) {
             (None, _) => "-".to_owned(),
+            (Some(first), 1) if first.kept_until.is_some() => format!("kept for {}", first.who()),
             (Some(first), 1) => first.who(),
             (Some(first), all) => format!("{} and {} more", first.who(), all - 1),
         };
         rows.add_row(vec![
             view.key.clone(),
+            claim.map(ClaimView::mode).unwrap_or_default(),
             who,
             first
                 .map(|first| to_the_second(&first.since))

@@ -2,133 +2,89 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Lease, Released};
+use leasehold::Client;
 
-use crate::acquire::{self, Outcome};
-use crate::child::{self, End, Ended, Guard, Start, Supervision};
+use crate::acquire::{self, Outcome, Patience};
 use crate::cli::RunArgs;
 use crate::connect::{connect_to_hold, leave};
+use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Event, Printer};
+use crate::guarded::{Guarded, Status, conclude, ended_by};
+use crate::held::Held;
+use crate::output::Printer;
+use crate::recovery::Recovery;
 use crate::signals::Signals;
-use crate::{duration, env, exit};
+use crate::wanted::Wanted;
 
-/// The longest grace time that nobody asked for.
-const LONGEST_GRACE: Duration = Duration::from_secs(5);
+/// The most that a period is cut by: two starts of a scheduler are never exactly one apart.
+const LONGEST_CUT: Duration = Duration::from_secs(30);
 
 /// Runs the command; answers the exit status.
 pub(crate) async fn run(args: &RunArgs) -> u8 {
     let printer = Printer::new(&args.output, args.json);
-    let status = guarded(args, &printer).await.unwrap_or_else(|failure| {
-        printer.failure(&failure);
-        (failure.status, None)
-    });
-    let (status, signal) = status;
-    printer.event(&Event::Exit { status, signal });
-    status
+    conclude(guarded(args, &printer).await, &printer)
 }
 
-type Status = (u8, Option<i32>);
-
 async fn guarded(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
-    let grace = grace(args)?;
-    acquire::check(&args.key, &args.acquire)?;
-    let Some(program) = args.command.first() else {
-        return Err(Failure::usage("there is no command").hint("write it after --"));
+    let mut wanted = Wanted::of(&args.lock, &args.lease)?;
+    let (patience, conflict_status) = match args.every {
+        None => (Patience::from(&args.wait), args.wait.conflict_status()),
+        Some(period) => {
+            let least = period.saturating_sub((period / 10).min(LONGEST_CUT));
+            wanted.min_hold = Some(least);
+            let skipped = args.wait.conflict_exit_code.unwrap_or(exit::OK);
+            (Patience::Once { least }, skipped)
+        }
     };
-    child::check(program)?;
+    let command = Guarded::check(&args.command, &args.guard, wanted.ttl(&args.lease))?;
 
     let mut signals = Signals::listen()?;
     let client = tokio::select! {
-        client = connect_to_hold(&args.store, &args.acquire) => client?,
-        signal = signals.next() => {
-            return Ok((exit::signalled(signal.as_raw()), Some(signal.as_raw())));
-        }
+        client = connect_to_hold(&args.store, &args.lease) => client?,
+        signal = signals.next() => return Ok(ended_by(signal)),
     };
-    let acquired = acquire::acquire(&client, &args.key, &args.acquire, &mut signals, printer);
+    let recovery = match &args.recover_as {
+        None => None,
+        Some(name) => Some(Recovery::begin(name, &client, &mut wanted, printer).await?),
+    };
+    let acquired = acquire::acquire(&client, &wanted, patience, &mut signals, printer);
     let status = match acquired.await {
-        Ok(Outcome::Granted(lease)) => {
-            under(&client, lease, args, grace, &mut signals, printer).await
+        Ok(Outcome::Granted(held)) => {
+            under(
+                &client,
+                &wanted,
+                held,
+                recovery,
+                &command,
+                &mut signals,
+                printer,
+            )
+            .await
         }
-        Ok(Outcome::Conflict) => Ok((args.acquire.conflict_exit_code, None)),
-        Ok(Outcome::Signalled(signal)) => {
-            Ok((exit::signalled(signal.as_raw()), Some(signal.as_raw())))
-        }
+        Ok(Outcome::Conflict) => Ok((conflict_status, None)),
+        Ok(Outcome::Signalled(signal)) => Ok(ended_by(signal)),
         Err(failure) => Err(failure),
     };
     leave(&client).await;
     status
 }
 
-/// Runs the command to its end, and gives the lock back.
 async fn under(
     client: &Client,
-    lease: Lease,
-    args: &RunArgs,
-    grace: Duration,
+    wanted: &Wanted,
+    held: Held,
+    recovery: Option<Recovery>,
+    command: &Guarded<'_>,
     signals: &mut Signals,
     printer: &Printer,
 ) -> Result<Status, Failure> {
-    let start = Start {
-        program: &args.command[0],
-        arguments: &args.command[1..],
-        given: vec![
-            (env::KEY, args.key.clone()),
-            (env::TOKEN, lease.token().to_string()),
-            (env::STORE, client.store_url().to_owned()),
-        ],
-        withheld: vec![env::PASSWORD],
-        lifelines: client.lifelines(),
-    };
-    let guard = Guard::new(args.on_lost, grace, args.acquire.ttl);
-    let supervision = Supervision::begin(printer, &args.key, signals)?;
-    let ended = supervision.run(start, &lease, guard).await;
-    let lost = match ended {
-        // Whatever is left of it is given back while we leave.
-        Ok(Ended { lost: true, .. }) => {
-            drop(lease);
-            true
-        }
-        _ => give_back(lease, args, printer).await == Some(Released::AlreadyGone),
-    };
-    let Ended { end, .. } = ended?;
-    let (status, signal) = match end {
-        End::Exited(code) => (u8::try_from(code).unwrap_or(u8::MAX), None),
-        End::Signalled(signal) => (exit::signalled(signal), Some(signal)),
-    };
-    Ok((if lost { exit::LOST } else { status }, signal))
-}
-
-/// A release that fails changes nothing about what the command did. One that comes too late does:
-/// the lock was lost under the command, and nobody had noticed.
-async fn give_back(lease: Lease, args: &RunArgs, printer: &Printer) -> Option<Released> {
-    match lease.release().await {
-        Ok(released) => {
-            let still_ours = released == Released::StillOurs;
-            printer.event(&Event::Released {
-                key: args.key.clone(),
-                still_ours,
-            });
-            Some(released)
-        }
-        Err(error) => {
-            printer.warn(error.to_string());
-            None
-        }
+    let kept = recovery.and_then(|recovery| recovery.keep(&held, printer));
+    let lifeline = kept.as_ref().map(|kept| kept.lifeline());
+    let done = command.run(client, wanted, held, lifeline, signals, printer);
+    let done = done.await?;
+    if let Some(kept) = kept.filter(|_| done.settled) {
+        kept.clear(printer);
     }
-}
-
-/// How long the command has to stop by itself.
-fn grace(args: &RunArgs) -> Result<Duration, Failure> {
-    let ttl = args.acquire.ttl;
-    match args.grace {
-        None => Ok((ttl / 4).min(LONGEST_GRACE)),
-        Some(grace) if grace > ttl / 2 => Err(Failure::usage(format!(
-            "a grace time of {} is too long for a TTL of {}",
-            duration::spoken(grace),
-            duration::spoken(ttl)
-        ))
-        .hint("choose at most half of the TTL, or a longer TTL")),
-        Some(grace) => Ok(grace),
-    }
+    let status = if done.lost { exit::LOST } else { done.status };
+    Ok((status, done.signal))
 }

@@ -10,7 +10,7 @@ use crate::duration::spoken;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Printer, table};
-use crate::view::{ClaimView, KeyView, to_the_second};
+use crate::view::{ClaimView, KeyView, on_one_line, to_the_second};
 
 /// Shows who holds the key and who waits for it.
 pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failure> {
@@ -37,7 +37,7 @@ fn text(view: &KeyView) -> String {
     if view.holders.is_empty() && view.waiters.is_empty() {
         return format!("{}: free, {token}\n", view.key);
     }
-    let mut rows = table(&[
+    let mut columns = vec![
         "STATE",
         "MODE",
         "HOST",
@@ -46,21 +46,29 @@ fn text(view: &KeyView) -> String {
         "SINCE",
         "EXPIRES IN",
         "TOKEN",
-    ]);
+    ];
+    // Only leaders have notes.
+    let noted = view.holders.iter().any(|claim| claim.note.is_some());
+    if noted {
+        columns.push("NOTE");
+    }
+    let mut rows = table(&columns);
     for claim in &view.holders {
-        rows.add_row(row("holds".to_owned(), claim));
+        let state = match &claim.kept_until {
+            Some(until) => format!("kept until {}", to_the_second(until)),
+            None => "holds".to_owned(),
+        };
+        rows.add_row(row(state, claim, noted));
     }
     for claim in &view.waiters {
-        rows.add_row(row(
-            format!("waits, {}", claim.position.unwrap_or_default()),
-            claim,
-        ));
+        let state = format!("waits, {}", claim.position.unwrap_or_default());
+        rows.add_row(row(state, claim, noted));
     }
     format!("{}: {kind}, {token}\n{}\n", view.key, rows.trim_fmt())
 }
 
-fn row(state: String, claim: &ClaimView) -> Vec<String> {
-    vec![
+fn row(state: String, claim: &ClaimView, noted: bool) -> Vec<String> {
+    let mut row = vec![
         state,
         claim.mode(),
         claim.owner.host.clone(),
@@ -72,7 +80,11 @@ fn row(state: String, claim: &ClaimView) -> Vec<String> {
             .token
             .map(|token| token.to_string())
             .unwrap_or_default(),
-    ]
+    ];
+    if noted {
+        row.push(on_one_line(claim.note.as_deref().unwrap_or_default()));
+    }
+    row
 }
 
 #[cfg(test)]
@@ -110,6 +122,22 @@ mod tests {
                 "waits, 1  exclusive  build7  812          2026-01-31T12:00:00Z  12 s",
             ]
         );
+        let kept = KeyView {
+            holders: vec![ClaimView {
+                kept_until: Some("2026-01-31T13:00:00Z".into()),
+                note: Some("10.0.0.7:80".into()),
+                token: Some(7),
+                ..claim(None)
+            }],
+            waiters: vec![],
+            ..view.clone()
+        };
+        let shown = text(&kept);
+        assert!(
+            shown.contains("\nkept until 2026-01-31T13:00:00Z  exclusive  "),
+            "{shown}"
+        );
+        assert!(shown.trim_end().ends_with("10.0.0.7:80"), "{shown}");
         let free = KeyView {
             holders: vec![],
             waiters: vec![],

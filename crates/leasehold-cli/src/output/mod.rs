@@ -2,6 +2,7 @@
 
 mod event;
 mod log;
+mod sentence;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use indicatif::ProgressBar;
 
-pub(crate) use event::{Event, Measure, Weight};
+pub(crate) use event::{ByKey, Event, Keys, Measure, Weight};
 
 use crate::failure::Failure;
 use crate::{cli, exit};
@@ -42,8 +43,8 @@ impl Printer {
         printer
     }
 
-    /// Data, as it is.
-    pub(crate) fn data(&self, text: &str) -> Result<(), Failure> {
+    /// Data, as it is. Answers whether anybody still reads.
+    pub(crate) fn data(&self, text: &str) -> Result<bool, Failure> {
         let mut out = io::stdout().lock();
         let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         match written {
@@ -52,12 +53,12 @@ impl Printer {
                 exit::OUTPUT,
                 format!("cannot write the output: {error}"),
             )),
-            _ => Ok(()),
+            written => Ok(written.is_ok()),
         }
     }
 
     /// Data, as a line of JSON.
-    pub(crate) fn json(&self, value: &impl serde::Serialize) -> Result<(), Failure> {
+    pub(crate) fn json(&self, value: &impl serde::Serialize) -> Result<bool, Failure> {
         let line = serde_json::to_string(value)
             .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot write JSON: {error}")))?;
         self.data(&(line + "\n"))
@@ -150,7 +151,9 @@ pub(crate) fn usage(asked: &clap::Error) -> u8 {
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
     let mut arguments = std::env::args_os().skip(1);
     let undashed = asked.kind() == clap::error::ErrorKind::UnknownArgument
-        && arguments.next().is_some_and(|first| first == "run")
+        && arguments
+            .next()
+            .is_some_and(|first| first == "run" || first == "elect")
         && !arguments.any(|argument| argument == "--");
     let hint = if undashed {
         "\n\nhint: write -- before the command"

@@ -16,11 +16,32 @@ use leasehold_testkit::process::{Finished, Process};
 use leasehold_testkit::server::RedisServer;
 use tempfile::TempDir;
 
+/// Each case on the local store and on a real server.
+#[allow(unused_macros, reason = "not every test file has such cases")]
+macro_rules! on_each_store {
+    ($($case:ident),* $(,)?) => {
+        mod local {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(&super::Store::local()).await;
+            })*
+        }
+        mod redis {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(&super::Store::redis()).await;
+            })*
+        }
+    };
+}
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use on_each_store;
+
 /// A store that ends with the test.
 pub(crate) struct Store {
     pub(crate) url: String,
     files: TempDir,
-    _server: Option<RedisServer>,
+    server: Option<RedisServer>,
 }
 
 impl Store {
@@ -42,11 +63,12 @@ impl Store {
 
     fn at(url: String, server: Option<RedisServer>) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory can be made");
-        Self {
-            url,
-            files,
-            _server: server,
-        }
+        Self { url, files, server }
+    }
+
+    /// Whether a server keeps it, which cannot see who is dead.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.server.is_some()
     }
 
     /// A file of the test.
@@ -59,6 +81,7 @@ impl Store {
         let mut command = leasehold(arguments);
         command
             .env("LEASEHOLD_STORE", &self.url)
+            .env("XDG_STATE_HOME", self.path("state"))
             .current_dir(self.files.path());
         command
     }

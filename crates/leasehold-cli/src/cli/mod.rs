@@ -1,15 +1,17 @@
 //! The arguments as typed. What they mean is decided by the subcommands.
 
+mod shared;
+
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand};
 
-use crate::child::OnLost;
 use crate::{duration, env, exit};
+
+pub(crate) use shared::{GuardArgs, LeaseArgs, LockArgs, OutputArgs, StoreArgs, WaitArgs};
 
 /// Distributed locks for any program: fair, fenced, on one machine or on many
 #[derive(Debug, Parser)]
@@ -30,75 +32,14 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(RunArgs),
     Hold(HoldArgs),
+    Elect(ElectArgs),
     Show(ShowArgs),
     Ls(LsArgs),
     Break(BreakArgs),
+    Resize(ResizeArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
-}
-
-/// Where the locks live, and who we are there.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Store")]
-pub(crate) struct StoreArgs {
-    /// The store: local:, local:/dir, redis://, rediss:// (TLS), redis+unix:// or valkey://
-    ///
-    /// `local:` serves the processes of one machine and needs no server. A password in the URL
-    /// can be seen by others of this machine in the list of processes, as all arguments can:
-    /// better put the URL into LEASEHOLD_STORE, or the password into a file.
-    #[arg(
-        short = 'S', long = "store", value_name = "URL",
-        env = env::STORE, hide_env_values = true, default_value = "local:"
-    )]
-    pub(crate) url: String,
-    /// The user name at the store
-    #[arg(long, value_name = "NAME", env = env::USER, hide_env_values = true)]
-    pub(crate) user: Option<String>,
-    /// A file whose first line is the password at the store
-    #[arg(long, value_name = "FILE", env = env::PASSWORD_FILE, hide_env_values = true)]
-    pub(crate) password_file: Option<PathBuf>,
-    /// PEM file of the certificates to believe, instead of the system's
-    #[arg(long, value_name = "FILE", env = env::TLS_CA, hide_env_values = true)]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// PEM file of our certificate
-    #[arg(long, value_name = "FILE", env = env::TLS_CERT, hide_env_values = true)]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// PEM file of our key
-    #[arg(long, value_name = "FILE", env = env::TLS_KEY, hide_env_values = true)]
-    pub(crate) tls_key: Option<PathBuf>,
-}
-
-/// How much is said.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Output")]
-pub(crate) struct OutputArgs {
-    /// Say nothing but errors
-    #[arg(short, long, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-    /// Say what is going on
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
-}
-
-/// What is asked for, and for how long.
-#[derive(Debug, Args)]
-pub(crate) struct AcquireArgs {
-    /// Give up at once when the lock is not free
-    #[arg(short, long, conflicts_with = "wait")]
-    pub(crate) no_wait: bool,
-    /// Give up after so long (500ms, 30s, 5m, 1h30m); without it, wait for ever
-    #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) wait: Option<Duration>,
-    /// How long the lock outlives a crash of ours: it is renewed while we live
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
-    pub(crate) ttl: Duration,
-    /// What others see of us, beside host and process id
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) label: Option<String>,
-    /// The exit status when the lock was not obtained in time
-    #[arg(short = 'E', long, value_name = "N", default_value_t = exit::CONFLICT)]
-    pub(crate) conflict_exit_code: u8,
 }
 
 /// Run a command while holding a lock
@@ -108,25 +49,49 @@ pub(crate) struct AcquireArgs {
 /// (on Linux; the processes that it started are not, unless it sees to that).
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n\n\
+    after_help = "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
+                  leasehold run --limit 3 mailers -- ./send.sh\n  \
+                  leasehold run --every 1h hourly-report -- ./report.sh\n\n\
                   Exit statuses and environment: leasehold run --help",
     after_long_help = run_help()
 )]
 pub(crate) struct RunArgs {
-    /// What is to be protected, e.g. orders/42
-    #[arg(value_name = "KEY")]
-    pub(crate) key: String,
-    /// The command and its arguments, after `--`
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
     #[command(flatten)]
-    pub(crate) acquire: AcquireArgs,
-    /// What happens to the command when the lock is lost
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "term")]
-    pub(crate) on_lost: OnLost,
-    /// How long before the lock's end the command is told to stop [default: TTL/4, at most 5s]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) grace: Option<Duration>,
+    pub(crate) lock: LockArgs,
+    /// The command and its arguments, after `--`
+    #[arg(last = true, required = true, value_name = "COMMAND", help_heading = None)]
+    pub(crate) command: Vec<OsString>,
+    /// Run once in each period, for schedulers: if it ran or runs within it, say so and end with 0
+    ///
+    /// Does not wait. Several machines may start it at once: one of them runs it. As two starts
+    /// are never exactly one period apart, the lock stays taken for a little less than the period:
+    /// less the smaller of a tenth of it and 30s. A failure of the command, or a crash, does not
+    /// free it sooner. -q says nothing when it is skipped; -E chooses another status.
+    #[arg(
+        long, help_heading = "Jobs", value_name = "DURATION", value_parser = duration::parse_period,
+        conflicts_with_all = [
+            "wait", "shared", "limit", "reentrant", "keys", "min_hold", "recover_as"
+        ]
+    )]
+    pub(crate) every: Option<Duration>,
+    /// After a crash, a restart under the same name on this host goes on without waiting
+    ///
+    /// For jobs that a service manager restarts. What the lock is known by is kept in a file that
+    /// only this user can read, in $XDG_STATE_HOME/leasehold, else ~/.local/state/leasehold, for
+    /// root /var/lib/leasehold. The system tells whether the process before and all that its
+    /// command had started are gone; while they are not, the restart waits in line.
+    #[arg(
+        long, help_heading = "Jobs", value_name = "NAME",
+        value_parser = NonEmptyStringValueParser::new(),
+        conflicts_with_all = ["shared", "limit", "reentrant", "keys"]
+    )]
+    pub(crate) recover_as: Option<String>,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+    #[command(flatten)]
+    pub(crate) guard: GuardArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
@@ -138,21 +103,73 @@ pub(crate) struct RunArgs {
 
 /// Hold a lock until a signal comes
 ///
-/// Prints the fencing token once the lock is held. Ends with status 0 on a signal, and with 79
-/// when the lock is lost.
+/// Prints the fencing token once the lock is held; of several keys, a line with token and key for
+/// each. Ends with status 0 on a signal, and with 79 when the lock is lost.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  leasehold hold --label maintenance deploy/production")]
+#[command(
+    after_help = "Example:\n  leasehold hold --label maintenance deploy/production\n  \
+                        leasehold hold -s --max-hold 10m config"
+)]
 pub(crate) struct HoldArgs {
-    /// What is to be protected, e.g. orders/42
-    #[arg(value_name = "KEY")]
-    pub(crate) key: String,
     #[command(flatten)]
-    pub(crate) acquire: AcquireArgs,
+    pub(crate) lock: LockArgs,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     /// Print an object with the token, and what happens as lines of JSON on standard error
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+/// Run a command on one machine of many: where it leads
+///
+/// Stands for election, runs the command while it leads, and stands again after the term: when the
+/// lock was lost (the command is stopped before another can lead, as `run` does it), and when the
+/// command ended by itself, whatever its status. Then it resigns first, so that another leads if
+/// one stands, and pauses: for a second, and twice as long after each term that was shorter than
+/// ten seconds, up to 30s. A signal goes on to the command; when that has ended, so do we, with its
+/// status (SIGHUP ends us only if it ended the command). While the store cannot be reached we go
+/// on asking.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  leasehold elect scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
+                  leasehold elect scheduler --observe",
+    after_long_help = elect_help()
+)]
+pub(crate) struct ElectArgs {
+    /// The election, e.g. scheduler
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+    /// The command and its arguments, after `--`
+    #[arg(
+        last = true,
+        required_unless_present = "observe",
+        value_name = "COMMAND"
+    )]
+    pub(crate) command: Vec<OsString>,
+    /// What those who observe are told while we lead, e.g. an address
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    /// End with the command's status when it has ended by itself, instead of standing again
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print who leads, and each change, until a signal comes
+    #[arg(long, conflicts_with_all = ["command", "note", "once"])]
+    pub(crate) observe: bool,
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+    #[command(flatten)]
+    pub(crate) guard: GuardArgs,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Say what happens as lines of JSON: leaders on standard output, all else on standard error
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }
@@ -211,6 +228,31 @@ pub(crate) struct BreakArgs {
     pub(crate) json: bool,
 }
 
+/// Change the number of permits of a semaphore, for administrators
+///
+/// Growing lets waiters in at once; shrinking takes nothing away from those who hold. Who claims
+/// with the old --limit is refused from then on, while the key is in use.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold resize mailers --from 3 --to 5")]
+pub(crate) struct ResizeArgs {
+    /// The semaphore's key
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+    /// How many permits there are: a change that somebody else made is not overwritten
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) from: u32,
+    /// How many permits there shall be
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) to: u32,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
 /// Measure what a lock costs here, beside the raw server
 ///
 /// Uncontended locks at 1, 16, 64 and 256 tasks, and one key passed on among 2, 100 and 1,000
@@ -257,8 +299,25 @@ pub(crate) struct ManArgs {
 }
 
 fn run_help() -> String {
+    long_help(
+        "  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
+           leasehold run -k account/1 -k account/2 -- ./transfer.sh\n  \
+           leasehold run --limit 3 mailers -- ./send.sh\n  \
+           leasehold run --every 1h hourly-report -- ./report.sh\n  \
+           leasehold run --recover-as billing billing -- ./billing.sh",
+    )
+}
+
+fn elect_help() -> String {
+    long_help(
+        "  leasehold elect scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
+           leasehold elect scheduler --observe",
+    )
+}
+
+fn long_help(examples: &str) -> String {
     format!(
-        "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n\n{}\n\n\
+        "Example:\n{examples}\n\n{}\n\n\
          Whoever stops leasehold stops the renewals: after Ctrl-Z or SIGSTOP the lock ends with its\n\
          TTL. When leasehold goes on after that, it kills the command, with status 79.",
         tables()
@@ -323,7 +382,7 @@ mod tests {
             panic!("another subcommand");
         };
         assert_eq!(run.command, ["grep", "-n", "--", "-w"]);
-        assert!(!run.acquire.no_wait);
+        assert!(!run.wait.no_wait);
         assert!(Cli::try_parse_from(["leasehold", "run", "k", "grep", "-n"]).is_err());
     }
 }

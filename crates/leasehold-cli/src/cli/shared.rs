@@ -1,0 +1,143 @@
+//! Groups of arguments that several subcommands have.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::child::OnLost;
+use crate::{duration, env, exit};
+
+/// Where the locks live, and who we are there.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Store")]
+pub(crate) struct StoreArgs {
+    /// The store: local:, local:/dir, redis://, rediss:// (TLS), redis+unix:// or valkey://
+    ///
+    /// `local:` serves the processes of one machine and needs no server. A password in the URL
+    /// can be seen by others of this machine in the list of processes, as all arguments can:
+    /// better put the URL into LEASEHOLD_STORE, or the password into a file.
+    #[arg(
+        short = 'S', long = "store", value_name = "URL",
+        env = env::STORE, hide_env_values = true, default_value = "local:"
+    )]
+    pub(crate) url: String,
+    /// The user name at the store
+    #[arg(long, value_name = "NAME", env = env::USER, hide_env_values = true)]
+    pub(crate) user: Option<String>,
+    /// A file whose first line is the password at the store
+    #[arg(long, value_name = "FILE", env = env::PASSWORD_FILE, hide_env_values = true)]
+    pub(crate) password_file: Option<PathBuf>,
+    /// PEM file of the certificates to believe, instead of the system's
+    #[arg(long, value_name = "FILE", env = env::TLS_CA, hide_env_values = true)]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// PEM file of our certificate
+    #[arg(long, value_name = "FILE", env = env::TLS_CERT, hide_env_values = true)]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// PEM file of our key
+    #[arg(long, value_name = "FILE", env = env::TLS_KEY, hide_env_values = true)]
+    pub(crate) tls_key: Option<PathBuf>,
+}
+
+/// How much is said.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// Say nothing but errors
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say what is going on
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// Which lock.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Lock")]
+pub(crate) struct LockArgs {
+    /// What is to be protected, e.g. orders/42
+    #[arg(value_name = "KEY", required_unless_present = "keys", help_heading = None)]
+    pub(crate) key: Option<String>,
+    /// Several keys as one lock, all or none: say it once for each
+    #[arg(short, long = "key", value_name = "KEY", conflicts_with = "key")]
+    pub(crate) keys: Vec<String>,
+    /// As a reader: together with other readers, while no writer holds it
+    #[arg(short, long, conflicts_with_all = ["exclusive", "limit", "reentrant"])]
+    pub(crate) shared: bool,
+    /// As a writer: alone (the default)
+    #[arg(short = 'x', long, conflicts_with = "limit")]
+    pub(crate) exclusive: bool,
+    /// At most N at once; all who use the key say the same number
+    #[arg(
+        long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
+        conflicts_with_all = ["keys", "reentrant"]
+    )]
+    pub(crate) limit: Option<u32>,
+    /// Count for K of the N [default: 1]
+    #[arg(
+        long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..),
+        requires = "limit"
+    )]
+    pub(crate) take: Option<u32>,
+    /// Enter at once where an outer `leasehold run --reentrant` holds the key already
+    ///
+    /// Whoever has its LEASEHOLD_OWNER in the environment counts as the same owner. The key is
+    /// free when the last of them has given it back.
+    #[arg(long, conflicts_with = "keys")]
+    pub(crate) reentrant: bool,
+    /// Keep the lock taken for so long at least, also when we end sooner or crash
+    // Of several keys those that were got first would stay taken although not all were got.
+    #[arg(
+        long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "keys"
+    )]
+    pub(crate) min_hold: Option<Duration>,
+    /// Give the lock up after so long, as if it were lost
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) max_hold: Option<Duration>,
+}
+
+/// How long to wait for it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Waiting")]
+pub(crate) struct WaitArgs {
+    /// Give up at once when the lock is not free
+    #[arg(short, long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+    /// Give up after so long (500ms, 30s, 5m, 1h30m); without it, wait for ever
+    #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) wait: Option<Duration>,
+    /// The exit status when the lock was not obtained in time [default: 75; with --every: 0]
+    #[arg(short = 'E', long, value_name = "N")]
+    pub(crate) conflict_exit_code: Option<u8>,
+}
+
+impl WaitArgs {
+    /// The status for a lock that was not obtained in time.
+    pub(crate) fn conflict_status(&self) -> u8 {
+        self.conflict_exit_code.unwrap_or(exit::CONFLICT)
+    }
+}
+
+/// The lease, and how others see it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Lease")]
+pub(crate) struct LeaseArgs {
+    /// How long the lock outlives a crash of ours: it is renewed while we live
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    pub(crate) ttl: Duration,
+    /// What others see of us, beside host and process id
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+}
+
+/// What happens to the command when its lock ends.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Loss")]
+pub(crate) struct GuardArgs {
+    /// What happens to the command when the lock is lost
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "term")]
+    pub(crate) on_lost: OnLost,
+    /// How long before the lock's end the command is told to stop [default: TTL/4, at most 5s]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) grace: Option<Duration>,
+}

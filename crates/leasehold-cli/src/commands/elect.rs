@@ -1,0 +1,168 @@
+//! `leasehold elect`: a command where it leads, term after term.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use leasehold::{Client, Wait};
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep};
+
+use crate::acquire::{self, Outcome, Patience};
+use crate::cli::ElectArgs;
+use crate::connect::{connect_to_hold, leave};
+use crate::duration::millis;
+use crate::exit;
+use crate::failure::Failure;
+use crate::guarded::{Done, Guarded, Status, conclude, ended_by};
+use crate::held::Held;
+use crate::output::{Event, Printer};
+use crate::signals::Signals;
+use crate::wanted::Wanted;
+
+/// Stands, leads, stands again; answers the exit status.
+pub(crate) async fn elect(args: &ElectArgs) -> u8 {
+    let printer = Printer::new(&args.output, args.json);
+    conclude(candidate(args, &printer).await, &printer)
+}
+
+async fn candidate(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure> {
+    let wanted = Wanted::leader(&args.key, args.note.as_deref(), &args.lease)?;
+    let command = Guarded::check(&args.command, &args.guard, args.lease.ttl)?;
+    let mut signals = Signals::listen()?;
+    let client = tokio::select! {
+        client = connect_to_hold(&args.store, &args.lease) => client?,
+        signal = signals.next() => return Ok(ended_by(signal)),
+    };
+    let mut candidate = Candidate {
+        args,
+        wanted: &wanted,
+        command: &command,
+        client: &client,
+        printer,
+        pauses: Pauses::default(),
+    };
+    let status = candidate.stand(&mut signals).await;
+    leave(&client).await;
+    status
+}
+
+struct Candidate<'a> {
+    args: &'a ElectArgs,
+    wanted: &'a Wanted,
+    command: &'a Guarded<'a>,
+    client: &'a Client,
+    printer: &'a Printer,
+    pauses: Pauses,
+}
+
+impl Candidate<'_> {
+    async fn stand(&mut self, signals: &mut Signals) -> Result<Status, Failure> {
+        loop {
+            let patience = Patience::Wait(Wait::Forever);
+            let (client, wanted) = (self.client, self.wanted);
+            let elected = acquire::acquire(client, wanted, patience, signals, self.printer).await;
+            let flow = match elected {
+                Ok(Outcome::Granted(held)) => self.lead(held, signals).await?,
+                Ok(Outcome::Signalled(signal)) => return Ok(ended_by(signal)),
+                // Waiting for ever does not end without an answer.
+                Ok(Outcome::Conflict) => ControlFlow::Continue(self.pauses.after(Duration::ZERO)),
+                // It answered when we connected, so it may come back.
+                Err(failure) if failure.passing => {
+                    self.printer.warn(failure.message);
+                    ControlFlow::Continue(self.again(None, Duration::ZERO))
+                }
+                Err(failure) => return Err(failure),
+            };
+            let pause = match flow {
+                ControlFlow::Break(status) => return Ok(status),
+                ControlFlow::Continue(pause) => pause,
+            };
+            tokio::select! {
+                signal = signals.next() => return Ok(ended_by(signal)),
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// One term: the end, or how long to pause before standing again.
+    async fn lead(
+        &mut self,
+        held: Held,
+        signals: &mut Signals,
+    ) -> Result<ControlFlow<Status, Duration>, Failure> {
+        let begun = Instant::now();
+        let token = held.tokens().first().map(|(_, term)| *term);
+        self.printer.event(&Event::Leading {
+            key: self.args.key.clone(),
+            term: token.unwrap_or_default(),
+        });
+        let run = self
+            .command
+            .run(self.client, self.wanted, held, None, signals, self.printer);
+        let done = run.await?;
+        if is_asked_to_end(&done) || (self.args.once && !done.lost) {
+            let status = if done.lost { exit::LOST } else { done.status };
+            return Ok(ControlFlow::Break((status, done.signal)));
+        }
+        let by_itself = (!done.lost).then_some(done.status);
+        Ok(ControlFlow::Continue(
+            self.again(by_itself, begun.elapsed()),
+        ))
+    }
+
+    /// Says that we stand again, and answers after how long.
+    fn again(&mut self, status: Option<u8>, led_for: Duration) -> Duration {
+        let pause = self.pauses.after(led_for);
+        self.printer.event(&Event::TermEnded {
+            key: self.args.key.clone(),
+            status,
+            again_in_ms: millis(pause),
+        });
+        pause
+    }
+}
+
+/// Whether a signal that went on to the command was meant for us, too. SIGHUP has many programs
+/// read their configuration again: it ends us if it ended the command.
+fn is_asked_to_end(done: &Done) -> bool {
+    match done.asked {
+        Some(Signal::HUP) => done.signal == Some(Signal::HUP.as_raw()),
+        asked => asked.is_some(),
+    }
+}
+
+/// How long to wait between terms: a command that ends at once is not to spin.
+#[derive(Debug, Default)]
+struct Pauses {
+    last: Duration,
+}
+
+impl Pauses {
+    const FIRST: Duration = Duration::from_secs(1);
+    const LONGEST: Duration = Duration::from_secs(30);
+    /// A term that was so long was no failure to start.
+    const LONG_TERM: Duration = Duration::from_secs(10);
+
+    fn after(&mut self, term: Duration) -> Duration {
+        self.last = match term >= Self::LONG_TERM {
+            true => Self::FIRST,
+            false => (self.last * 2).clamp(Self::FIRST, Self::LONGEST),
+        };
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_with_short_terms_only() {
+        let mut pauses = Pauses::default();
+        let secs = Duration::from_secs;
+        let short: Vec<_> = (0..7).map(|_| pauses.after(secs(1)).as_secs()).collect();
+        assert_eq!(short, [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(pauses.after(secs(10)), secs(1));
+        assert_eq!(pauses.after(secs(0)), secs(2));
+    }
+}

@@ -1,0 +1,80 @@
+//! `leasehold elect --observe`: who leads, one line for each change.
+
+use leasehold::Leader;
+use leasehold::core::Key;
+use serde::Serialize;
+
+use crate::cli::ElectArgs;
+use crate::connect::{connect_to_hold, leave};
+use crate::exit;
+use crate::failure::Failure;
+use crate::output::Printer;
+use crate::signals::Signals;
+use crate::view::{OwnerView, on_one_line, time, to_the_second};
+
+/// What `--json` prints; nulls when nobody leads.
+#[derive(Serialize)]
+struct Seen<'a> {
+    key: &'a str,
+    term: Option<u64>,
+    note: Option<&'a str>,
+    owner: Option<OwnerView>,
+    since: Option<String>,
+}
+
+/// Prints leaders until a signal comes, or nobody reads.
+pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, Failure> {
+    Key::new(&args.key)?;
+    let mut signals = Signals::listen()?;
+    let client = tokio::select! {
+        client = connect_to_hold(&args.store, &args.lease) => client?,
+        _ = signals.next() => return Ok(exit::OK),
+    };
+    let mut leaders = client.election(&args.key)?.observe();
+    loop {
+        let told = tokio::select! {
+            _ = signals.next() => break,
+            told = leaders.next() => told,
+        };
+        let read = match told {
+            Ok(leader) => tell(args, leader.as_ref(), printer)?,
+            // It goes on by itself when the store answers again.
+            Err(error) => {
+                printer.warn(error.to_string());
+                true
+            }
+        };
+        if !read {
+            break;
+        }
+    }
+    drop(leaders);
+    leave(&client).await;
+    Ok(exit::OK)
+}
+
+fn tell(args: &ElectArgs, leader: Option<&Leader>, printer: &Printer) -> Result<bool, Failure> {
+    if args.json {
+        return printer.json(&Seen {
+            key: &args.key,
+            term: leader.map(|leader| leader.term.get()),
+            note: leader.and_then(|leader| leader.note.as_deref()),
+            owner: leader.map(|leader| OwnerView::from(&leader.owner)),
+            since: leader.map(|leader| time(leader.since)),
+        });
+    }
+    let line = match leader {
+        None => "nobody leads".to_owned(),
+        Some(leader) => {
+            let note = leader.note.as_deref().map(on_one_line);
+            format!(
+                "term {}, {}{} since {}",
+                leader.term,
+                note.map(|note| note + ", ").unwrap_or_default(),
+                OwnerView::from(&leader.owner),
+                to_the_second(&time(leader.since))
+            )
+        }
+    };
+    printer.data(&(line + "\n"))
+}

@@ -1,0 +1,42 @@
+//! `leasehold resize`: another number of permits.
+
+use leasehold::Kind;
+use serde::Serialize;
+
+use crate::cli::ResizeArgs;
+use crate::connect::connect;
+use crate::exit;
+use crate::failure::Failure;
+use crate::output::Printer;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Done<'a> {
+    key: &'a str,
+    from: u32,
+    to: u32,
+    in_use: bool,
+}
+
+/// Changes the number of permits, if it is what was said.
+pub(crate) async fn resize(args: &ResizeArgs, printer: &Printer) -> Result<u8, Failure> {
+    let (key, from, to) = (&*args.key, args.from, args.to);
+    leasehold::core::Key::new(key)?;
+    let client = connect(&args.store).await?;
+    client.semaphore(key, from)?.resize(to).await?;
+    // While nobody uses it a key has no number, and nothing was changed.
+    let in_use = matches!(client.inspect(key).await?.kind, Kind::Semaphore { .. });
+    if args.json {
+        printer.json(&Done {
+            key,
+            from,
+            to,
+            in_use,
+        })?;
+    }
+    printer.notice(&match in_use {
+        true => format!("resized {key} from {from} to {to} permits"),
+        false => format!("nobody uses {key}: its next --limit is its number of permits"),
+    });
+    Ok(exit::OK)
+}

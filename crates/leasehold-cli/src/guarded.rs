@@ -1,0 +1,164 @@
+//! A command under what is held: started, guarded to its end, and the lock given back.
+
+use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use leasehold::{Client, Released};
+use rustix::process::Signal;
+use tokio::time::Instant;
+
+use crate::child::{self, End, Ended, Guard, Start, Supervision};
+use crate::cli::GuardArgs;
+use crate::failure::Failure;
+use crate::held::Held;
+use crate::output::{Event, Keys, Printer};
+use crate::signals::Signals;
+use crate::wanted::Wanted;
+use crate::{duration, env, exit};
+
+/// The longest grace time that nobody asked for.
+const LONGEST_GRACE: Duration = Duration::from_secs(5);
+
+/// The exit status, and the signal that led to it.
+pub(crate) type Status = (u8, Option<i32>);
+
+/// The status where a signal ended us, and no command ran.
+pub(crate) fn ended_by(signal: Signal) -> Status {
+    (exit::signalled(signal.as_raw()), Some(signal.as_raw()))
+}
+
+/// Says how it ended, whatever happened.
+pub(crate) fn conclude(ended: Result<Status, Failure>, printer: &Printer) -> u8 {
+    let (status, signal) = ended.unwrap_or_else(|failure| {
+        printer.failure(&failure);
+        (failure.status, None)
+    });
+    printer.event(&Event::Exit { status, signal });
+    status
+}
+
+/// A command that may run, and how it is guarded.
+#[derive(Debug)]
+pub(crate) struct Guarded<'a> {
+    program: &'a OsString,
+    arguments: &'a [OsString],
+    how: &'a GuardArgs,
+    grace: Duration,
+    ttl: Duration,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// The command's exit status.
+    pub(crate) status: u8,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    /// What was held was lost under it.
+    pub(crate) lost: bool,
+    /// Whether the lock is known to be given back, or to be another's.
+    pub(crate) settled: bool,
+    /// The signal that asked us to end.
+    pub(crate) asked: Option<Signal>,
+}
+
+impl<'a> Guarded<'a> {
+    /// Refuses what cannot work, before the lock is asked for.
+    pub(crate) fn check(
+        command: &'a [OsString],
+        how: &'a GuardArgs,
+        ttl: Duration,
+    ) -> Result<Self, Failure> {
+        let Some((program, arguments)) = command.split_first() else {
+            return Err(Failure::usage("there is no command").hint("write it after --"));
+        };
+        let grace = grace(how, ttl)?;
+        child::check(program)?;
+        Ok(Self {
+            program,
+            arguments,
+            how,
+            grace,
+            ttl,
+        })
+    }
+
+    /// Runs the command to its end, and gives the lock back.
+    pub(crate) async fn run(
+        &self,
+        client: &Client,
+        wanted: &Wanted,
+        held: Held,
+        lifeline: Option<BorrowedFd<'_>>,
+        signals: &mut Signals,
+        printer: &Printer,
+    ) -> Result<Done, Failure> {
+        let mut given = wanted.given(&held);
+        given.push((env::STORE, client.store_url().to_owned()));
+        let start = Start {
+            program: self.program,
+            arguments: self.arguments,
+            given,
+            withheld: vec![env::PASSWORD],
+            lifelines: client.lifelines().into_iter().chain(lifeline).collect(),
+        };
+        let longest = wanted.max_hold.map(|max_hold| Instant::now() + max_hold);
+        let guard = Guard::new(self.how.on_lost, self.grace, self.ttl, longest);
+        let supervision = Supervision::begin(printer, signals)?;
+        let ended = supervision.run(start, &held, guard).await;
+        let released = match ended {
+            // Whatever is left of it is given back while we leave.
+            Ok(Ended { lost: true, .. }) => {
+                drop(held);
+                None
+            }
+            _ => give_back(held, wanted, printer).await,
+        };
+        let Ended { end, lost, asked } = ended?;
+        let (status, signal) = match end {
+            End::Exited(code) => (u8::try_from(code).unwrap_or(u8::MAX), None),
+            End::Signalled(signal) => (exit::signalled(signal), Some(signal)),
+        };
+        Ok(Done {
+            status,
+            signal,
+            lost: lost || released == Some(Released::AlreadyGone),
+            settled: released.is_some(),
+            asked,
+        })
+    }
+}
+
+/// A release that fails changes nothing about what the command did. One that comes too late does:
+/// the lock was lost under the command, and nobody had noticed.
+async fn give_back(held: Held, wanted: &Wanted, printer: &Printer) -> Option<Released> {
+    match held.release().await {
+        Ok(released) => {
+            let still_ours = released == Released::StillOurs;
+            printer.event(&Event::Released {
+                keys: Keys::from(&*wanted.keys),
+                still_ours,
+            });
+            Some(released)
+        }
+        Err(error) => {
+            printer.warn(error.to_string());
+            None
+        }
+    }
+}
+
+/// How long the command has to stop by itself.
+fn grace(how: &GuardArgs, ttl: Duration) -> Result<Duration, Failure> {
+    match how.grace {
+        None => Ok((ttl / 4).min(LONGEST_GRACE)),
+        Some(grace) if grace > ttl / 2 => Err(Failure::usage(format!(
+            "a grace time of {} is too long for a TTL of {}",
+            duration::spoken(grace),
+            duration::spoken(ttl)
+        ))
+        .hint("choose at most half of the TTL, or a longer TTL")),
+        Some(grace) => Ok(grace),
+    }
+}

@@ -1,0 +1,147 @@
+//! What is held: one lease or several, of any kind, as one thing that can be lost.
+
+use std::time::Duration;
+
+use futures_util::future::{join_all, select_all};
+use leasehold::{Error, Lease, LeaseParts, Loss, Permits, Released, Shared, Standpoint};
+
+/// One lease.
+#[derive(Debug)]
+pub(crate) enum Part {
+    Exclusive(Lease),
+    Shared(Lease<Shared>),
+    Permits(Lease<Permits>),
+}
+
+/// The same for each kind of lease.
+macro_rules! whichever {
+    ($part:expr, $lease:ident => $does:expr) => {
+        match $part {
+            Part::Exclusive($lease) => $does,
+            Part::Shared($lease) => $does,
+            Part::Permits($lease) => $does,
+        }
+    };
+}
+
+impl Part {
+    fn key(&self) -> &str {
+        whichever!(self, lease => lease.key().as_str())
+    }
+
+    /// The fencing token; of those who hold together, the number of the grant.
+    fn number(&self) -> u64 {
+        match self {
+            Self::Exclusive(lease) => lease.token().get(),
+            Self::Shared(lease) => lease.number().get(),
+            Self::Permits(lease) => lease.number().get(),
+        }
+    }
+
+    fn remaining(&self) -> Duration {
+        whichever!(self, lease => lease.remaining())
+    }
+
+    fn standpoint(&self) -> Standpoint {
+        whichever!(self, lease => lease.standpoint())
+    }
+
+    fn waited(&self) -> Duration {
+        whichever!(self, lease => lease.waited())
+    }
+
+    async fn lost(&self) -> Loss {
+        whichever!(self, lease => lease.lost().await)
+    }
+
+    async fn release(self) -> Result<Released, Error> {
+        whichever!(self, lease => lease.release().await)
+    }
+}
+
+/// All leases of one lock, in the order of their keys as they were named; at least one.
+///
+/// Losing one is losing all. What is dropped is released in the background.
+#[derive(Debug)]
+pub(crate) struct Held {
+    parts: Vec<Part>,
+}
+
+/// How things stand with what is held, at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing<'a> {
+    /// The key that ends first, or has.
+    pub(crate) key: &'a str,
+    /// What is left of it.
+    pub(crate) remaining: Duration,
+    /// What is known of it.
+    pub(crate) standpoint: Standpoint,
+}
+
+impl Held {
+    pub(crate) fn several(parts: Vec<Part>) -> Self {
+        Self { parts }
+    }
+
+    /// Each key with its token, or the number of its grant.
+    pub(crate) fn tokens(&self) -> Vec<(String, u64)> {
+        let token = |part: &Part| (part.key().to_owned(), part.number());
+        self.parts.iter().map(token).collect()
+    }
+
+    /// What is to be kept for recovery after a crash, of an exclusive lease on one key.
+    pub(crate) fn parts(&self) -> Option<LeaseParts> {
+        match &*self.parts {
+            [Part::Exclusive(lease)] => Some(lease.parts()),
+            _ => None,
+        }
+    }
+
+    /// How long it took to get all.
+    pub(crate) fn waited(&self) -> Duration {
+        let waited = self.parts.iter().map(Part::waited);
+        waited.max().unwrap_or_default()
+    }
+
+    /// Looks at the one that is lost, else at the one that ends first.
+    pub(crate) fn standing(&self) -> Standing<'_> {
+        let standing = |part| Standing {
+            key: Part::key(part),
+            remaining: part.remaining(),
+            standpoint: part.standpoint(),
+        };
+        let all = self.parts.iter().map(standing);
+        all.min_by_key(|part| {
+            let lost = matches!(part.standpoint, Standpoint::Lost(_));
+            (!lost, part.remaining)
+        })
+        .unwrap_or(Standing {
+            key: "",
+            remaining: Duration::ZERO,
+            standpoint: Standpoint::Lost(Loss::Gone),
+        })
+    }
+
+    /// Completes when any of them is lost, with its key and the reason.
+    pub(crate) async fn lost(&self) -> (&str, Loss) {
+        let lost = |part| Box::pin(async move { (Part::key(part), part.lost().await) });
+        select_all(self.parts.iter().map(lost)).await.0
+    }
+
+    /// Gives all back, all at once: each is tried whatever becomes of the others.
+    pub(crate) async fn release(self) -> Result<Released, Error> {
+        let mut whole = Released::StillOurs;
+        for released in join_all(self.parts.into_iter().map(Part::release)).await {
+            if released? == Released::AlreadyGone {
+                whole = Released::AlreadyGone;
+            }
+        }
+        Ok(whole)
+    }
+}
+
+impl From<Part> for Held {
+    fn from(part: Part) -> Self {
+        Self::several(vec![part])
+    }
+}

@@ -1,0 +1,241 @@
+//! What the command has to say, in words.
+
+use std::time::Duration;
+
+use leasehold::Loss;
+
+use super::event::{Event, Measure};
+use crate::duration::spoken;
+use crate::view::{held_by, ran};
+
+impl Event {
+    /// For people; nothing where only programs want to know, or those who said `-v`.
+    pub(crate) fn sentence(&self, verbose: bool) -> Option<String> {
+        let spoken_ms = |ms: &u64| spoken(Duration::from_millis(*ms));
+        Some(match self {
+            Self::Waiting {
+                key,
+                position,
+                holders,
+            } => {
+                let held = held_by(holders)
+                    .map(|held| format!(", {held}"))
+                    .unwrap_or_default();
+                format!("waiting for {key} (position {position}){held}")
+            }
+            Self::Rejoined { keys, .. } => {
+                format!("warning: the place in the queue of {keys} was lost; waiting at its end")
+            }
+            Self::Withdrawn {
+                keys, waited_ms, ..
+            } => {
+                format!("stopped waiting for {keys} after {}", spoken_ms(waited_ms))
+            }
+            Self::Conflict {
+                key,
+                holders,
+                waited_ms,
+            } => {
+                let after = match waited_ms {
+                    0 => String::new(),
+                    waited_ms => format!("gave up after {}: ", spoken_ms(waited_ms)),
+                };
+                let held = held_by(holders).unwrap_or_else(|| "held or waited for".to_owned());
+                format!("{after}{key} is {held}")
+            }
+            Self::Skipped {
+                key,
+                again_in_ms,
+                holders,
+                ..
+            } => {
+                let ran = holders.first().map(ran);
+                let ran = ran.unwrap_or_else(|| "is taken".to_owned());
+                let again = match again_in_ms {
+                    0 => "when that has ended".to_owned(),
+                    again_in_ms => format!("in {}", spoken_ms(again_in_ms)),
+                };
+                format!("skipped: {key} {ran}; it can run again {again}")
+            }
+            Self::Acquired {
+                keys,
+                waited_ms,
+                recovered: true,
+                ..
+            } => format!(
+                "recovered {keys} after {}: the process before is gone",
+                spoken_ms(waited_ms)
+            ),
+            Self::Acquired {
+                keys,
+                waited_ms,
+                announced: true,
+                ..
+            } => {
+                format!("got {keys} after {}", spoken_ms(waited_ms))
+            }
+            Self::Expiring {
+                key,
+                reason: reason @ Loss::MaxHold,
+                remaining_ms,
+                action,
+            } => format!(
+                "{key} ends in {}: {reason}{}",
+                spoken_ms(remaining_ms),
+                action.words()
+            ),
+            Self::Expiring {
+                key,
+                remaining_ms,
+                action,
+                ..
+            } => format!(
+                "no answer to the renewals of {key}, which ends in {}{}",
+                spoken_ms(remaining_ms),
+                action.words()
+            ),
+            Self::Lost {
+                key,
+                reason,
+                action,
+            } => {
+                format!("lost {key}: {reason}{}", action.words())
+            }
+            Self::Released {
+                keys,
+                still_ours: false,
+            } => {
+                format!("lost {keys}: it was not ours any more when it was released")
+            }
+            Self::Warning { message } => format!("warning: {message}"),
+            Self::Log { level, message } => format!("{}: {message}", level.to_lowercase()),
+            Self::Error { message, hint, .. } => match hint {
+                None => message.clone(),
+                Some(hint) => format!("{message}\nhint: {hint}"),
+            },
+            Self::Leading { key, term } => format!("leading {key}, term {term}"),
+            Self::TermEnded {
+                key,
+                status,
+                again_in_ms,
+            } => {
+                let ended = match status {
+                    Some(status) => format!("the command ended with status {status}; "),
+                    None => String::new(),
+                };
+                let again = spoken_ms(again_in_ms);
+                format!("{ended}standing for {key} again in {again}")
+            }
+            Self::Acquired { keys, tokens, .. } if verbose => {
+                let numbers: Vec<_> = tokens.iter().map(|(_, token)| token.to_string()).collect();
+                let s = if numbers.len() > 1 { "s" } else { "" };
+                format!("got {keys}, token{s} {}", numbers.join(", "))
+            }
+            Self::Released { keys, .. } if verbose => format!("released {keys}"),
+            Self::Exit { status, .. } if verbose => format!("exit status {status}"),
+            Self::Acquired { .. } | Self::Released { .. } | Self::Exit { .. } => return None,
+        })
+    }
+}
+
+impl Measure {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Term => "; telling the command to stop",
+            Self::Kill => "; killing the command",
+            Self::Ignore => "; the command runs on, unguarded",
+            Self::None => "",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::{Keys, Weight};
+    use super::*;
+    use crate::view::tests::claim;
+
+    fn keys(keys: &[&str]) -> Keys {
+        let keys: Vec<_> = keys.iter().map(|&key| key.to_owned()).collect();
+        Keys::from(&*keys)
+    }
+
+    #[test]
+    fn several_keys_have_a_token_each() {
+        let acquired = Event::Acquired {
+            keys: keys(&["b", "a"]),
+            tokens: vec![("b".into(), 7), ("a".into(), 9)],
+            waited_ms: 0,
+            recovered: false,
+            announced: false,
+        };
+        assert_eq!(acquired.sentence(true).unwrap(), "got b, a, tokens 7, 9");
+        assert_eq!(
+            serde_json::to_value(acquired).unwrap(),
+            serde_json::json!({
+                "event": "acquired", "key": "b", "keys": ["b", "a"],
+                "token": 7, "tokens": {"b": 7, "a": 9}, "waited_ms": 0,
+            })
+        );
+    }
+
+    #[test]
+    fn says_who_holds() {
+        let holders = vec![claim(Some("deploy"))];
+        let conflict = Event::Conflict {
+            key: "orders/42".into(),
+            waited_ms: 0,
+            holders,
+        };
+        assert_eq!(
+            conflict.sentence(false).unwrap(),
+            "orders/42 is held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, \
+             expires in 12 s"
+        );
+        let waiting = Event::Waiting {
+            key: "k".into(),
+            position: 2,
+            holders: vec![],
+        };
+        assert_eq!(
+            waiting.sentence(false).unwrap(),
+            "waiting for k (position 2)"
+        );
+    }
+
+    #[test]
+    fn what_was_not_announced_ends_in_silence() {
+        let acquired = |announced| Event::Acquired {
+            keys: keys(&["k"]),
+            tokens: vec![("k".into(), 7)],
+            waited_ms: 1500,
+            recovered: false,
+            announced,
+        };
+        assert_eq!(acquired(false).sentence(false), None);
+        assert_eq!(acquired(false).sentence(true).unwrap(), "got k, token 7");
+        assert_eq!(acquired(true).sentence(false).unwrap(), "got k after 1.5 s");
+        assert_eq!(
+            serde_json::to_value(acquired(true)).unwrap(),
+            serde_json::json!({"event": "acquired", "key": "k", "token": 7, "waited_ms": 1500})
+        );
+    }
+
+    #[test]
+    fn loss_is_an_error() {
+        let lost = Event::Lost {
+            key: "k".into(),
+            reason: Loss::Gone,
+            action: Measure::Term,
+        };
+        assert_eq!(lost.weight(), Weight::Error);
+        assert_eq!(
+            lost.sentence(false).unwrap(),
+            "lost k: the store has no such claim any more; telling the command to stop"
+        );
+        assert_eq!(
+            serde_json::to_value(lost).unwrap(),
+            serde_json::json!({"event": "lost", "key": "k", "reason": "gone", "action": "term"})
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! The state file: where it is, who may read it, and the lock on it.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+
+use crate::exit;
+use crate::failure::Failure;
+
+/// Where the files are.
+pub(super) fn directory() -> Result<PathBuf, Failure> {
+    let from = |name: &str| {
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let base = match from("XDG_STATE_HOME") {
+        Some(base) => base,
+        None if rustix::process::geteuid().is_root() => PathBuf::from("/var/lib"),
+        None => from("HOME")
+            .map(|home| home.join(".local/state"))
+            .ok_or_else(|| {
+                Failure::usage("--recover-as finds no place for its file")
+                    .hint("set XDG_STATE_HOME or HOME to a directory")
+            })?,
+    };
+    Ok(base.join("leasehold"))
+}
+
+/// Makes the directory, and refuses one that others can look into.
+pub(super) fn prepare(directory: &Path) -> Result<(), Failure> {
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory);
+    let seen = made.and_then(|()| fs::symlink_metadata(directory));
+    private(
+        &seen.map_err(|error| refused(directory, &error))?,
+        directory,
+    )
+}
+
+/// Refuses a file that others can read.
+pub(super) fn permitted(file: &File, path: &Path) -> Result<(), Failure> {
+    let seen = file.metadata().map_err(|error| refused(path, &error))?;
+    private(&seen, path)
+}
+
+/// Refuses what others can read or write: whoever knows the claim can take the lock.
+fn private(seen: &fs::Metadata, path: &Path) -> Result<(), Failure> {
+    let ours = seen.uid() == rustix::process::geteuid().as_raw() && !seen.is_symlink();
+    if ours && seen.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(
+        exit::SYSTEM,
+        format!("{} is not this user's alone", path.display()),
+    )
+    .hint("it holds secrets: take it from others with chown and chmod go="))
+}
+
+/// Why there can be no file.
+pub(super) fn refused(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(
+        exit::SYSTEM,
+        format!("cannot use {} for --recover-as: {error}", path.display()),
+    )
+    .hint("set XDG_STATE_HOME to a directory that can be written to")
+}
+
+/// A name for one file of each name, store and key.
+pub(super) fn name_of(name: &str, store: &str, key: &str) -> String {
+    // FNV-1a, which stays the same in all versions. What collides is seen from the content.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in [name, "\0", store, "\0", key]
+        .iter()
+        .flat_map(|part| part.bytes())
+    {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    format!("{name}.{hash:016x}.json")
+}
+
+/// A file that was opened.
+#[derive(Debug)]
+pub(super) enum Opened {
+    /// The lock on it is ours: all who had it are gone.
+    Ours(File),
+    Busy,
+}
+
+/// Opens the file, made if need be, and tries to lock it.
+pub(super) fn open(path: &Path) -> io::Result<Opened> {
+    loop {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Opened::Busy),
+            Err(error) => return Err(error.into()),
+        }
+        // It may have been replaced before it was locked.
+        let (opened, named) = (file.metadata()?, fs::symlink_metadata(path));
+        if named.is_ok_and(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino())) {
+            return Ok(Opened::Ours(file));
+        }
+    }
+}
+
+/// Puts a new file in the place of the old one, complete and locked before anybody can open it.
+pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<File> {
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR)?);
+    let written = flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(io::Error::from)
+        .and_then(|()| file.write_all(content))
+        .and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        // What is left of it helps nobody.
+        let _ = fs::remove_file(&new);
+    }
+    written.map(|()| file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_store_and_key_has_its_file() {
+        let name = name_of("billing", "local:", "k");
+        assert_eq!(name, name_of("billing", "local:", "k"));
+        assert!(name.starts_with("billing."), "{name}");
+        assert_ne!(name, name_of("billing", "local:", "k2"));
+        assert_ne!(name, name_of("billing", "local:k", ""));
+        assert_ne!(name, name_of("mailing", "local:", "k"));
+    }
+}

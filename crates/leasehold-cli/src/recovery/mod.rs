@@ -1,0 +1,196 @@
+//! Going on after a crash: what a lock is known by, in a file that tells who is gone.
+//!
+//! The file is open in us and in all that our command starts, under a lock of the system
+//! (`flock`) that ends with the last of them. So a lock that is free proves that nobody is left
+//! who could rely on the lease that the file describes.
+
+mod file;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold::{Client, LeaseParts};
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+
+use self::file::Opened;
+use crate::failure::Failure;
+use crate::held::Held;
+use crate::output::Printer;
+use crate::sys;
+use crate::wanted::Wanted;
+
+/// The longest name, in bytes: it becomes a part of a file's.
+const LONGEST_NAME: usize = 64;
+/// More than any state has.
+const LONGEST_STATE: u64 = 64 * 1024;
+
+/// How long a process that was killed may take to be gone, with what dies with it: one that is
+/// restarted at once does not mistake it for one that lives.
+const DYING: Duration = Duration::from_millis(500);
+/// How often it is looked at meanwhile.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// What the file says.
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    name: String,
+    store: String,
+    host: String,
+    /// Which start of the machine.
+    boot: String,
+    /// Holds the secret of the claim.
+    parts: LeaseParts,
+}
+
+/// What is known before the lock is asked for.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    name: String,
+    store: String,
+    path: PathBuf,
+    /// While we have it no other process of that name recovers the same lease.
+    _before: Option<File>,
+}
+
+/// What is kept while the command runs.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    file: File,
+}
+
+impl Recovery {
+    /// Has `wanted` go on with the lease of the process before, if that is provably gone.
+    pub(crate) async fn begin(
+        name: &str,
+        client: &Client,
+        wanted: &mut Wanted,
+        printer: &Printer,
+    ) -> Result<Self, Failure> {
+        check(name)?;
+        let store = client.store_url();
+        let directory = file::directory()?;
+        let path = directory.join(file::name_of(name, store, wanted.key()));
+        let failed = |error: io::Error| file::refused(&path, &error);
+        file::prepare(&directory)?;
+        let mut opened = file::open(&path).map_err(failed)?;
+        let patient_until = Instant::now() + DYING;
+        while matches!(opened, Opened::Busy) && Instant::now() < patient_until {
+            sleep(AGAIN).await;
+            opened = file::open(&path).map_err(failed)?;
+        }
+        let before = match opened {
+            Opened::Ours(mut before) => {
+                file::permitted(&before, &path)?;
+                match read(&mut before, name, store, wanted.key()) {
+                    Ok(state) => wanted.recover = state.map(|state| state.parts),
+                    Err(why) => printer.warn(format!("{} is ignored: {why}", path.display())),
+                }
+                Some(before)
+            }
+            Opened::Busy => {
+                printer.warn(format!(
+                    "the process before, {name}, or what it has started still runs: \
+                     waiting in line for {}",
+                    wanted.key()
+                ));
+                None
+            }
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            store: store.to_owned(),
+            path,
+            _before: before,
+        })
+    }
+
+    /// Writes down what is held now. Without the file all works but the recovery.
+    pub(crate) fn keep(self, held: &Held, printer: &Printer) -> Option<Kept> {
+        let state = State {
+            name: self.name,
+            store: self.store,
+            host: sys::host(),
+            boot: sys::boot(),
+            parts: held.parts()?,
+        };
+        let written = serde_json::to_vec(&state).map_err(io::Error::from);
+        match written.and_then(|state| file::replace(&self.path, &state)) {
+            Ok(file) => Some(Kept { file }),
+            Err(error) => {
+                printer.warn(format!(
+                    "cannot write {}, so a restart after a crash will have to wait: {error}",
+                    self.path.display()
+                ));
+                None
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// What the command is to inherit.
+    pub(crate) fn lifeline(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The lock was given back: there is nothing to recover.
+    pub(crate) fn clear(self, printer: &Printer) {
+        // A claim that is gone is not found: a file that cannot be emptied does no harm.
+        if let Err(error) = self.file.set_len(0) {
+            printer.warn(format!("cannot empty the state file: {error}"));
+        }
+    }
+}
+
+fn check(name: &str) -> Result<(), Failure> {
+    let odd = |c: char| c == '/' || c.is_control();
+    if name.len() <= LONGEST_NAME && !name.starts_with('.') && !name.contains(odd) {
+        return Ok(());
+    }
+    Err(
+        Failure::usage("--recover-as needs a name that can be a file's").hint(format!(
+            "choose at most {LONGEST_NAME} bytes without slashes, not beginning with a dot"
+        )),
+    )
+}
+
+/// The state of the process before, which is gone; or why it cannot be gone on with.
+fn read(file: &mut File, name: &str, store: &str, key: &str) -> Result<Option<State>, String> {
+    let mut text = Vec::new();
+    let read = file.take(LONGEST_STATE).read_to_end(&mut text);
+    read.map_err(|error| error.to_string())?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let state: State =
+        serde_json::from_slice(&text).map_err(|_| "it is damaged, or not leasehold's")?;
+    if (&*state.name, &*state.store, state.parts.key().as_str()) != (name, store, key) {
+        return Err("it is of another lock".to_owned());
+    }
+    // The system's lock on the file sees this machine only, where it may be shared with others.
+    // What ran before this machine was started is gone, too.
+    if state.boot != sys::boot() && state.host != sys::host() {
+        return Err(format!("it was written on another machine, {}", state.host));
+    }
+    Ok(Some(state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit;
+
+    #[test]
+    fn names_are_those_of_files() {
+        for good in ["billing", "billing@1", "ä b"] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for bad in ["a/b", ".hidden", "a\nb", &"n".repeat(65)] {
+            assert_eq!(check(bad).unwrap_err().status, exit::USAGE, "{bad}");
+        }
+    }
+}

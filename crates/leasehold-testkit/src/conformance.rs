@@ -46,6 +46,11 @@ pub trait Fixture: Send + Sync {
     async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
+
+    /// How many clients have their inbox open now, where that can be seen.
+    fn open_inboxes(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// How long a push may take on a busy machine before a case fails.

@@ -19,6 +19,11 @@ impl Fixture for Local {
         let options = LocalOptions::from_url(&url).expect("a good URL");
         Arc::new(LocalStore::open(options).await.expect("the store opens"))
     }
+
+    fn open_inboxes(&self) -> Option<usize> {
+        let inboxes = self.0.path().join("state").join("inbox");
+        Some(inboxes.read_dir().expect("a directory").count())
+    }
 }
 
 fn fresh() -> Local {

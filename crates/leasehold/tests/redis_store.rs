@@ -18,6 +18,11 @@ impl Fixture for Redis {
         let options = RedisOptions::from_url(&self.0.url()).expect("a good URL");
         Arc::new(RedisStore::connect(options).await.expect("the store opens"))
     }
+
+    fn open_inboxes(&self) -> Option<usize> {
+        let channels: Vec<String> = self.0.query(&["PUBSUB", "CHANNELS"]);
+        Some(channels.len())
+    }
 }
 
 fn fresh() -> Redis {

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use leasehold::{Client, Error, Owner};
 use tokio::task::JoinSet;
 
-use super::{client_with, soon, ttl};
+use super::{client_with, no_inbox_is_open, soon, ttl};
 use crate::conformance::Fixture;
 
 /// How many lives of each kind are cut short.
@@ -140,9 +140,10 @@ const KINDS: [(&str, Life); 7] = [
     }),
     ("identity", |client, mut dice| {
         Box::pin(async move {
-            // Parts that nobody takes over are left to their TTL: a short one.
+            // Parts that nobody takes over are left to their TTL: a short one, on
+            // many keys, so that few wait for it.
             let lock = client
-                .mutex(format!("id/{}", dice.roll(3)))?
+                .mutex(format!("id/{}", dice.roll(1000)))?
                 .with_ttl(Duration::from_secs(2))?;
             let lease = lock.lock().await?;
             lease.rotate().await?;
@@ -153,7 +154,7 @@ const KINDS: [(&str, Life); 7] = [
     }),
 ];
 
-/// 10,000 random cancellations of each kind leave no claim and no task.
+/// 10,000 random cancellations of each kind leave no claim, no task and no open inbox.
 pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) {
     let settings = ttl(Duration::from_secs(20));
     let clients = [
@@ -203,4 +204,5 @@ pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) {
         }
     })
     .await;
+    no_inbox_is_open(fixture).await;
 }

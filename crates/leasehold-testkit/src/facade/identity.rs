@@ -237,7 +237,8 @@ pub async fn a_change_does_not_prolong_a_fixed_lease(fixture: &dyn Fixture) {
     let end = tokio::time::Instant::now() + left;
     tokio::time::sleep(left / 2).await;
     lease.rotate().await.expect("rotated");
-    assert!(lease.remaining() <= left / 2);
+    // The margin for a drifting clock is counted anew, from what is left.
+    assert!(lease.remaining() < left * 3 / 4, "{:?}", lease.remaining());
     assert_eq!(soon("its end", lease.lost()).await, Loss::Expired);
     assert!(
         end.elapsed() < Duration::from_millis(500),

@@ -65,6 +65,16 @@ async fn idle(client: &Client, key: &str) {
     .await;
 }
 
+/// Waits until the store sees no client that listens.
+async fn no_inbox_is_open(fixture: &dyn Fixture) {
+    soon("closed inboxes", async {
+        while fixture.open_inboxes().is_some_and(|open| open > 0) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
 /// Waits until so many wait for `key`.
 async fn queued(client: &Client, key: &str, waiters: usize) {
     soon("a queue", async {
@@ -485,6 +495,7 @@ pub async fn nothing_is_left(fixture: &dyn Fixture) {
     })
     .await;
     assert!(a.list("*").await.expect("a list").is_empty());
+    no_inbox_is_open(fixture).await;
 }
 
 /// Mounts every case as a test of the store that the expression makes a

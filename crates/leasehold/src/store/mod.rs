@@ -179,6 +179,7 @@ pub enum AllAnswer {
 pub(crate) fn check_parts(parts: &[(Key, Claim)]) -> Result<(), Invalid> {
     let mut keys = BTreeSet::new();
     for (key, claim) in parts {
+        claim.mode.check()?;
         if claim.wait {
             return Err(Invalid::plain(format!(
                 "a claim of several keys cannot wait, as the one of {key:?} would"

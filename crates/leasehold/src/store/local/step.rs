@@ -53,9 +53,12 @@ pub(super) async fn in_turn<T: Send + 'static>(
             .unwrap_or_else(|_| {
                 Err(StoreError::new(
                     ErrorKind::Unavailable,
-                    "another process does not finish its step on this key",
+                    format!("there was no turn on this key within {PATIENCE:?}"),
                 )
-                .with_hint("look for a stopped process that uses the same directory"))
+                .with_hint(
+                    "a process that uses the same directory may be stopped in mid-step, \
+                     or very many use the key",
+                ))
             }),
     }
 }

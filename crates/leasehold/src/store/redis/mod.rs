@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, Inbox, Invalid, Key, Release, Renew, Snapshot};
+use leasehold_core::{Claim, Inbox, Key, Release, Renew, Snapshot};
 use redis::{Cmd, Value};
 
 pub use self::baseline::{Baseline, ServerCost};
@@ -40,7 +40,7 @@ use self::record::Record;
 use self::script::{SCRIPTS, Script, Terms};
 use self::wire::Wire;
 use crate::error::StoreError;
-use crate::store::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink};
+use crate::store::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts};
 
 /// A store on one Redis or Valkey server. Cheap to share behind an `Arc`; its
 /// connection closes when it is dropped.
@@ -156,14 +156,7 @@ impl LockStore for RedisStore {
     }
 
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
-        for (at, (key, claim)) in parts.iter().enumerate() {
-            claim.mode.check()?;
-            // Each part is worked out by itself: two on one key would both be granted.
-            if parts[..at].iter().any(|(other, _)| other == key) {
-                let twice = Invalid::plain(format!("{key} is asked for twice at once"));
-                return Err(twice.into());
-            }
-        }
+        check_parts(parts)?;
         let wire = self.shared.wire().await?;
         let (epoch, terms) = (wire.epoch(), self.terms(&wire));
         let keys: Vec<_> = parts

@@ -122,6 +122,8 @@ pub struct Release {
     /// Whether the one request that claimed this id was answered, so that none
     /// can still be under way: then the id need not be remembered.
     pub settled: bool,
+    /// Whether what it holds was never used: then no minimum hold is kept.
+    pub unused: bool,
 }
 
 /// One atomic step on one key.

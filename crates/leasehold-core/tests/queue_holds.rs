@@ -37,6 +37,7 @@ fn release(number: u128) -> Command {
         id: id(number),
         hand_off: true,
         settled: false,
+        unused: false,
     })
 }
 

@@ -87,6 +87,7 @@ macro_rules! conformance {
             adoption_raises_the_token_of_all_claims_of_the_owner,
             release_hands_on_to_next, release_twice_is_absent, release_unknown_is_absent,
             withdrawn_waiter_is_passed, minimum_hold_outlives_its_release,
+            unused_grant_keeps_nothing,
             resize_compares_and_sets, growing_promotes_at_once, shrinking_revokes_nothing,
             waiter_too_heavy_is_told, resize_idle_key_is_absent,
             watcher_hears_of_holders_and_notes, watch_ends,

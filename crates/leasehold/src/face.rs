@@ -140,7 +140,8 @@ impl Face {
         let grant = acquire(&self.driver, &wish, patience, tell)
             .await
             .map_err(|error| self.error(error))?;
-        Ok(grant.map(|grant| Lease::new(self.driver.clone(), grant, &self.wish, waited())))
+        let lease = |grant| Lease::new(self.driver.clone(), grant, &self.wish, waited());
+        Ok(grant.map(|grant| lease(grant).hand_out()))
     }
 
     /// Acquires or fails: busy is a time-out here.

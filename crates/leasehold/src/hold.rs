@@ -111,7 +111,7 @@ impl Hold {
     pub(crate) async fn rotate(&self) -> Result<(), Error> {
         let fail = |error| self.error(Operation::Rotate, error);
         for _ in 0..COLLISIONS {
-            let fresh = self.driver.fresh_id().await.map_err(fail)?;
+            let fresh = self.driver.claim_id(self.key()).await.map_err(fail)?;
             let rotate = |subject: &Subject, ttl| subject.rotation(ttl, &fresh);
             if self.try_change(Operation::Rotate, None, rotate).await? {
                 return Ok(());

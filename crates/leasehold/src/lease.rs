@@ -208,8 +208,15 @@ impl<K: Overlapping> Lease<K> {
 }
 
 impl<K: LeaseKind> Lease<K> {
+    /// A lease that its caller does not have in hand yet.
     pub(crate) fn new(driver: Arc<Driver>, grant: Grant, wish: &Wish, waited: Duration) -> Self {
         Self::of(Hold::new(driver, grant, wish, waited))
+    }
+
+    /// Gives it to its caller.
+    pub(crate) fn hand_out(self) -> Self {
+        self.hold.subject().hand_out();
+        self
     }
 
     pub(crate) fn of(hold: Hold) -> Self {

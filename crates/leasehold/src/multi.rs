@@ -181,6 +181,7 @@ impl<K: LeaseKind> MultiLock<K> {
         }
         let mut begun_again = 0;
         loop {
+            // In hand only when all are there: no minimum hold counts before.
             let mut leases: Vec<Lease<K>> = Vec::with_capacity(wishes.len());
             for wish in &wishes {
                 let tell = |position, rejoined| {
@@ -234,7 +235,9 @@ impl<K: LeaseKind> MultiLock<K> {
     fn lease(&self, mut leases: Vec<Lease<K>>) -> MultiLease<K> {
         let named = |lease: &Lease<K>| self.keys.iter().position(|key| key == lease.key());
         leases.sort_by_key(named);
-        MultiLease { parts: leases }
+        MultiLease {
+            parts: leases.into_iter().map(Lease::hand_out).collect(),
+        }
     }
 }
 

@@ -33,6 +33,9 @@ struct Written {
     version: u64,
     token: Token,
     mode: Mode,
+    /// Whether it belongs to an owner, who may enter again.
+    #[serde(default)]
+    reentrant: bool,
     /// Whether the giver's validity has ended.
     handed_over: bool,
 }
@@ -122,6 +125,7 @@ impl<K: LeaseKind> Lease<K> {
             version: identity.version(),
             token: self.hold().token(),
             mode: self.mode(),
+            reentrant: self.hold().is_reentrant(),
             handed_over,
         };
         LeaseParts {
@@ -239,6 +243,16 @@ impl Face {
             );
             return Err(self.adopt_error(error));
         }
+        if written.reentrant != self.wish.secret.is_some() {
+            let (of, with) = if written.reentrant {
+                ("a re-entrant lease", "Client::reentrant and the same owner")
+            } else {
+                ("a lease that is not re-entrant", "Client::mutex or rwlock")
+            };
+            let error = StoreError::new(ErrorKind::Invalid, format!("these are the parts of {of}"))
+                .with_hint(format!("take it over with {with}"));
+            return Err(self.adopt_error(error));
+        }
         let mut wish = self.wish.clone();
         wish.mode = written.mode;
         let adopted = adopt(&self.driver, &wish, &written.claim, written.version).await;
@@ -248,7 +262,9 @@ impl Face {
                 Ok(Lease::new(self.driver.clone(), grant, &wish, took))
             }
             Adopted::Gone => Err("the claim has gone: it was released, or it lapsed"),
-            Adopted::Superseded => Err("another process has taken over the claim"),
+            Adopted::Superseded => {
+                Err("another process has taken over the claim, or its id was replaced")
+            }
         })
     }
 
@@ -268,8 +284,9 @@ macro_rules! adopting {
             /// Dropping the future releases what it may have taken, in the background.
             ///
             /// # Errors
-            /// `Lost`: the claim has gone, or another process has taken it. `Invalid`:
-            /// another key, or it was not handed over. Else as acquiring.
+            /// `Lost`: the claim has gone, or another process has taken it, or its id was
+            /// replaced since the parts were made. `Invalid`: another key or kind, or it
+            /// was not handed over. Else as acquiring.
             ///
             /// # Examples
             /// See [`crate::Lease::into_parts`].

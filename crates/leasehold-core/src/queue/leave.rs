@@ -1,6 +1,7 @@
 //! How claims leave: released, broken, dead, or unheard of.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::{DROPS_PER_STEP, Entry, Place, Queue, Step, UNHEARD_CUT};
 use crate::{Arrival, ClaimId, Event, Inbox, Release, Reply, StoreTime};
@@ -16,6 +17,12 @@ impl Queue {
             .copied()
             .filter(|_| !kept_already);
         let held = matches!(place, Some(Place::Granted(..)));
+        if release.unused
+            && place.is_some()
+            && let Some(entry) = self.entry_mut(&release.id)
+        {
+            entry.min_hold = Duration::ZERO;
+        }
         let kept = place.is_some() && self.vacate_in(&release.id, step);
         if !release.settled {
             self.bury_id(&release.id, step.now);

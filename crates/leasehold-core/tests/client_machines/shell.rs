@@ -87,6 +87,7 @@ impl World {
                         id,
                         hand_off,
                         settled: false,
+                        unused: false,
                     }),
                 );
             }

@@ -68,7 +68,7 @@ pub(crate) fn script(verbs: &[Verb]) -> impl Strategy<Value = Vec<Move>> + use<>
 }
 
 pub(crate) fn id(n: usize) -> ClaimId {
-    ClaimId::new(format!("c{n:05}")).unwrap()
+    ClaimId::new(format!("c{n:05}secret")).unwrap()
 }
 
 pub(crate) fn inbox(n: usize) -> Inbox {
@@ -89,6 +89,7 @@ pub(crate) fn release(id: ClaimId) -> Command {
         id,
         hand_off: true,
         settled: false,
+        unused: false,
     })
 }
 

@@ -84,6 +84,7 @@ proptest! {
         dies in any::<bool>(),
         waits in any::<bool>(),
         hand_off in any::<bool>(),
+        unused in any::<bool>(),
     ) {
         let ms = Duration::from_millis;
         let mut cast = Cast::new(wants);
@@ -103,12 +104,13 @@ proptest! {
         let leave = if dies {
             Command::Bury { inbox: inbox(0) }
         } else {
-            Command::Release(leasehold_core::Release { id: id(0), hand_off, settled: true })
+            Command::Release(leasehold_core::Release { id: id(0), hand_off, settled: true, unused })
         };
         let left = cast.apply(&leave);
         let released = Reply::Released { held: true };
         prop_assert!(dies || left.reply == released);
-        let kept = after < hold;
+        // What its client never used is not kept.
+        let kept = after < hold && (dies || !unused);
         let view = |cast: &Cast| cast.look().holders.first().map(|h| h.claim.clone());
         prop_assert_eq!(view(&cast).is_some_and(|v| v.kept), kept);
         if !kept {

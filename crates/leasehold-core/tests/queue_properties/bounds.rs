@@ -55,6 +55,7 @@ fn tombstones_are_bounded() {
             id: ClaimId::new(format!("{n:06}")).unwrap(),
             hand_off: true,
             settled: false,
+            unused: false,
         })
     };
     for n in 0..=TOMBSTONES as u64 {
@@ -90,6 +91,7 @@ fn after_a_release_without_hand_off_an_unfair_claim_may_come_first() {
         id: ClaimId::new("000000").unwrap(),
         hand_off: false,
         settled: false,
+        unused: false,
     });
     let outcome = queue.apply(&leave, now);
     assert!(

@@ -39,6 +39,7 @@ pub(crate) enum Op {
     Release {
         slot: usize,
         hand_off: bool,
+        unused: bool,
     },
     Break,
     Resize {
@@ -143,7 +144,11 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         30 => claim,
         24 => renew,
-        16 => (any_slot(), mostly()).prop_map(|(slot, hand_off)| Op::Release { slot, hand_off }),
+        16 => (any_slot(), mostly(), mostly()).prop_map(|(slot, hand_off, used)| Op::Release {
+            slot,
+            hand_off,
+            unused: !used,
+        }),
         10 => (1_usize..12).prop_map(|back| Op::Again { back }),
         2 => Just(Op::Break),
         4 => (mostly(), 1_u32..7).prop_map(|(right, to)| Op::Resize { right, to }),
@@ -177,8 +182,14 @@ pub(crate) fn history() -> impl Strategy<Value = History> {
 
 // ---- ops as commands ----
 
+/// Half of an id is shown: the half that tells one from another.
 fn id(slot: usize) -> ClaimId {
-    ClaimId::new(format!("s{slot:05}")).unwrap()
+    ClaimId::new(format!("s{slot:05}secret")).unwrap()
+}
+
+/// The id of which this is shown.
+pub(crate) fn id_shown_as(hint: &str) -> ClaimId {
+    ClaimId::new(format!("{}secret", hint.trim_end_matches('…'))).unwrap()
 }
 
 pub(crate) fn inbox(number: usize) -> Inbox {
@@ -266,10 +277,15 @@ impl Op {
                 }),
                 ..Renew::new(id(slot), ms(ttl))
             }),
-            Self::Release { slot, hand_off } => Command::Release(Release {
+            Self::Release {
+                slot,
+                hand_off,
+                unused,
+            } => Command::Release(Release {
                 id: id(slot),
                 hand_off,
                 settled: false,
+                unused,
             }),
             Self::Break => Command::Break,
             Self::Resize { right, to } => Command::Resize {

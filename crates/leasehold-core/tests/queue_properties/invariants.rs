@@ -8,7 +8,7 @@ use leasehold_core::{
     Renew, Reply, Snapshot, StoreTime, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT,
 };
 
-use crate::histories::ms;
+use crate::histories::{id_shown_as, ms};
 use crate::reference::{Expected, Known, Reference};
 use crate::world::{Taken, World, adopts, in_the_record};
 
@@ -296,6 +296,7 @@ fn a_released_claim_stays_released(taken: &Taken<'_>) {
             id: other,
             hand_off: false,
             settled: false,
+            unused: false,
         });
         queue.apply(&release, taken.clock);
     }
@@ -407,8 +408,7 @@ fn nobody_waits_for_ever_behind_the_dead(queue: &Queue, clock: StoreTime) {
     let Some(patient) = seen.waiters.first().cloned() else {
         return;
     };
-    let hint = &patient.claim.id_hint;
-    let patient_id = ClaimId::new(hint.trim_end_matches('…')).unwrap();
+    let patient_id = id_shown_as(&patient.claim.id_hint);
     let furthest = seen.holders.iter().map(|h| h.claim.deadline).max();
     let wait = furthest.map_or(Duration::ZERO, |at| at.since(seen.at));
     let stay = Command::Renew(Renew::new(patient_id, wait + ms(1)));

@@ -438,6 +438,9 @@ impl Reference {
             .filter(|claim| !claim.kept)
             .map(|claim| claim.token.is_some());
         if found.is_some() {
+            if let Some(claim) = self.known_mut(&release.id).filter(|_| release.unused) {
+                claim.min_hold = Duration::ZERO;
+            }
             self.leave(&release.id);
         }
         self.bury(&release.id, false);

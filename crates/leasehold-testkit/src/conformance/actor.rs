@@ -147,14 +147,19 @@ impl Actor {
             .reply
     }
 
-    pub(super) async fn release(&self, key: &Key, claim: &Claim) -> Reply {
-        let release = Release {
+    /// The release of a claim, fair and of one that may come again.
+    pub(super) fn leaving(&self, claim: &Claim) -> Release {
+        Release {
             id: claim.id.clone(),
             hand_off: true,
             settled: false,
-        };
+            unused: false,
+        }
+    }
+
+    pub(super) async fn release(&self, key: &Key, claim: &Claim) -> Reply {
         self.store
-            .release(key, &release)
+            .release(key, &self.leaving(claim))
             .await
             .expect("the store answers a release")
             .reply

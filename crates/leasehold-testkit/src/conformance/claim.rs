@@ -125,6 +125,7 @@ pub async fn claim_ahead_passes_waiters(fixture: &dyn Fixture) {
         id: a.want(1).id,
         hand_off: false,
         settled: false,
+        unused: false,
     };
     let reply = a
         .store

@@ -1,6 +1,6 @@
 //! How claims leave: released, withdrawn, kept for a while, broken.
 
-use leasehold::core::{Claim, Reply, Token};
+use leasehold::core::{Claim, Release, Reply, Token};
 use leasehold::store::Push;
 
 use super::actor::{key as named, scene};
@@ -148,5 +148,24 @@ pub async fn minimum_hold_outlives_its_release(fixture: &dyn Fixture) {
     a.release(&key, &kept).await;
     b.ask(&key, &b.want(2)).await;
     fixture.pass(SHORT + SHORT).await;
+    assert!(b.granted(&key, &b.want(2)).await.1 > token);
+}
+
+/// What was granted and never used leaves no minimum hold behind.
+pub async fn unused_grant_keeps_nothing(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let kept = Claim {
+        min_hold: LONG,
+        ..a.want(1)
+    };
+    let (_, token) = a.granted(&key, &kept).await;
+    b.waiting(&key, &b.want(2)).await;
+    let release = Release {
+        unused: true,
+        ..a.leaving(&kept)
+    };
+    let answer = a.store.release(&key, &release).await;
+    let reply = answer.expect("an answer").reply;
+    assert_eq!(reply, Reply::Released { held: true });
     assert!(b.granted(&key, &b.want(2)).await.1 > token);
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold::core::ClaimId;
 use leasehold::{
-    ClaimIds, Client, ErrorKind, LeaseParts, Loss, RenewalPolicy, Settings, Shared, Standpoint,
-    Wait,
+    ClaimIds, Client, ErrorKind, LeaseParts, Loss, Owner, RenewalPolicy, Settings, Shared,
+    Standpoint, Wait,
 };
 
 use super::{client, client_with, idle, queued, soon, ttl};
@@ -118,6 +118,36 @@ pub async fn a_lease_is_handed_over(fixture: &dyn Fixture) {
     assert!(lease.is_ok());
 }
 
+/// A re-entrant lease is handed over as one: taken as another kind, it would
+/// offer what its record does not do, and its owner would wait for itself.
+pub async fn a_reentrant_lease_stays_one(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let owner = Owner::new();
+    let lock = a.reentrant("k", &owner).expect("a lock");
+    let parts = lock
+        .lock()
+        .await
+        .expect("a lease")
+        .into_parts()
+        .await
+        .expect("parts");
+    let mutex = b.mutex("k").expect("a lock");
+    let refused = mutex.adopt(&parts).await.expect_err("another kind");
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    let lock = b.reentrant("k", &owner).expect("a lock");
+    let outer = lock.adopt(&parts).await.expect("a lease");
+    let inner = soon("re-entry", lock.lock()).await.expect("a lease");
+    assert_eq!(inner.token(), outer.token());
+    inner.release().await.expect("an answer");
+    outer.release().await.expect("an answer");
+
+    let plain = mutex.lock().await.expect("a lease");
+    let parts = plain.into_parts().await.expect("parts");
+    let refused = lock.adopt(&parts).await.expect_err("another kind");
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    assert!(mutex.adopt(&parts).await.is_ok());
+}
+
 /// A forced adoption tells the former holder, which had not handed over.
 pub async fn a_forced_adoption_tells_the_former(fixture: &dyn Fixture) {
     // By push if it listens already, else by its next renewal.
@@ -225,6 +255,28 @@ pub async fn a_claim_id_is_never_shared(fixture: &dyn Fixture) {
             .expect("an answer")
             .is_some()
     );
+}
+
+/// An id that a rotation or an adoption brought is the claim's own too: another
+/// claim of the client that is given it would find itself in that lease.
+pub async fn a_replaced_id_is_never_shared(fixture: &dyn Fixture) {
+    let a = client_of_ids(fixture, &["first", "second", "second"]).await;
+    let lock = a.mutex("k").expect("a lock");
+    let lease = lock.lock().await.expect("a lease");
+    lease.rotate().await.expect("rotated");
+    let second = lock.try_lock().await.expect_err("no id for it");
+    assert_eq!(second.kind(), ErrorKind::Invalid, "{second}");
+    let parts = lease.into_parts().await.expect("parts");
+
+    let b = client_of_ids(fixture, &["third", "third"]).await;
+    let lock = b.mutex("k").expect("a lock");
+    let lease = lock.adopt(&parts).await.expect("a lease");
+    let second = lock.try_lock().await.expect_err("no id for it");
+    assert_eq!(second.kind(), ErrorKind::Invalid, "{second}");
+    // What no claim stands under any more is free for another.
+    lease.release().await.expect("an answer");
+    let next = lock.try_lock().await.expect("an answer");
+    assert!(next.is_some());
 }
 
 /// A lease that nobody renews is not prolonged by a change either.

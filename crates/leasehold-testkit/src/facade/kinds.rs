@@ -534,6 +534,44 @@ pub async fn a_minimum_hold_outlives_its_lease(fixture: &dyn Fixture) {
     drop(next);
 }
 
+/// What was granted and never handed to its caller is not kept: one key of
+/// several whose others were not free, or a wait that was cut short.
+pub async fn a_minimum_hold_counts_from_use(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let hold = Duration::from_secs(600);
+    let theirs = b
+        .mutex("k2")
+        .expect("a lock")
+        .lock()
+        .await
+        .expect("a lease");
+    let both = a.multi(["k1", "k2"]).expect("a lock");
+    let both = both.with_min_hold(hold).expect("a hold");
+    let busy = both.lock_within(Duration::from_millis(100)).await;
+    assert_eq!(busy.expect_err("busy").kind(), ErrorKind::Timeout);
+    idle(&b, "k1").await;
+
+    let lock = a.mutex("k2").expect("a lock");
+    let lock = lock.with_min_hold(hold).expect("a hold");
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    queued(&b, "k2", 1).await;
+    theirs.release().await.expect("an answer");
+    waiting.abort();
+    if let Ok(lease) = waiting.await {
+        // It was quicker: then it has been in hand, and is kept.
+        drop(lease);
+        b.break_key("k2").await.expect("an answer");
+    }
+    idle(&b, "k2").await;
+
+    let lease = both.lock().await.expect("a lease");
+    lease.release().await.expect("an answer");
+    for key in ["k1", "k2"] {
+        let seen = b.inspect(key).await.expect("a look");
+        assert!(seen.holders[0].kept, "{seen:?}");
+    }
+}
+
 /// A lease is not renewed beyond its longest hold, and says why it ended.
 pub async fn a_maximum_hold_ends_a_lease(fixture: &dyn Fixture) {
     let client = client_with(fixture, ttl(Duration::from_millis(300))).await;

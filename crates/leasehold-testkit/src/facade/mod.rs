@@ -515,12 +515,13 @@ macro_rules! facade {
             a_semaphore_is_resized_in_use, an_owner_enters_again,
             waiting_claims_of_an_owner_enter_together, several_keys_are_one_lock,
             multi_locks_do_not_deadlock, leaders_follow_each_other,
-            a_minimum_hold_outlives_its_lease, a_maximum_hold_ends_a_lease,
+            a_minimum_hold_outlives_its_lease, a_minimum_hold_counts_from_use, a_maximum_hold_ends_a_lease,
             retries_get_the_key, blocking_calls_work_anywhere);
         $crate::facade!(@cases $fixture;
             a_rotation_makes_a_leaked_id_stale, of_two_rotations_one_wins, the_watchdog_rotates,
-            a_lease_is_handed_over, a_forced_adoption_tells_the_former,
+            a_lease_is_handed_over, a_reentrant_lease_stays_one, a_forced_adoption_tells_the_former,
             recovery_goes_on_or_begins_anew, a_claim_id_is_never_shared,
+            a_replaced_id_is_never_shared,
             a_change_does_not_prolong_a_fixed_lease);
         $crate::facade!(@cases $fixture; cancellations_leave_nothing);
     };

@@ -481,6 +481,13 @@ impl<K: LeaseKind> MultiLease<K> {
         block_on(self.0.lost())
     }
 
+    /// Waits for so long whether any part is lost; `None` if not.
+    #[must_use]
+    pub fn lost_within(&self, limit: Duration) -> Option<Loss> {
+        let lost = async { tokio::time::timeout(limit, self.0.lost()).await };
+        block_on(lost).ok()
+    }
+
     /// Renews all parts now: as [`crate::MultiLease::renew`].
     ///
     /// # Errors
@@ -595,6 +602,13 @@ impl Leadership {
     #[must_use]
     pub fn lost(&self) -> Loss {
         block_on(self.0.lost())
+    }
+
+    /// Waits for so long whether it does not lead any more; `None` if not.
+    #[must_use]
+    pub fn lost_within(&self, limit: Duration) -> Option<Loss> {
+        let lost = async { tokio::time::timeout(limit, self.0.lost()).await };
+        block_on(lost).ok()
     }
 
     /// Steps down: as [`crate::Leadership::resign`].

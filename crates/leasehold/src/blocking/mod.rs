@@ -154,7 +154,9 @@ impl Client {
 }
 
 /// The blocking face of a client that exists already. Its leases are kept by
-/// the runtime in which it was connected.
+/// the runtime in which it was connected: **a call made on the only thread of
+/// that runtime would wait for ever**. Call it from other threads, or use
+/// `spawn_blocking`.
 impl From<crate::Client> for Client {
     fn from(client: crate::Client) -> Self {
         Self(client)

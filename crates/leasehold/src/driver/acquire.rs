@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Backoff, Capacity, Claim, Identity, Mode, Moment, Note, Owner, OwnerSecret, Renewal,
-    Retry, Standpoint, Validity, Verdict, Waiter, WaiterConfig,
+    Arrival, Backoff, Capacity, Claim, Mode, Moment, Note, Owner, OwnerSecret, Renewal, Retry,
+    Standpoint, Validity, Verdict, Waiter, WaiterConfig,
 };
 use tokio::time::{sleep, timeout};
 
@@ -180,10 +180,9 @@ async fn attempt(
         seed: random_u64(),
     };
     let wait_for_it = !matches!(patience, Patience::No);
-    let (id, in_use) = driver.claim_id(&wish.key).await?;
-    let claim = wish.claim(driver, id, wait_for_it);
-    let identity = Identity::new(claim.id.clone());
-    let mut subject = Subject::new(wish.key.clone(), identity, wish.terms, false, in_use);
+    let own = driver.claim_id(&wish.key).await?;
+    let claim = wish.claim(driver, own.id.clone(), wait_for_it);
+    let mut subject = Subject::new(wish.key.clone(), own, 0, wish.terms, false);
     let asking = Asking::start(driver);
     let resets = driver.resets.load(Ordering::Acquire);
     let mut waiter = Waiter::new(config, now);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Claim, Identity, Key, Reply, Standing, Validity};
+use leasehold_core::{Backoff, Claim, Key, Reply, Standing, Validity};
 use tokio::time::{sleep, timeout};
 
 use super::acquire::{Asking, Attempt, Grant, Wish, hand_over, keep, mismatch, too_late};
@@ -36,17 +36,11 @@ pub(crate) async fn acquire_all(
     let mut parts: Vec<(Key, Claim)> = Vec::with_capacity(wishes.len());
     let mut subjects = Vec::with_capacity(wishes.len());
     for (at, wish) in wishes.iter().enumerate() {
-        let id = driver.claim_id(&wish.key).await;
-        let (id, in_use) = id.map_err(|error| (at, error))?;
-        let identity = Identity::new(id.clone());
-        parts.push((wish.key.clone(), wish.claim(driver, id, false)));
-        subjects.push(Subject::new(
-            wish.key.clone(),
-            identity,
-            wish.terms,
-            false,
-            in_use,
-        ));
+        let own = driver.claim_id(&wish.key).await;
+        let own = own.map_err(|error| (at, error))?;
+        let claim = wish.claim(driver, own.id.clone(), false);
+        parts.push((wish.key.clone(), claim));
+        subjects.push(Subject::new(wish.key.clone(), own, 0, wish.terms, false));
     }
     let asking = Asking::start(driver);
     let departures: Vec<_> = subjects

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Adopt, Backoff, ClaimId, Identity, Renew, Reply, Rotate, Standing, Validity};
+use leasehold_core::{Adopt, Backoff, ClaimId, Renew, Reply, Rotate, Standing, Validity};
 use tokio::time::{sleep, timeout};
 
 use super::acquire::{
     Asking, Attempt, COLLISIONS, Grant, Wish, hand_over, keep, not_unique, too_late,
 };
+use super::own_id::OwnId;
 use super::signal::Signal;
 use super::subject::Subject;
 use super::{Departure, Driver, random_u64, unanswered};
@@ -34,7 +35,7 @@ pub(crate) async fn adopt(
 ) -> Result<Adopted, StoreError> {
     driver.check_open()?;
     for _ in 0..COLLISIONS {
-        let to = driver.fresh_id().await?;
+        let to = driver.claim_id(&wish.key).await?;
         if let Some(adopted) = adopt_as(driver, wish, id, version, to).await? {
             return Ok(adopted);
         }
@@ -48,11 +49,11 @@ async fn adopt_as(
     wish: &Wish,
     id: &ClaimId,
     version: u64,
-    to: ClaimId,
+    to: OwnId,
 ) -> Result<Option<Adopted>, StoreError> {
     let renew = Renew {
         rotate: Some(Rotate {
-            to: to.clone(),
+            to: to.id.clone(),
             version,
             adopt: Some(Adopt {
                 inbox: Some(driver.store.inbox().clone()),
@@ -61,8 +62,9 @@ async fn adopt_as(
         }),
         ..Renew::new(id.clone(), wish.terms.ttl)
     };
-    let identity = Identity::at(to, version + 1);
-    let subject = Subject::new(wish.key.clone(), identity, wish.terms, true, None);
+    let subject = Subject::new(wish.key.clone(), to, version + 1, wish.terms, true);
+    // Whoever had it before has used it.
+    subject.hand_out();
     let asking = Asking::start(driver);
     let departure = Departure::new(driver, subject.clone());
     let limit = driver.settings.operation_timeout;

@@ -14,6 +14,7 @@
 pub(crate) mod acquire;
 pub(crate) mod acquire_all;
 pub(crate) mod adopt;
+pub(crate) mod own_id;
 pub(crate) mod registry;
 pub(crate) mod signal;
 pub(crate) mod subject;
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Backoff, ClaimId, Key, Moment, Release, Renew, Reply};
+use leasehold_core::{Backoff, Key, Moment, Release, Renew, Reply};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -35,8 +36,9 @@ use crate::ids::ClaimIds;
 use crate::settings::Settings;
 use crate::store::Answer;
 use crate::store::{LockStore, Push, PushSink};
+use own_id::{OwnId, OwnIds};
 use registry::{Done, EntryId, Errand, Registry};
-use subject::{IdsInUse, InUse, Subject};
+use subject::Subject;
 use watches::Watches;
 
 /// What all handles, leases and tasks of one client share.
@@ -56,8 +58,7 @@ pub(crate) struct Driver {
     departed: Notify,
     closed: AtomicBool,
     pub(crate) watches: Watches,
-    ids: ClaimIds,
-    ids_in_use: IdsInUse,
+    ids: OwnIds,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -68,6 +69,7 @@ impl Driver {
         ids: ClaimIds,
         runtime: tokio::runtime::Handle,
     ) -> Arc<Self> {
+        let ids = OwnIds::new(ids);
         Arc::new(Self {
             store,
             settings,
@@ -81,7 +83,6 @@ impl Driver {
             departed: Notify::new(),
             closed: AtomicBool::new(false),
             watches: Watches::default(),
-            ids_in_use: IdsInUse::default(),
             runtime,
         })
     }
@@ -111,22 +112,8 @@ impl Driver {
     }
 
     /// A new claim id for `key`, which no other claim of this client has.
-    async fn claim_id(&self, key: &Key) -> Result<(ClaimId, Option<InUse>), StoreError> {
-        for _ in 0..acquire::COLLISIONS {
-            let id = self.ids.next().await?;
-            if !self.ids.may_repeat() {
-                return Ok((id, None));
-            }
-            if let Some(in_use) = self.ids_in_use.take(key, &id) {
-                return Ok((id, Some(in_use)));
-            }
-        }
-        Err(acquire::not_unique())
-    }
-
-    /// An id to replace another, on the way to the store.
-    pub(crate) async fn fresh_id(&self) -> Result<ClaimId, StoreError> {
-        self.ids.next().await
+    pub(crate) async fn claim_id(&self, key: &Key) -> Result<OwnId, StoreError> {
+        self.ids.next(key).await
     }
 
     pub(crate) fn check_open(&self) -> Result<(), StoreError> {
@@ -199,6 +186,7 @@ impl Driver {
                 id,
                 hand_off: subject.terms.hand_off,
                 settled: subject.settled,
+                unused: !subject.was_used(),
             };
             answers.push(self.store.release(&subject.key, &release).await?);
         }
@@ -245,11 +233,11 @@ impl Driver {
                 match self.store.renew(&subject.key, &renew).await {
                     Ok(answer) => match (answer.reply, &renew.rotate) {
                         (Reply::Standing(_), Some(rotate)) => {
-                            subject.identity().handle_rotated(&rotate.to);
+                            subject.handle_rotated(&rotate.to);
                             return Ok(());
                         }
                         (Reply::Standing(_), None) => return Ok(()),
-                        (Reply::Taken, _) => subject.identity().handle_taken(),
+                        (Reply::Taken, _) => subject.handle_taken(),
                         _ => {
                             return Err(StoreError::new(
                                 ErrorKind::Lost,

@@ -9,10 +9,10 @@ use leasehold_core::{
     Waiter,
 };
 
+use super::own_id::OwnIds;
 use super::signal::Signal;
 use super::subject::{Subject, Terms};
 use crate::error::StoreError;
-use crate::ids::ClaimIds;
 use crate::store::{Answer, Push};
 
 pub(crate) type EntryId = u64;
@@ -34,7 +34,7 @@ struct Entry {
 
 impl Entry {
     /// A registered claim has been answered once, so it is never claimed again.
-    fn renewal(&self, request: Request, now: Moment, ids: &ClaimIds) -> Errand {
+    fn renewal(&self, request: Request, now: Moment, ids: &OwnIds) -> Errand {
         let ttl = match request {
             Request::Renew(ttl) => ttl,
             Request::Claim => self.subject.terms.ttl,
@@ -42,7 +42,7 @@ impl Entry {
         let held = matches!(self.stage, Stage::Held(_));
         let rotates = held && self.subject.wants_rotation(self.rotated, now);
         // An id that takes time to make is for the next renewal.
-        let fresh = rotates.then(|| ids.now()).flatten();
+        let fresh = rotates.then(|| ids.now(&self.subject.key)).flatten();
         Errand::Renew(fresh.map_or_else(
             || self.subject.renewal(ttl),
             |fresh| self.subject.rotation(ttl, &fresh),
@@ -53,18 +53,19 @@ impl Entry {
     /// answer is to be taken for what it says: not if it is about an id that
     /// has been replaced meanwhile, or may have been.
     fn note_identity(&mut self, renew: &Renew, reply: &Reply, now: Moment) -> bool {
-        let mut identity = self.subject.identity();
         match (&renew.rotate, reply) {
             (Some(rotate), Reply::Standing(_)) => {
-                identity.handle_rotated(&rotate.to);
+                self.subject.handle_rotated(&rotate.to);
                 self.rotated = now;
                 true
             }
             (Some(_), Reply::Taken) => {
-                identity.handle_taken();
+                self.subject.handle_taken();
                 false
             }
-            (None, Reply::Gone | Reply::Superseded) => identity.is_current(&renew.id),
+            (None, Reply::Gone | Reply::Superseded) => {
+                self.subject.identity().is_current(&renew.id)
+            }
             _ => true,
         }
     }
@@ -129,11 +130,11 @@ pub(crate) struct Registry {
     /// Releases that were confirmed since the client was opened.
     confirmed: u64,
     seed: u64,
-    ids: ClaimIds,
+    ids: OwnIds,
 }
 
 impl Registry {
-    pub(crate) fn new(seed: u64, ids: ClaimIds) -> Self {
+    pub(crate) fn new(seed: u64, ids: OwnIds) -> Self {
         Self {
             seed,
             ids,

@@ -276,6 +276,7 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// - `release_unknown_is_absent`
     /// - `withdrawn_waiter_is_passed`
     /// - `minimum_hold_outlives_its_release`: it is shown as kept, and cannot be renewed.
+    /// - `unused_grant_keeps_nothing`
     async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError>;
 
     /// Changes the permits of a semaphore in use from `from` to `to`.

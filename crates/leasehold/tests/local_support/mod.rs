@@ -30,6 +30,7 @@ pub(crate) fn release(id: u128) -> Release {
         id: ClaimId::from_random(id),
         hand_off: true,
         settled: false,
+        unused: false,
     }
 }
 

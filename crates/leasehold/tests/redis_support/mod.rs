@@ -48,6 +48,7 @@ pub(crate) fn release(number: u128) -> Release {
         id: id(number),
         hand_off: true,
         settled: false,
+        unused: false,
     }
 }
 

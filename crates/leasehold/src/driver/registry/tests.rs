@@ -1,4 +1,4 @@
-use leasehold_core::{ClaimId, Identity, RenewalPolicy, Standing, StoreTime, Token, WaiterConfig};
+use leasehold_core::{ClaimId, RenewalPolicy, Standing, StoreTime, Token, WaiterConfig};
 
 use super::*;
 
@@ -12,8 +12,7 @@ fn subject(key: &Key) -> Subject {
         max_hold: None,
         rotate_every: None,
     };
-    let identity = Identity::new(ClaimId::from_random(1));
-    Subject::new(key.clone(), identity, terms, true, None)
+    Subject::new(key.clone(), ClaimId::from_random(1).into(), 0, terms, true)
 }
 
 /// A claim that was answered as waiting, on epoch 1.
@@ -55,7 +54,7 @@ fn granted(key: &Key, arrival: u64) -> Push {
 #[test]
 fn a_push_before_its_claim_is_kept_however_many_came_before() {
     let key = Key::new("k").expect("a key");
-    let mut registry = Registry::new(1, ClaimIds::random());
+    let mut registry = Registry::new(1, OwnIds::default());
     let (now, last) = (Moment(1), 3 * EARLY_PUSHES as u64);
     for arrival in 1..=last {
         registry.handle_push(&granted(&key, arrival), now, true);
@@ -69,7 +68,7 @@ fn a_push_before_its_claim_is_kept_however_many_came_before() {
 #[test]
 fn what_leaves_is_released_until_confirmed_or_lapsed() {
     let key = Key::new("k").expect("a key");
-    let mut registry = Registry::new(1, ClaimIds::random());
+    let mut registry = Registry::new(1, OwnIds::default());
     let until = Moment(1) + TTL;
     registry.insert_leaving(subject(&key), Moment(1), until);
     let mut sends = Vec::new();

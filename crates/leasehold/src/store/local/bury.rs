@@ -165,6 +165,7 @@ mod tests {
             id: id(number),
             hand_off: true,
             settled: false,
+            unused: false,
         })
     }
 

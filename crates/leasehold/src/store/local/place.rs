@@ -295,6 +295,7 @@ mod tests {
             id: id(4),
             hand_off: true,
             settled: false,
+            unused: false,
         });
         let watch = Command::Watch {
             inbox: Inbox::new("watching").unwrap(),

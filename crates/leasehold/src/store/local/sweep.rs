@@ -123,6 +123,7 @@ mod tests {
             id,
             hand_off: true,
             settled: false,
+            unused: false,
         };
         step::try_take(store, &key, Some(&Command::Release(release))).unwrap();
     }
@@ -154,6 +155,7 @@ mod tests {
             id,
             hand_off: true,
             settled: false,
+            unused: false,
         };
         step("kept", Command::Release(release));
         sweep(&store);

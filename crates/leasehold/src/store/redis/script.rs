@@ -84,6 +84,7 @@ mod flag {
     pub(super) const HAND_OFF: u8 = 1;
     pub(super) const SETTLED: u8 = 2;
     pub(super) const BELIEVED: u8 = 4;
+    pub(super) const UNUSED: u8 = 8;
     pub(super) const DOWNGRADE: u8 = 1;
     pub(super) const NOTE: u8 = 2;
     pub(super) const ROTATE: u8 = 8;
@@ -188,8 +189,9 @@ pub(super) fn add_renew(call: &mut Cmd, renew: &Renew, terms: Terms) {
 pub(super) fn add_release(call: &mut Cmd, release: &Release, terms: Terms) {
     let hand_off = if release.hand_off { flag::HAND_OFF } else { 0 };
     let settled = if release.settled { flag::SETTLED } else { 0 };
+    let unused = if release.unused { flag::UNUSED } else { 0 };
     call.arg(release.id.expose())
-        .arg(hand_off | settled | terms.flag())
+        .arg(hand_off | settled | unused | terms.flag())
         .arg(micros(terms.retention));
 }
 

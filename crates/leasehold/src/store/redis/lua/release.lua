@@ -5,7 +5,7 @@
 -- ARGV[1]  claim id
 -- ARGV[2]  flags: 1 the step hands on to the next in line, 2 settled: no claim
 --          with this id can still be under way, 4 the count of PUBLISH can be
---          believed
+--          believed, 8 what it holds was never used: no minimum hold is kept
 -- ARGV[3]  retention, in microseconds
 --
 -- Returns  4, at, 1 if it held else 0  released
@@ -15,7 +15,7 @@ local key = KEYS[1]
 -- include time.lua
 -- include open.lua
 local id, flags, retention = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
-local settled = flags % 4 >= 2
+local settled, believed, unused = flags % 4 >= 2, flags % 8 >= 4, flags >= 8
 
 -- The short path: it holds, nobody else is there, and nothing is to be remembered.
 if settled and claim_size > 0 then
@@ -115,9 +115,9 @@ if not raw and not absent and flags % 4 == 3 then
           if text and hint and inbox == second_inbox then
             text, hint = text .. '\n' .. hint, nil
           end
-          if text and call('PUBLISH', channel .. inbox, text) == 0 and flags >= 4 then
+          if text and call('PUBLISH', channel .. inbox, text) == 0 and believed then
             silent, granted_id, rounds = inbox, first, 8
-          elseif hint and call('PUBLISH', channel .. second_inbox, hint) == 0 and flags >= 4 then
+          elseif hint and call('PUBLISH', channel .. second_inbox, hint) == 0 and believed then
             silent, rounds = second_inbox, 7
           else
             return struct.pack('<Bdd', 4, at, 1)
@@ -149,6 +149,9 @@ local function step()
   local answer, held, kept = {5, now}, false, false
   if claim then
     held = claim.token > 0
+    if unused then
+      claim.min_hold = nil
+    end
     answer = {4, now, held and 1 or 0}
     kept = vacate(claim)
   end
@@ -162,6 +165,6 @@ local function step()
     -- Queue::tell_vacant
     tell_next(find(first_waiting), now)
   end
-  return finish(answer, true, retention, flags >= 4)
+  return finish(answer, true, retention, believed)
 end
 return step()

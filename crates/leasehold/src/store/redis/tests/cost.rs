@@ -140,6 +140,7 @@ fn ours(bench: &mut Bench, keys: usize) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) {
             id,
             hand_off: true,
             settled: true,
+            unused: false,
         };
         pair.1.push(call(&SCRIPTS.release, &key, |call| {
             script::add_release(call, &release, terms());
@@ -212,6 +213,7 @@ fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
                 id,
                 hand_off: true,
                 settled: true,
+                unused: false,
             };
             calls.push(call(&SCRIPTS.release, &key, |call| {
                 script::add_release(call, &release, terms());

@@ -100,6 +100,7 @@ pub(super) fn release(id: ClaimId) -> Command {
         id,
         hand_off: true,
         settled: false,
+        unused: false,
     })
 }
 
@@ -160,6 +161,7 @@ impl History {
                 id: self.some_id(),
                 hand_off: calm || !self.dice.one_in(4),
                 settled: calm || self.dice.one_in(3),
+                unused: !calm && self.dice.one_in(3),
             }),
             20 if self.mix.rare > 0 && (!calm || self.dice.one_in(3)) => Command::Watch {
                 inbox: Inbox::new(self.dice.pick(&INBOXES)).unwrap(),
@@ -176,6 +178,7 @@ impl History {
                 id: self.some_id(),
                 hand_off: true,
                 settled: calm,
+                unused: false,
             }),
         }
     }

@@ -18,8 +18,9 @@ use crate::driver::watches::Watch;
 use crate::driver::{Driver, random_u64, unanswered};
 use crate::error::{Error, Operation, StoreError};
 use crate::face::{Face, options};
+use crate::hold::Released;
 use crate::inspection::Inspection;
-use crate::lease::{Lease, Released};
+use crate::lease::Lease;
 use crate::waiting::{Acquire, Wait};
 
 /// After the time at which a leader's lease can lapse, look this much later.

@@ -7,14 +7,23 @@ use leasehold_core::{Backoff, Key, Loss, Mode, Moment, Renew, Reply, Standpoint,
 use tokio::time::sleep;
 
 use crate::clock;
-use crate::driver::acquire::{COLLISIONS, Grant, Wish, not_unique};
+use crate::driver::acquire::{Grant, Wish};
+use crate::driver::own_id::{COLLISIONS, not_unique};
 use crate::driver::registry::EntryId;
 use crate::driver::signal::Signal;
 use crate::driver::subject::Subject;
 use crate::driver::{Driver, random_u64};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
-use crate::lease::Released;
 use crate::settings::check_ttl;
+
+/// What a release found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Released {
+    /// The lease was ours up to now.
+    StillOurs,
+    /// It had lapsed or was taken before: another may have held the key meanwhile.
+    AlreadyGone,
+}
 
 /// A granted claim in its caller's hands. Dropping it releases the claim in
 /// the background.

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::driver::Driver;
 use crate::driver::acquire::{Grant, Wish};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
-use crate::hold::Hold;
+use crate::hold::{Hold, Released};
 
 /// A hold on a key, limited in time and renewed by the watchdog.
 ///
@@ -101,15 +101,6 @@ impl fmt::Display for GrantNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
-}
-
-/// What a release found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Released {
-    /// The lease was ours up to now.
-    StillOurs,
-    /// It had lapsed or was taken before: another may have held the key meanwhile.
-    AlreadyGone,
 }
 
 impl Lease {

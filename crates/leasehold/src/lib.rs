@@ -48,9 +48,10 @@ mod waiting;
 pub use client::{Client, ClientBuilder, connect};
 pub use election::{Election, Leader, Leaders, Leadership};
 pub use error::{Error, ErrorKind, Operation, StoreError};
+pub use hold::Released;
 pub use ids::{ClaimIds, SnowflakeConfig, StepBack};
 pub use inspection::{Broken, HolderInfo, Inspection, Kind, Shutdown, WaiterInfo};
-pub use lease::{Exclusive, GrantNumber, Lease, LeaseKind, Overlapping, Permits, Released, Shared};
+pub use lease::{Exclusive, GrantNumber, Lease, LeaseKind, Overlapping, Permits, Shared};
 pub use leasehold_core as core;
 pub use leasehold_core::{
     Key, Loss, Mode, Note, Owner as OwnerInfo, RenewalPolicy, Retry, Standpoint, Token,

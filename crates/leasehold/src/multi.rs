@@ -15,7 +15,8 @@ use crate::driver::acquire::{Patience, Wish, acquire, timed_out};
 use crate::driver::acquire_all::{Together, acquire_all};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::face::{Face, options, patience};
-use crate::lease::{Exclusive, Lease, LeaseKind, Released, Shared};
+use crate::hold::Released;
+use crate::lease::{Exclusive, Lease, LeaseKind, Shared};
 use crate::waiting::{Acquire, Progress, Wait};
 
 /// Several keys as one lock: all of them, or none.

@@ -10,6 +10,7 @@ use leasehold_core::{
 };
 use tokio::time::{sleep, timeout};
 
+use super::own_id::{COLLISIONS, not_unique};
 use super::registry::EntryId;
 use super::signal::{Progress, Signal};
 use super::subject::{Subject, Terms};
@@ -84,9 +85,6 @@ pub(super) enum Attempt {
 /// So many grants in a row that came too late mean that the TTL is too short
 /// for this store.
 const LATE: u32 = 3;
-
-/// So many ids in a row that others have already mean that they are not unique.
-pub(crate) const COLLISIONS: u32 = 3;
 
 /// Gets the key. `None`: it is busy, and nobody wants to wait.
 ///
@@ -281,14 +279,6 @@ async fn attempt(
 
 pub(crate) fn timed_out() -> StoreError {
     StoreError::new(ErrorKind::Timeout, "it was not free in the time allowed")
-}
-
-pub(crate) fn not_unique() -> StoreError {
-    StoreError::new(
-        ErrorKind::Invalid,
-        format!("{COLLISIONS} claim ids in a row were another claim's"),
-    )
-    .with_hint("the generator of claim ids must not give one id twice")
 }
 
 /// The key is another kind of lock, or a semaphore of another size.

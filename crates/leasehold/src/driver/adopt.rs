@@ -6,10 +6,8 @@ use std::time::Duration;
 use leasehold_core::{Adopt, Backoff, ClaimId, Renew, Reply, Rotate, Standing, Validity};
 use tokio::time::{sleep, timeout};
 
-use super::acquire::{
-    Asking, Attempt, COLLISIONS, Grant, Wish, hand_over, keep, not_unique, too_late,
-};
-use super::own_id::OwnId;
+use super::acquire::{Asking, Attempt, Grant, Wish, hand_over, keep, too_late};
+use super::own_id::{COLLISIONS, OwnId, not_unique};
 use super::signal::Signal;
 use super::subject::Subject;
 use super::{Departure, Driver, random_u64, unanswered};

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_core::{ClaimId, Key};
 
-use super::acquire::{COLLISIONS, not_unique};
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
 use crate::ids::ClaimIds;
+
+/// So many ids in a row that others have already mean that they are not unique.
+pub(crate) const COLLISIONS: u32 = 3;
 
 /// Makes the ids of one client. Clones share what is in use.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +73,14 @@ impl From<ClaimId> for OwnId {
     fn from(id: ClaimId) -> Self {
         Self { id, _in_use: None }
     }
+}
+
+pub(crate) fn not_unique() -> StoreError {
+    StoreError::new(
+        ErrorKind::Invalid,
+        format!("{COLLISIONS} claim ids in a row were another claim's"),
+    )
+    .with_hint("the generator of claim ids must not give one id twice")
 }
 
 /// Free again when it is dropped.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::doctor::Access;
 use leasehold::store::redis::{Baseline, RedisOptions, RedisStore};
 use leasehold::{Client, Settings, TlsFiles};
 
@@ -76,24 +77,40 @@ pub(crate) async fn leave(client: &Client) {
     client.shutdown(GOODBYE).await;
 }
 
-async fn open(store: &StoreArgs, settings: Settings) -> Result<Client, Failure> {
-    let url = if store.url.trim().is_empty() {
-        "local:"
-    } else {
-        store.url.trim()
+/// The URL, and what opens the store besides it: for looking at the servers.
+pub(crate) fn access(store: &StoreArgs) -> Result<(&str, Access), Failure> {
+    let access = Access {
+        user: store.user.clone(),
+        password: password(store)?,
+        tls: tls(store),
     };
-    let mut builder = Client::builder().store(url).settings(settings);
+    Ok((url(store), access))
+}
+
+fn url(store: &StoreArgs) -> &str {
+    match store.url.trim() {
+        "" => "local:",
+        url => url,
+    }
+}
+
+fn tls(store: &StoreArgs) -> TlsFiles {
+    TlsFiles {
+        ca: store.tls_ca.clone(),
+        cert: store.tls_cert.clone(),
+        key: store.tls_key.clone(),
+    }
+}
+
+async fn open(store: &StoreArgs, settings: Settings) -> Result<Client, Failure> {
+    let mut builder = Client::builder().store(url(store)).settings(settings);
     if let Some(user) = &store.user {
         builder = builder.user(user);
     }
     if let Some(password) = password(store)? {
         builder = builder.password(password);
     }
-    let tls = TlsFiles {
-        ca: store.tls_ca.clone(),
-        cert: store.tls_cert.clone(),
-        key: store.tls_key.clone(),
-    };
+    let tls = tls(store);
     if tls.ca.is_some() || tls.cert.is_some() || tls.key.is_some() {
         builder = builder.tls(tls);
     }

@@ -6,6 +6,10 @@ use leasehold::ErrorKind;
 pub(crate) const OK: u8 = 0;
 /// Asked, and the answer was no.
 pub(crate) const DECLINED: u8 = 1;
+/// `doctor`: locks work, and something endangers them.
+pub(crate) const ENDANGERED: u8 = 1;
+/// `doctor`: locks do not work, or exclude nobody.
+pub(crate) const UNSAFE: u8 = 2;
 /// Wrong usage (`EX_USAGE`).
 pub(crate) const USAGE: u8 = 64;
 /// What stands at the key is not leasehold's, or is damaged (`EX_DATAERR`).
@@ -49,7 +53,11 @@ pub(crate) const TABLE: &[(&str, &str)] = &[
         "128+n",
         "signal n ended it, or ended the waiting (Ctrl-C: 130)",
     ),
-    ("1", "break: the question was answered with no"),
+    (
+        "1",
+        "break: the question was answered with no; doctor: warnings",
+    ),
+    ("2", "doctor: the store is not safe for locks"),
     ("64", "wrong usage: options, key, duration, URL"),
     (
         "65",

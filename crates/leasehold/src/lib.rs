@@ -25,6 +25,7 @@
 pub mod blocking;
 mod client;
 mod clock;
+pub mod doctor;
 mod driver;
 mod election;
 mod error;

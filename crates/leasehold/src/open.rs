@@ -78,8 +78,21 @@ async fn redis(
     url: &str,
     credentials: &Credentials,
 ) -> Result<(Arc<dyn LockStore>, String), StoreError> {
-    use crate::store::redis::{RedisOptions, RedisStore};
-    let mut options = RedisOptions::from_url(url)?;
+    use crate::store::redis::RedisStore;
+    let options = redis_options(url, credentials)?;
+    let mut shown = options.clone();
+    shown.password = None;
+    let store = RedisStore::connect(options).await?;
+    Ok((Arc::new(store), shown.redacted_url()))
+}
+
+/// The options of a URL, and what goes before it.
+#[cfg(feature = "redis")]
+pub(crate) fn redis_options(
+    url: &str,
+    credentials: &Credentials,
+) -> Result<crate::store::redis::RedisOptions, StoreError> {
+    let mut options = crate::store::redis::RedisOptions::from_url(url)?;
     let Credentials {
         user,
         password,
@@ -99,10 +112,7 @@ async fn redis(
             .with_hint("give both, or neither"));
         }
     };
-    let mut shown = options.clone();
-    shown.password = None;
-    let store = RedisStore::connect(options).await?;
-    Ok((Arc::new(store), shown.redacted_url()))
+    Ok(options)
 }
 
 #[cfg(not(feature = "redis"))]

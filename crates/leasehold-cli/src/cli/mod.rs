@@ -37,6 +37,7 @@ pub(crate) enum Command {
     Ls(LsArgs),
     Break(BreakArgs),
     Resize(ResizeArgs),
+    Doctor(DoctorArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -181,6 +182,23 @@ pub(crate) struct ShowArgs {
     /// The key to look at
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+/// Say what can be promised on a store, and what endangers it
+///
+/// Looks at each server, measures it, and uses a lock of its own there once, which takes a second
+/// or two. Ends with 0 if all is well or only worth a note, 1 with warnings, 2 if locks do not work
+/// there or exclude nobody.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold doctor -S redis://10.0.0.5/ || mail -s locks ops")]
+pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]

@@ -3,6 +3,7 @@
 mod bench;
 mod break_key;
 mod completions;
+mod doctor;
 mod elect;
 mod hold;
 mod ls;
@@ -15,6 +16,7 @@ mod show;
 pub(crate) use bench::bench;
 pub(crate) use break_key::break_key;
 pub(crate) use completions::completions;
+pub(crate) use doctor::doctor;
 pub(crate) use elect::elect;
 pub(crate) use hold::hold;
 pub(crate) use ls::ls;

@@ -23,6 +23,7 @@ pub mod local;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
+pub(crate) mod report;
 
 /// What a store can do: callers ask first instead of failing later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -80,17 +80,24 @@ impl Target {
         &self,
         pushes: impl AsyncPushSender,
     ) -> Result<MultiplexedConnection, StoreError> {
+        let mut connection = self.open(pushes).await?;
+        self.look_at(&mut connection).await?;
+        Ok(connection)
+    }
+
+    /// Opens a connection, whatever is at its other end.
+    pub(super) async fn open(
+        &self,
+        pushes: impl AsyncPushSender,
+    ) -> Result<MultiplexedConnection, StoreError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             .set_response_timeout(Some(self.response_timeout))
             .set_push_sender(pushes);
-        let mut connection = self
-            .client
+        self.client
             .get_multiplexed_async_connection_with_config(&config)
             .await
-            .map_err(|error| self.not_opened(error))?;
-        self.look_at(&mut connection).await?;
-        Ok(connection)
+            .map_err(|error| self.not_opened(error))
     }
 
     fn not_opened(&self, error: redis::RedisError) -> StoreError {
@@ -121,12 +128,10 @@ impl Target {
             .map_err(refusal::of_connection)?;
         let mut info = HashMap::new();
         for section in sections {
-            let text = match section {
-                Value::VerbatimString { text, .. } => text,
-                Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-                Value::ServerError(error) => return Err(refusal::of_server(&error)),
-                other => return Err(super::script::unreadable(&other)),
-            };
+            if let Value::ServerError(error) = &section {
+                return Err(refusal::of_server(error));
+            }
+            let text = text_of(&section).ok_or_else(|| super::script::unreadable(&section))?;
             info.extend(
                 text.lines()
                     .filter_map(|line| line.trim().split_once(':'))
@@ -153,6 +158,15 @@ impl Target {
             );
         }
         Ok(())
+    }
+}
+
+/// An answer that is text.
+pub(super) fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.clone()),
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
     }
 }
 

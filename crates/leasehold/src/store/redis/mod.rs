@@ -12,6 +12,7 @@
 
 mod baseline;
 mod connect;
+mod doctor;
 mod link;
 mod list;
 mod options;
@@ -34,6 +35,7 @@ use redis::{Cmd, Value};
 
 pub use self::baseline::{Baseline, ServerCost};
 use self::connect::Target;
+pub(crate) use self::doctor::examine;
 use self::link::Shared;
 pub use self::options::{RedisAddress, RedisOptions};
 use self::record::Record;

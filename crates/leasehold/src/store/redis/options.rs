@@ -11,6 +11,9 @@ use url::Url;
 const PARAMETERS: &str = "prefix, retention, connect_timeout, response_timeout, db; with TLS \
     ca, cert, key; with a socket user, pass";
 
+/// The shortest time for which an idle key keeps its last token.
+pub(super) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
+
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisAddress {
@@ -59,6 +62,17 @@ pub struct RedisOptions {
     pub ca_file: Option<PathBuf>,
     /// The client's own certificate and its key, PEM files.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl RedisAddress {
+    /// Host and port, or the path.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Tcp { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
+            Self::Tcp { host, port, .. } => format!("{host}:{port}"),
+            Self::Unix(path) => path.display().to_string(),
+        }
+    }
 }
 
 impl Default for RedisOptions {
@@ -262,7 +276,7 @@ impl RedisOptions {
             ));
         }
         let day = Duration::from_secs(24 * 3600);
-        if self.retention < Duration::from_secs(60) || self.retention > 366 * day {
+        if self.retention < SHORTEST_RETENTION || self.retention > 366 * day {
             return Err(Invalid::new(
                 format!("a retention of {:?} is out of bounds", self.retention),
                 "choose between 1 min and 366 d; 24 h suits most",

@@ -11,6 +11,11 @@ pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> ~leasehold:* &le
     -@all +evalsha +script|load +time +mget +exists +type +set +setrange +del +hset +hget +hmget \
     +hgetall +hdel +pexpire +publish +subscribe +unsubscribe +scan +info +ping";
 
+/// The rule for this user, with this prefix.
+pub(super) fn acl(user: &str, prefix: &str) -> String {
+    ACL.replace("<name>", user).replace("leasehold:", prefix)
+}
+
 /// An error that the server answered.
 pub(super) fn of_server(error: &ServerError) -> StoreError {
     refusal(error.code(), error.details().unwrap_or_default())

@@ -1,0 +1,96 @@
+//! `leasehold doctor` as a process, on servers with something the matter.
+
+mod common;
+
+use common::leasehold;
+use leasehold_testkit::process::{Finished, Process};
+use leasehold_testkit::server::RedisServer;
+use serde_json::Value;
+
+async fn doctor(url: &str) -> Finished {
+    let mut command = leasehold(&["doctor", "--json"]);
+    command.env("LEASEHOLD_STORE", url);
+    Process::run(command).await
+}
+
+/// The findings that are worse than fine: how bad, what was looked at.
+fn complaints(report: &Finished) -> Vec<(String, String)> {
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    let word = |finding: &Value, name: &str| finding[name].as_str().unwrap().to_owned();
+    let findings = report["findings"].as_array().unwrap();
+    findings
+        .iter()
+        .map(|finding| (word(finding, "severity"), word(finding, "check")))
+        .filter(|(severity, _)| severity != "fine")
+        .collect()
+}
+
+#[tokio::test]
+async fn a_server_that_syncs_always_is_fine() {
+    let server = RedisServer::builder().persistent().start();
+    let seen = doctor(&server.url()).await;
+    assert_eq!(complaints(&seen), [], "{}", seen.stdout);
+    assert_eq!((seen.code(), &*seen.stderr), (Some(0), ""));
+}
+
+#[tokio::test]
+async fn what_a_restart_forgets_is_a_warning() {
+    let server = RedisServer::start();
+    let seen = doctor(&server.url()).await;
+    let expected = ("warning".to_owned(), "persistence".to_owned());
+    assert_eq!(complaints(&seen), [expected]);
+    assert_eq!(seen.code(), Some(1));
+    let mut command = leasehold(&["doctor", "-S", &server.url()]);
+    command.env_remove("LEASEHOLD_STORE");
+    let text = Process::run(command).await.stdout;
+    let line = text.lines().find(|line| line.contains("persistence"));
+    let words: Vec<_> = line.unwrap().split_whitespace().collect();
+    assert_eq!(words, ["warning", "persistence", "none"]);
+    assert!(text.contains("remedy: set appendonly yes"), "{text}");
+    assert!(text.contains("Promised here: Exclusion"), "{text}");
+}
+
+#[tokio::test]
+async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
+    let evicting = RedisServer::builder()
+        .persistent()
+        .config("maxmemory", "100mb")
+        .config("maxmemory-policy", "volatile-ttl")
+        .start();
+    let seen = doctor(&evicting.url()).await;
+    let unsafe_ = |check: &str| ("unsafe".to_owned(), check.to_owned());
+    assert_eq!(complaints(&seen), [unsafe_("eviction")]);
+    assert_eq!(seen.code(), Some(2));
+
+    let rights = "on >secret ~leasehold:* &leasehold:* +@all -publish";
+    let strict = RedisServer::builder()
+        .persistent()
+        .user("bob", rights)
+        .start();
+    let seen = doctor(&strict.url_as("bob", "secret")).await;
+    assert_eq!(complaints(&seen), [unsafe_("scripts")], "{}", seen.stdout);
+    assert!(
+        seen.stdout.contains("ACL SETUSER bob on"),
+        "{}",
+        seen.stdout
+    );
+    assert!(!seen.stdout.contains("secret"), "{}", seen.stdout);
+    assert_eq!(seen.code(), Some(2));
+
+    let gone = RedisServer::start().url();
+    let seen = doctor(&gone).await;
+    assert_eq!(complaints(&seen), [unsafe_("reach")]);
+    assert_eq!(seen.code(), Some(2));
+}
+
+#[tokio::test]
+async fn the_store_of_this_machine_is_examined_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let seen = doctor(&format!("local:{}", directory.path().display())).await;
+    assert_eq!(complaints(&seen), [], "{}", seen.stdout);
+    assert_eq!(seen.code(), Some(0));
+    let seen = doctor("memory:").await;
+    assert_eq!(complaints(&seen).len(), 1);
+    let seen = doctor("gopher://x/").await;
+    assert_eq!(seen.code(), Some(64), "{}", seen.stderr);
+}

@@ -1,0 +1,358 @@
+//! What the facts mean for locks. Pure: facts in, findings out.
+
+use std::time::Duration;
+
+use super::facts::{Facts, Trial};
+use crate::error::{ErrorKind, StoreError};
+use crate::store::redis::refusal;
+use crate::store::report::{Finding, Severity};
+
+/// A replica of which nothing was heard for so many seconds is behind.
+const SILENT: u64 = 10;
+
+/// Clocks that differ by more are not kept by a time service.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
+
+/// A slower round trip leaves little of a short lease.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// All findings about one server, in the order in which one would look.
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(error) = &facts.unreachable {
+        findings.push(Finding::of_error("reach", None, error));
+    } else {
+        findings.push(version(facts));
+        findings.extend(role(facts));
+        findings.push(scripts(facts));
+        findings.extend(pushes(facts));
+        findings.push(eviction(facts));
+        findings.extend(memory(facts));
+        findings.push(persistence(facts));
+        findings.extend(disk(facts));
+        findings.extend(replicas(facts));
+        findings.extend(clock(facts));
+        findings.extend(latency(facts));
+        findings.extend(connections(facts));
+    }
+    for finding in &mut findings {
+        finding.server = Some(facts.server.clone());
+    }
+    findings
+}
+
+/// What is promised on such a server, if nothing above speaks against it.
+pub(super) fn promise(facts: &Facts) -> String {
+    if facts.unreachable.is_some() {
+        return "Nothing: the server cannot be used.".to_owned();
+    }
+    let exclusion = match (is_synced_always(facts), facts.replicas().is_empty()) {
+        (true, true) => "also over a restart of the server",
+        (false, true) => "until the server loses data (a restart, FLUSHALL)",
+        (_, false) => "until the server loses data or a replica takes over",
+    };
+    format!(
+        "Exclusion while a lease is valid, {exclusion}, as long as the server's clock is not \
+         stepped forward. Fencing: tokens rise over all of that, as long as its clock does not \
+         go back further than the loss."
+    )
+}
+
+fn is_synced_always(facts: &Facts) -> bool {
+    facts.info("aof_enabled") == "1" && facts.config("appendfsync") == Some("always")
+}
+
+fn version(facts: &Facts) -> Finding {
+    let (name, version) = facts.version();
+    let found = if version.is_empty() {
+        "the server does not tell its version".to_owned()
+    } else {
+        format!("{name} {version}")
+    };
+    match refusal_of(facts.trial.as_ref(), "open the store") {
+        Some(error) => Finding {
+            found: format!("{found}: {error}"),
+            ..Finding::of_error("version", None, error)
+        },
+        None => Finding::new(Severity::Fine, "version", found),
+    }
+}
+
+fn refusal_of<'a>(trial: Option<&'a Trial>, step: &str) -> Option<&'a StoreError> {
+    let (failed, error) = trial?.failed.as_ref()?;
+    (*failed == step).then_some(error)
+}
+
+fn role(facts: &Facts) -> Option<Finding> {
+    if facts.info("cluster_enabled") == "1" {
+        let found = "it is a node of a Redis Cluster";
+        return Some(
+            Finding::new(Severity::Unsafe, "role", found)
+                .meaning("it keeps some of the keys only, and refuses the others")
+                .remedied("use redis-cluster://"),
+        );
+    }
+    (facts.info("role") == "slave").then(|| {
+        Finding::new(Severity::Unsafe, "role", "it is a replica")
+            .meaning("locks are granted by the primary only")
+            .remedied("connect to the primary, or use redis-sentinel://, which finds it")
+    })
+}
+
+fn scripts(facts: &Facts) -> Finding {
+    let check = "scripts";
+    let failed = facts.trial.as_ref().and_then(|trial| trial.failed.as_ref());
+    let Some((step, error)) = failed.filter(|(step, _)| *step != "open the store") else {
+        let found = match failed {
+            None => "a lock was taken, renewed, handed on, looked at and broken",
+            Some(_) => "not tried",
+        };
+        return Finding::new(Severity::Fine, check, found);
+    };
+    let mut finding = Finding::of_error(check, None, error);
+    finding.found = format!("cannot {step}: {error}");
+    if error.kind() == ErrorKind::Refused && error.to_string().contains("may not") {
+        let user = facts.user.as_deref().unwrap_or("<name>");
+        let rule = refusal::acl(user, &facts.prefix);
+        finding.remedy = Some(format!("this rule is enough: {rule}"));
+    }
+    finding
+}
+
+fn pushes(facts: &Facts) -> Option<Finding> {
+    let trial = facts
+        .trial
+        .as_ref()
+        .filter(|trial| trial.failed.is_none())?;
+    Some(match trial.push {
+        Some(_) => Finding::new(Severity::Fine, "pushes", "a grant was pushed to its waiter"),
+        None => Finding::new(Severity::Warning, "pushes", "a grant was not pushed")
+            .meaning("waiters hear of their grants only when they ask, some seconds later")
+            .remedied(
+                "look for a proxy between here and the server, and allow SUBSCRIBE and PUBLISH",
+            ),
+    })
+}
+
+fn eviction(facts: &Facts) -> Finding {
+    let policy = facts.info("maxmemory_policy");
+    let bounded = facts.number("maxmemory").is_some_and(|bound| bound > 0);
+    match (bounded, policy) {
+        (true, "noeviction") => Finding::new(Severity::Fine, "eviction", "noeviction"),
+        (true, policy) => Finding::new(
+            Severity::Unsafe,
+            "eviction",
+            format!("maxmemory-policy {policy}"),
+        )
+        .meaning("when its memory is full, the server may evict locks and grant them twice")
+        .remedied("set maxmemory-policy to noeviction, or keep locks on a server of their own"),
+        (false, "noeviction" | "") => {
+            Finding::new(Severity::Fine, "eviction", "no bound on the memory")
+        }
+        (false, policy) => Finding::new(
+            Severity::Note,
+            "eviction",
+            format!("maxmemory-policy {policy}, and no bound on the memory"),
+        )
+        .meaning("nothing is evicted now; with a maxmemory, locks would be")
+        .remedied("set maxmemory-policy to noeviction before anybody sets maxmemory"),
+    }
+}
+
+fn memory(facts: &Facts) -> Option<Finding> {
+    let (used, bound) = (facts.number("used_memory")?, facts.number("maxmemory")?);
+    if bound == 0 || used < bound / 10 * 9 {
+        return None;
+    }
+    let share = used.saturating_mul(100) / bound;
+    Some(
+        Finding::new(
+            Severity::Warning,
+            "memory",
+            format!("{share} % of maxmemory is used"),
+        )
+        .meaning("when it is full, no new claims are taken; renewals and releases still are")
+        .remedied("raise maxmemory, or remove what the server need not keep"),
+    )
+}
+
+fn persistence(facts: &Facts) -> Finding {
+    let check = "persistence";
+    let snapshots = facts.config("save").is_none_or(|save| !save.is_empty());
+    match (facts.info("aof_enabled"), facts.config("appendfsync")) {
+        ("1", Some("always")) => Finding::new(
+            Severity::Fine,
+            check,
+            "append-only file, appendfsync always",
+        ),
+        ("1", fsync) => {
+            let fsync = fsync.map_or(String::new(), |fsync| format!(", appendfsync {fsync}"));
+            Finding::new(Severity::Note, check, format!("append-only file{fsync}"))
+                .meaning(
+                    "a crash of the machine can forget the grants of the last seconds, and another \
+                     client may be granted the same lock; tokens go on rising",
+                )
+                .remedied("appendfsync always closes that; or fence what the lock protects")
+        }
+        _ if snapshots => Finding::new(Severity::Warning, check, "snapshots only")
+            .meaning(
+                "a restart forgets the locks since the last snapshot, and brings back those that \
+                 were held then, until their TTL",
+            )
+            .remedied("set appendonly yes, or fence what the lock protects"),
+        _ => Finding::new(Severity::Warning, check, "none")
+            .meaning("a restart forgets all locks, and another client may be granted at once")
+            .remedied("set appendonly yes, or fence what the lock protects"),
+    }
+}
+
+/// What keeps the server from writing what it should.
+fn disk(facts: &Facts) -> Vec<Finding> {
+    let failing = [
+        ("rdb_last_bgsave_status", "its last snapshot failed"),
+        (
+            "aof_last_write_status",
+            "it cannot write its append-only file",
+        ),
+        (
+            "aof_last_bgrewrite_status",
+            "it could not rewrite its append-only file",
+        ),
+    ];
+    failing
+        .into_iter()
+        .filter(|(field, _)| facts.info(field) == "err")
+        .map(|(_, found)| {
+            Finding::new(Severity::Warning, "disk", found)
+                .meaning("it may refuse all writes, and with them all locks")
+                .remedied("look at the server's log and at the space on its disk")
+        })
+        .collect()
+}
+
+fn replicas(facts: &Facts) -> Vec<Finding> {
+    let replicas = facts.replicas();
+    let mut findings = Vec::new();
+    if replicas.is_empty() {
+        return findings;
+    }
+    for replica in &replicas {
+        let name = format!("{}:{}", replica.host, replica.port);
+        let found = if !replica.online {
+            format!("replica {name} is not in step yet")
+        } else if replica.silent_for >= SILENT {
+            format!(
+                "nothing was heard of replica {name} for {} s",
+                replica.silent_for
+            )
+        } else {
+            continue;
+        };
+        findings.push(
+            Finding::new(Severity::Warning, "replicas", found)
+                .meaning("if it takes over, it has forgotten recent grants")
+                .remedied("look at its log, and at the network between the two"),
+        );
+    }
+    let found = format!("{} connected", replicas.len());
+    findings.push(Finding::new(Severity::Note, "replicas", found).meaning(
+        "a fail-over can forget grants that had not reached the replica that takes over; \
+             tokens go on rising",
+    ));
+    if facts.config("min-replicas-to-write") == Some("0") {
+        findings.push(
+            Finding::new(Severity::Warning, "isolation", "min-replicas-to-write 0")
+                .meaning(
+                    "a primary that is cut off from its replicas goes on granting while another \
+                     has taken its place",
+                )
+                .remedied(
+                    "set min-replicas-to-write to the number of replicas that may take over, and \
+                     min-replicas-max-lag to a few seconds",
+                ),
+        );
+    }
+    findings
+}
+
+fn clock(facts: &Facts) -> Option<Finding> {
+    let clock = facts.clock?;
+    let check = "clock";
+    if !clock.advances {
+        return Some(
+            Finding::new(Severity::Unsafe, check, "the server's clock stands still")
+                .meaning("leases do not end, and a dead holder keeps its lock")
+                .remedied("restart the server, and look at its clock source"),
+        );
+    }
+    let ahead = Duration::from_micros(clock.ahead.unsigned_abs());
+    let way = if clock.ahead < 0 {
+        "behind"
+    } else {
+        "ahead of"
+    };
+    let within = millis(clock.within);
+    let found = format!("{} {way} ours (within {within})", millis(ahead));
+    if ahead <= CLOCK_TOLERANCE + clock.within {
+        return Some(Finding::new(Severity::Fine, check, found));
+    }
+    Some(
+        Finding::new(Severity::Warning, check, found)
+            .meaning(
+                "one of the two is not kept by a time service; a step that sets the server's right \
+                 ends leases early, or keeps them longer",
+            )
+            .remedied("let a time service slew both clocks, and never step them"),
+    )
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+fn latency(facts: &Facts) -> Option<Finding> {
+    let latency = facts.latency?;
+    let found = format!("p50 {}, p99 {}", millis(latency.p50), millis(latency.p99));
+    if latency.p99 < SLOW {
+        return Some(Finding::new(Severity::Fine, "latency", found));
+    }
+    Some(
+        Finding::new(Severity::Warning, "latency", found)
+            .meaning("a lease is valid from when it was asked for: of a short one little is left")
+            .remedied(
+                "choose TTLs of a hundred such round trips or more; see the server's SLOWLOG",
+            ),
+    )
+}
+
+/// What ends connections, or keeps new ones out.
+fn connections(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (now, most) = (
+        facts.number("connected_clients"),
+        facts.number("maxclients"),
+    );
+    if let (Some(now), Some(most)) = (now, most)
+        && now > most / 10 * 9
+    {
+        findings.push(
+            Finding::new(Severity::Warning, "connections", format!("{now} of {most}"))
+                .meaning("soon no client can connect")
+                .remedied("raise maxclients"),
+        );
+    }
+    if let Some(timeout) = facts.config("timeout").filter(|timeout| *timeout != "0") {
+        findings.push(
+            Finding::new(
+                Severity::Note,
+                "connections",
+                format!("idle ones are closed after {timeout} s"),
+            )
+            .meaning("an idle client has to connect again before its next lock"),
+        );
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests;

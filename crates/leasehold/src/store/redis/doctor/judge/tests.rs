@@ -1,0 +1,209 @@
+use super::super::facts::{Clock, Latency};
+use super::*;
+
+/// A server of which there is nothing to complain.
+fn good() -> Facts {
+    let map = |pairs: &[(&str, &str)]| {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    };
+    Facts {
+        server: "host:6379".to_owned(),
+        prefix: "app:".to_owned(),
+        user: Some("alice".to_owned()),
+        info: map(&[
+            ("redis_version", "7.2.4"),
+            ("role", "master"),
+            ("cluster_enabled", "0"),
+            ("maxmemory", "1000"),
+            ("maxmemory_policy", "noeviction"),
+            ("used_memory", "10"),
+            ("aof_enabled", "1"),
+            ("connected_clients", "3"),
+            ("maxclients", "100"),
+        ]),
+        config: map(&[
+            ("appendfsync", "always"),
+            ("save", ""),
+            ("min-replicas-to-write", "0"),
+            ("timeout", "0"),
+        ]),
+        clock: Some(Clock {
+            ahead: -1_500,
+            within: Duration::from_micros(200),
+            advances: true,
+        }),
+        latency: Some(Latency {
+            p50: Duration::from_micros(60),
+            p99: Duration::from_micros(200),
+        }),
+        trial: Some(Trial {
+            failed: None,
+            push: Some(Duration::from_micros(300)),
+        }),
+        ..Facts::default()
+    }
+}
+
+fn with(info: &[(&str, &str)], config: &[(&str, &str)]) -> Facts {
+    let mut facts = good();
+    for (name, value) in info {
+        facts.info.insert((*name).to_owned(), (*value).to_owned());
+    }
+    for (name, value) in config {
+        facts.config.insert((*name).to_owned(), (*value).to_owned());
+    }
+    facts
+}
+
+/// What is found beside all that is fine.
+fn complaints(facts: &Facts) -> Vec<(Severity, &'static str)> {
+    judge(facts)
+        .into_iter()
+        .filter(|finding| finding.severity > Severity::Fine)
+        .inspect(|finding| assert!(!finding.consequence.is_empty(), "{finding:?}"))
+        .map(|finding| (finding.severity, finding.check))
+        .collect()
+}
+
+#[test]
+fn a_good_server_is_fine() {
+    assert_eq!(complaints(&good()), []);
+    assert!(judge(&good()).len() >= 7);
+    assert!(promise(&good()).contains("also over a restart"));
+}
+
+#[test]
+fn what_endangers_locks_is_found() {
+    use Severity::{Note, Unsafe, Warning};
+    let replica = "ip=10.0.0.2,port=6379,state=online,offset=1,lag=0";
+    let late = "ip=10.0.0.2,port=6379,state=online,offset=1,lag=30";
+    let new = "ip=10.0.0.2,port=6379,state=wait_bgsave,offset=0,lag=0";
+    for (info, config, expected) in [
+        (
+            &[("maxmemory_policy", "volatile-lru")][..],
+            &[][..],
+            &[(Unsafe, "eviction")][..],
+        ),
+        (
+            &[("maxmemory_policy", "allkeys-lfu"), ("maxmemory", "0")],
+            &[],
+            &[(Note, "eviction")],
+        ),
+        (&[("used_memory", "950")], &[], &[(Warning, "memory")]),
+        (
+            &[],
+            &[("appendfsync", "everysec")],
+            &[(Note, "persistence")],
+        ),
+        (
+            &[("aof_enabled", "0")],
+            &[("save", "3600 1")],
+            &[(Warning, "persistence")],
+        ),
+        (&[("aof_enabled", "0")], &[], &[(Warning, "persistence")]),
+        (
+            &[("aof_last_write_status", "err")],
+            &[],
+            &[(Warning, "disk")],
+        ),
+        (
+            &[("slave0", replica)],
+            &[],
+            &[(Note, "replicas"), (Warning, "isolation")],
+        ),
+        (
+            &[("slave0", replica)],
+            &[("min-replicas-to-write", "1")],
+            &[(Note, "replicas")],
+        ),
+        (
+            &[("slave0", replica), ("slave1", late), ("slave2", new)],
+            &[("min-replicas-to-write", "1")],
+            &[
+                (Warning, "replicas"),
+                (Warning, "replicas"),
+                (Note, "replicas"),
+            ],
+        ),
+        (&[("role", "slave")], &[], &[(Unsafe, "role")]),
+        (&[("cluster_enabled", "1")], &[], &[(Unsafe, "role")]),
+        (
+            &[("connected_clients", "95")],
+            &[],
+            &[(Warning, "connections")],
+        ),
+        (&[], &[("timeout", "300")], &[(Note, "connections")]),
+    ] {
+        assert_eq!(
+            complaints(&with(info, config)),
+            expected,
+            "{info:?} {config:?}"
+        );
+    }
+}
+
+#[test]
+fn clocks_and_round_trips() {
+    let mut facts = good();
+    let mut clock = |ahead, advances| {
+        facts.clock = Some(Clock {
+            ahead,
+            within: Duration::from_millis(1),
+            advances,
+        });
+        complaints(&facts)
+    };
+    assert_eq!(clock(900_000, true), []);
+    assert_eq!(clock(-2_000_000, true), [(Severity::Warning, "clock")]);
+    assert_eq!(clock(0, false), [(Severity::Unsafe, "clock")]);
+    let mut facts = good();
+    facts.latency = Some(Latency {
+        p50: Duration::from_millis(1),
+        p99: Duration::from_millis(200),
+    });
+    assert_eq!(complaints(&facts), [(Severity::Warning, "latency")]);
+}
+
+#[test]
+fn what_could_not_be_asked_is_not_complained_of() {
+    let facts = Facts {
+        trial: good().trial,
+        ..Facts::default()
+    };
+    let found = complaints(&facts);
+    assert_eq!(found, [(Severity::Warning, "persistence")]);
+}
+
+#[test]
+fn a_missing_right_comes_with_the_rule_that_would_do() {
+    let mut facts = good();
+    let error = StoreError::new(ErrorKind::Refused, "the user may not do this: evalsha");
+    facts.trial = Some(Trial {
+        failed: Some(("take a lock", error)),
+        push: None,
+    });
+    let findings = judge(&facts);
+    let scripts = findings.iter().find(|finding| finding.check == "scripts");
+    let remedy = scripts.unwrap().remedy.clone().unwrap();
+    assert!(
+        remedy.contains("ACL SETUSER alice on ><password> ~app:* &app:*"),
+        "{remedy}"
+    );
+    assert_eq!(complaints(&facts), [(Severity::Unsafe, "scripts")]);
+}
+
+#[test]
+fn who_is_not_there_is_all_there_is_to_say() {
+    let error = StoreError::new(ErrorKind::Unavailable, "cannot connect");
+    let facts = Facts {
+        unreachable: Some(error),
+        ..good()
+    };
+    let findings = judge(&facts);
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].severity, Severity::Unsafe);
+    assert_eq!(findings[0].server.as_deref(), Some("host:6379"));
+}

@@ -1,0 +1,142 @@
+//! Asks the servers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, Value};
+
+use super::facts::{Clock, Facts, Latency};
+use super::trial;
+use crate::clock;
+use crate::error::StoreError;
+use crate::store::redis::connect::{Target, text_of};
+use crate::store::redis::{RedisOptions, refusal};
+
+/// How many round trips are measured.
+const ROUND_TRIPS: usize = 200;
+
+/// How often the clocks are compared: the quickest answer counts.
+const CLOCK_LOOKS: usize = 5;
+
+const SECTIONS: [&str; 6] = [
+    "server",
+    "replication",
+    "memory",
+    "cluster",
+    "persistence",
+    "clients",
+];
+
+const SETTINGS: [&str; 5] = [
+    "appendfsync",
+    "save",
+    "min-replicas-to-write",
+    "min-replicas-max-lag",
+    "timeout",
+];
+
+/// Asks one server, and uses it.
+pub(super) async fn ask(options: &RedisOptions) -> Facts {
+    let mut facts = Facts {
+        server: options.address.shown(),
+        prefix: options.prefix.clone(),
+        ..Facts::default()
+    };
+    let asked = async {
+        let mut connection = Target::new(options)?.open(|_| Ok::<(), ()>(())).await?;
+        look(&mut connection, &mut facts).await
+    };
+    match asked.await {
+        Ok(()) => facts.trial = Some(trial::run(options).await),
+        Err(error) => facts.unreachable = Some(error),
+    }
+    facts
+}
+
+/// What one of several commands was answered; what was refused is left out.
+async fn all(
+    connection: &mut MultiplexedConnection,
+    pipeline: &Pipeline,
+) -> Result<Vec<Value>, StoreError> {
+    let count = pipeline.len();
+    let answers = connection.send_packed_commands(pipeline, 0, count).await;
+    answers.map_err(refusal::of_connection)
+}
+
+async fn look(connection: &mut MultiplexedConnection, facts: &mut Facts) -> Result<(), StoreError> {
+    let mut info = redis::pipe();
+    for section in SECTIONS {
+        info.cmd("INFO").arg(section);
+    }
+    for text in all(connection, &info).await?.iter().filter_map(text_of) {
+        facts.info.extend(
+            text.lines()
+                .filter_map(|line| line.trim().split_once(':'))
+                .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+    }
+    let mut config = redis::pipe();
+    for setting in SETTINGS {
+        config.cmd("CONFIG").arg("GET").arg(setting);
+    }
+    for answer in all(connection, &config).await? {
+        let pairs: Result<HashMap<String, String>, _> = redis::from_redis_value(answer);
+        facts.config.extend(pairs.unwrap_or_default());
+    }
+    let mut whoami = redis::pipe();
+    whoami.cmd("ACL").arg("WHOAMI");
+    facts.user = all(connection, &whoami).await?.first().and_then(text_of);
+    facts.clock = compare_clocks(connection).await?;
+    facts.latency = Some(measure(connection).await?);
+    Ok(())
+}
+
+async fn compare_clocks(
+    connection: &mut MultiplexedConnection,
+) -> Result<Option<Clock>, StoreError> {
+    let mut time = redis::pipe();
+    time.cmd("TIME");
+    let mut best: Option<Clock> = None;
+    let mut seen = Vec::with_capacity(CLOCK_LOOKS);
+    for _ in 0..CLOCK_LOOKS {
+        let (sent, ours) = (clock::now(), clock::wall());
+        let Some(answer) = all(connection, &time).await?.pop() else {
+            continue;
+        };
+        let within = clock::now().since(sent) / 2;
+        let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(answer) else {
+            return Ok(None);
+        };
+        let theirs = seconds.saturating_mul(1_000_000).saturating_add(micros);
+        let ours = i64::try_from((ours + within).as_micros()).unwrap_or(i64::MAX);
+        seen.push(theirs);
+        let look = Clock {
+            ahead: theirs.saturating_sub(ours),
+            within,
+            advances: false,
+        };
+        if best.is_none_or(|best| within < best.within) {
+            best = Some(look);
+        }
+    }
+    let advances = seen.windows(2).any(|pair| pair[0] != pair[1]);
+    Ok(best.map(|best| Clock { advances, ..best }))
+}
+
+async fn measure(connection: &mut MultiplexedConnection) -> Result<Latency, StoreError> {
+    let mut ping = redis::pipe();
+    ping.cmd("PING");
+    let mut took = Vec::with_capacity(ROUND_TRIPS);
+    for _ in 0..ROUND_TRIPS {
+        let sent = clock::now();
+        all(connection, &ping).await?;
+        took.push(clock::now().since(sent));
+    }
+    took.sort_unstable();
+    let at = |share: usize| took.get(took.len() * share / 100).copied();
+    Ok(Latency {
+        p50: at(50).unwrap_or(Duration::ZERO),
+        p99: at(99).unwrap_or(Duration::ZERO),
+    })
+}

@@ -47,6 +47,11 @@ pub trait Fixture: Send + Sync {
         tokio::time::sleep(time).await;
     }
 
+    /// How many lives of each kind of lock are cut short at random.
+    fn cancellations(&self) -> usize {
+        10_000
+    }
+
     /// How many clients have their inbox open now, where that can be seen.
     fn open_inboxes(&self) -> Option<usize> {
         None

@@ -20,6 +20,11 @@ impl Fixture for Local {
         Arc::new(LocalStore::open(options).await.expect("the store opens"))
     }
 
+    /// Each step takes files: fewer will do here.
+    fn cancellations(&self) -> usize {
+        2_000
+    }
+
     fn open_inboxes(&self) -> Option<usize> {
         let inboxes = self.0.path().join("state").join("inbox");
         Some(inboxes.read_dir().expect("a directory").count())

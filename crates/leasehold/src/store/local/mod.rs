@@ -13,6 +13,7 @@
 //! inbox/<inbox>.sock  open while that client listens
 //! ```
 
+mod batch;
 mod bury;
 mod clock;
 mod directory;
@@ -42,6 +43,7 @@ use tokio::sync::Semaphore;
 
 pub use self::options::LocalOptions;
 
+use self::batch::Pending;
 use self::clock::Clock;
 use self::directory::Directory;
 use self::inbox::OpenInbox;
@@ -80,6 +82,7 @@ struct Inner {
     retention: Duration,
     hearing: Hearing,
     lookout: Arc<Lookout>,
+    pending: Pending,
     /// Bounds the threads of steps that wait for others.
     waiting: Arc<Semaphore>,
 }
@@ -95,6 +98,7 @@ impl Inner {
             retention,
             hearing: Hearing::default(),
             lookout: Arc::default(),
+            pending: Pending::default(),
             waiting: Arc::new(Semaphore::new(step::THREADS)),
         };
         sweep::sweep(&inner);
@@ -134,7 +138,7 @@ impl LocalStore {
         // Before the step: an inbox that opens meanwhile has not heard of it.
         let epoch = self.inner.hearing.epoch();
         let command = Arc::new(command);
-        let outcome = step::run(&self.inner, key, command.clone()).await?;
+        let outcome = batch::run(&self.inner, key, command.clone()).await?;
         self.inner.lookout.note(key, &command, &outcome.reply);
         Ok(Answer {
             reply: self.asked_again_soon(outcome.reply, outcome.at, epoch),

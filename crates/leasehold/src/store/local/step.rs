@@ -1,4 +1,4 @@
-//! One step on one key: lock, read, apply, replace, tell.
+//! Steps on a key: lock, read, apply, replace, tell.
 //!
 //! And how a step on any number of keys waits for its turn.
 
@@ -22,19 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 /// How many steps of one client wait in threads of their own at a time.
 pub(super) const THREADS: usize = 16;
-
-/// Takes one step, waiting for its turn.
-pub(super) async fn run(
-    store: &Arc<Inner>,
-    key: &Key,
-    command: Arc<Command>,
-) -> Result<Outcome, StoreError> {
-    let (key, place) = (key.clone(), Place::of(&file_name(key.as_str())));
-    in_turn(store, vec![place.clone()], move |store, locks| {
-        take(store, &place, locks, &key, Some(&command)).map(|(_, outcome)| outcome)
-    })
-    .await
-}
 
 /// Does work while it has the locks of some keys, which are sorted.
 ///
@@ -150,9 +137,11 @@ pub(super) fn try_take(
     let locked = place
         .lock(&store.directory)
         .map_err(|errno| store.directory.failed("write to", errno))?;
-    locked
-        .map(|locked| take(store, &place, &[locked], key, command))
-        .transpose()
+    let Some(locked) = locked else {
+        return Ok(None);
+    };
+    let (queue, mut outcomes) = take(store, &place, &[locked], key, [command])?;
+    Ok(outcomes.pop().map(|outcome| (queue, outcome)))
 }
 
 /// Waits in a thread, as no lock can be waited for otherwise. Not in one of the
@@ -182,24 +171,29 @@ where
     })
 }
 
-fn take(
+/// Takes steps on one key, one after the other: all of them are in the record, or
+/// none. `None` only buries the dead.
+pub(super) fn take<'a>(
     store: &Inner,
     place: &Place,
     _lock: &[Locked],
     key: &Key,
-    command: Option<&Command>,
-) -> Result<(Queue, Outcome), StoreError> {
+    commands: impl IntoIterator<Item = Option<&'a Command>>,
+) -> Result<(Queue, Vec<Outcome>), StoreError> {
     let mut queue = place.read_key(&store.directory, &store.clock, key)?;
-    let clock = store.clock.now();
     let is_dead = |inbox: &_| store.session.sees_dead(inbox);
-    let outcome = bury::apply(&mut queue, command, clock, is_dead);
+    let step = |command| bury::apply(&mut queue, command, store.clock.now(), is_dead);
+    let outcomes: Vec<_> = commands.into_iter().map(step).collect();
+    let clock = store.clock.now();
     let expires = clock + queue.keep_for(clock, store.retention);
     place.write(&store.directory, &store.clock, key, &queue, expires)?;
     // Told under the lock, and after the grant is in the file: pushes come in
     // the order of the steps, and none before what it tells is true. The dead
     // are buried, so whoever does not hear is alive, and asks by itself.
-    inbox::tell(&store.directory, key, outcome.at, &outcome.events);
-    Ok((queue, outcome))
+    for outcome in &outcomes {
+        inbox::tell(&store.directory, key, outcome.at, &outcome.events);
+    }
+    Ok((queue, outcomes))
 }
 
 /// Runs file work where it holds nobody up.

@@ -217,7 +217,7 @@ mod passing {
 
     #[tokio::test]
     async fn a_server_that_is_down_is_a_reset() {
-        let (mut server, proxy) = server_and_proxy();
+        let (server, proxy) = server_and_proxy();
         server.kill();
         let error = match TcpStream::connect(proxy.address()).await {
             Ok(stream) => Client(stream).rest().await.unwrap_err(),

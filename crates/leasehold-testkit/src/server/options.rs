@@ -2,19 +2,20 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::port::Port;
-use super::{ADMIN, ADMIN_PASSWORD, ClientCertificate, PROGRAM, RedisServer, StartError};
+use super::{ADMIN, ADMIN_PASSWORD, ClientCertificate, Program, RedisServer, StartError};
 use crate::process::PATIENCE;
 use crate::tls::Certificates;
 
 /// Options for a [`RedisServer`].
 #[derive(Clone, Debug)]
 pub struct RedisServerBuilder {
-    pub(super) program: PathBuf,
+    pub(super) program: Program,
+    pub(super) arguments: Vec<&'static str>,
     pub(super) persistent: bool,
     pub(super) password: Option<String>,
     tls: Option<ClientCertificate>,
@@ -25,8 +26,8 @@ pub struct RedisServerBuilder {
 impl RedisServerBuilder {
     pub(super) fn new() -> Self {
         Self {
-            program: std::env::var_os(PROGRAM)
-                .map_or_else(|| PathBuf::from("redis-server"), PathBuf::from),
+            program: Program::Default,
+            arguments: Vec::new(),
             persistent: false,
             password: None,
             tls: None,
@@ -35,9 +36,9 @@ impl RedisServerBuilder {
         }
     }
 
-    /// Another program than [`PROGRAM`] says.
+    /// Another program than [`Program::Default`].
     #[must_use]
-    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+    pub fn program(mut self, program: impl Into<Program>) -> Self {
         self.program = program.into();
         self
     }
@@ -107,21 +108,29 @@ impl RedisServerBuilder {
     ///
     /// When it does not; the error has its log.
     pub fn try_start(self) -> Result<RedisServer, StartError> {
+        self.try_start_at(Port::reserve())
+    }
+
+    /// As [`Self::start`], on a port that is reserved already.
+    pub(crate) fn start_at(self, port: Port) -> RedisServer {
+        self.try_start_at(port)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_start_at(self, port: Port) -> Result<RedisServer, StartError> {
         let directory = tempfile::Builder::new()
             .prefix("leasehold-redis-")
             // Redis may not be started by the user it runs as.
             .permissions(fs::Permissions::from_mode(0o755))
             .tempdir()
             .expect("a temporary directory can be made");
-        let port = Port::reserve();
         let certificates = self.tls.map(|_| Certificates::generate(directory.path()));
-        let mut server = RedisServer {
+        let server = RedisServer {
             builder: self,
             directory,
             port,
             certificates,
-            child: None,
-            stopped: AtomicBool::new(false),
+            process: Mutex::new(None),
         };
         fs::create_dir(server.data()).expect("the directory can be made");
         fs::write(

@@ -1,0 +1,102 @@
+//! Servers that have nothing in common: what a quorum is made of.
+
+use std::ops::Index;
+
+use crate::server::{RedisServer, RedisServerBuilder};
+
+/// Servers that know nothing of each other.
+///
+/// ```no_run
+/// use leasehold_testkit::deployment::Independent;
+/// use leasehold_testkit::server::Data;
+///
+/// let servers = Independent::start(5);
+/// servers[0].kill();
+/// servers[1].stop();
+/// servers[2].restart(Data::Lose);
+/// println!("{}", servers.url()); // redlock://127.0.0.1:…,127.0.0.1:…/
+/// ```
+#[derive(Debug)]
+pub struct Independent {
+    servers: Vec<RedisServer>,
+}
+
+impl Independent {
+    /// Starts so many servers with the defaults of [`Independent::builder`].
+    ///
+    /// # Panics
+    ///
+    /// When one does not start.
+    pub fn start(count: usize) -> Self {
+        Self::builder(count).start()
+    }
+
+    /// Options for so many servers; by default each is as [`RedisServer::builder`] makes it.
+    pub fn builder(count: usize) -> IndependentBuilder {
+        IndependentBuilder {
+            servers: vec![RedisServer::builder(); count],
+        }
+    }
+
+    /// The URL of all of them, each with its password if it has one:
+    /// `redlock://[:password@]127.0.0.1:<port>,…/`.
+    pub fn url(&self) -> String {
+        let each = self.servers.iter().map(|server| {
+            let url = server.url();
+            let (_, place) = url.split_once("://").expect("a URL has a scheme");
+            place.trim_end_matches('/').to_owned()
+        });
+        format!("redlock://{}/", each.collect::<Vec<_>>().join(","))
+    }
+
+    /// The servers, in the order of the URL; `independent[0]` is the first of them.
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+}
+
+impl Index<usize> for Independent {
+    type Output = RedisServer;
+
+    fn index(&self, at: usize) -> &RedisServer {
+        &self.servers[at]
+    }
+}
+
+/// Options for [`Independent`] servers.
+#[derive(Clone, Debug)]
+pub struct IndependentBuilder {
+    servers: Vec<RedisServerBuilder>,
+}
+
+impl IndependentBuilder {
+    /// Makes every server like this one.
+    #[must_use]
+    pub fn each(mut self, server: RedisServerBuilder) -> Self {
+        self.servers.fill(server);
+        self
+    }
+
+    /// Makes one of the servers like this one.
+    ///
+    /// # Panics
+    ///
+    /// When there are not so many.
+    #[must_use]
+    pub fn one(mut self, at: usize, server: RedisServerBuilder) -> Self {
+        self.servers[at] = server;
+        self
+    }
+
+    /// Starts the servers and waits until they answer.
+    ///
+    /// # Panics
+    ///
+    /// When one does not start; the message has its log.
+    pub fn start(self) -> Independent {
+        let servers = self.servers.into_iter().map(RedisServerBuilder::start);
+        Independent {
+            servers: servers.collect(),
+        }
+    }
+}

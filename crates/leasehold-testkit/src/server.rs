@@ -407,6 +407,9 @@ impl RedisServer {
             }
             thread::sleep(Duration::from_millis(2));
         }
+        if !self.builder.on_start.is_empty() {
+            let _ = self.try_command(&self.builder.on_start);
+        }
         *process = Some(Running {
             child,
             stopped: false,

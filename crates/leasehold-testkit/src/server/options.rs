@@ -14,10 +14,11 @@ use crate::tls::Certificates;
 /// Options for a [`RedisServer`].
 #[derive(Clone, Debug)]
 pub struct RedisServerBuilder {
-    pub(super) program: Program,
+    pub(crate) program: Program,
     pub(super) arguments: Vec<&'static str>,
+    pub(super) on_start: Vec<&'static str>,
     pub(super) persistent: bool,
-    pub(super) password: Option<String>,
+    pub(crate) password: Option<String>,
     tls: Option<ClientCertificate>,
     config: Vec<String>,
     pub(super) patience: Duration,
@@ -28,6 +29,7 @@ impl RedisServerBuilder {
         Self {
             program: Program::Default,
             arguments: Vec::new(),
+            on_start: Vec::new(),
             persistent: false,
             password: None,
             tls: None,
@@ -83,6 +85,21 @@ impl RedisServerBuilder {
     #[must_use]
     pub fn config(mut self, directive: &str, value: &str) -> Self {
         self.config.push(format!("{directive} {value}"));
+        self
+    }
+
+    /// Is a Sentinel, which keeps no data and speaks of other servers.
+    #[must_use]
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.arguments.push("--sentinel");
+        self
+    }
+
+    /// A command that the server is given after each start. An old one that does not know it goes
+    /// without.
+    #[must_use]
+    pub(crate) fn on_start(mut self, command: &[&'static str]) -> Self {
+        self.on_start = command.to_vec();
         self
     }
 

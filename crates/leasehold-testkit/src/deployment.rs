@@ -20,6 +20,7 @@
 //! What a deployment takes time for (a fail-over, say) is awaited: the methods are asynchronous, so
 //! that clients on the same runtime go on meanwhile. What takes milliseconds blocks.
 
+mod cluster;
 mod independent;
 mod sentinels;
 
@@ -31,6 +32,7 @@ use redis::FromRedisValue;
 
 use crate::process::PATIENCE;
 use crate::server::RedisServer;
+pub use cluster::{Cluster, ClusterBuilder, SlotMove, Takeover};
 pub use independent::{Independent, IndependentBuilder};
 pub use sentinels::{Sentinels, SentinelsBuilder};
 
@@ -127,11 +129,14 @@ impl Replication {
         self.is("role", "master")
     }
 
+    /// The port of the server that it follows.
+    fn primary(&self) -> Option<u16> {
+        self.0.get("master_port")?.parse().ok()
+    }
+
     /// Whether it follows the server on that port, and is past the first copy of the data.
     fn follows(&self, port: u16) -> bool {
-        self.is("role", "slave")
-            && self.is("master_port", &port.to_string())
-            && self.is("master_link_status", "up")
+        self.primary() == Some(port) && self.is("master_link_status", "up")
     }
 
     /// How far it is: in what it has written as a primary, or got as a replica.

@@ -5,10 +5,11 @@
     reason = "helpers of tests are tests"
 )]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::server::{Data, RedisServer};
+use tokio::time::Instant;
 
 fn ports(servers: &[RedisServer]) -> Vec<u16> {
     servers.iter().map(RedisServer::port).collect()

@@ -20,6 +20,7 @@ pub struct RedisServerBuilder {
     pub(super) persistent: bool,
     pub(crate) password: Option<String>,
     tls: Option<ClientCertificate>,
+    cluster: bool,
     config: Vec<String>,
     pub(super) patience: Duration,
 }
@@ -33,6 +34,7 @@ impl RedisServerBuilder {
             persistent: false,
             password: None,
             tls: None,
+            cluster: false,
             config: Vec::new(),
             patience: PATIENCE,
         }
@@ -95,6 +97,13 @@ impl RedisServerBuilder {
         self
     }
 
+    /// Is a node of a Cluster. What it knows of the others is not among the data that it can lose.
+    #[must_use]
+    pub(crate) fn cluster(mut self) -> Self {
+        self.cluster = true;
+        self
+    }
+
     /// A command that the server is given after each start. An old one that does not know it goes
     /// without.
     #[must_use]
@@ -125,7 +134,12 @@ impl RedisServerBuilder {
     ///
     /// When it does not; the error has its log.
     pub fn try_start(self) -> Result<RedisServer, StartError> {
-        self.try_start_at(Port::reserve())
+        let port = if self.cluster {
+            Port::reserve_with_bus()
+        } else {
+            Port::reserve()
+        };
+        self.try_start_at(port)
     }
 
     /// As [`Self::start`], on a port that is reserved already.
@@ -184,6 +198,13 @@ fn configuration(server: &RedisServer) -> String {
     ];
     if builder.persistent {
         lines.extend(["appendonly yes".to_owned(), "appendfsync always".to_owned()]);
+    }
+    if builder.cluster {
+        let known = server.directory.path().join("nodes.conf");
+        lines.extend([
+            "cluster-enabled yes".to_owned(),
+            format!("cluster-config-file {}", quoted(&known)),
+        ]);
     }
     match (&builder.tls, certificates) {
         (Some(clients), Some(certificates)) => {

@@ -22,6 +22,7 @@
 
 mod cluster;
 mod independent;
+mod members;
 mod sentinels;
 
 use std::collections::BTreeMap;
@@ -158,10 +159,4 @@ fn replication(server: &RedisServer) -> Result<Replication, String> {
     let fields = info.lines().filter_map(|line| line.split_once(':'));
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     Ok(Replication(fields.map(owned).collect()))
-}
-
-/// The addresses of a URL: `127.0.0.1:1,127.0.0.1:2`.
-fn listed(servers: &[RedisServer]) -> String {
-    let addresses = servers.iter().map(|server| server.address().to_string());
-    addresses.collect::<Vec<_>>().join(",")
 }

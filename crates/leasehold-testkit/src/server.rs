@@ -143,6 +143,11 @@ impl RedisServer {
         self.port.address()
     }
 
+    /// Where the other nodes of a Cluster connect to.
+    pub(crate) fn bus_address(&self) -> SocketAddr {
+        self.port.bus()
+    }
+
     /// The certificates of a server with TLS.
     ///
     /// # Panics

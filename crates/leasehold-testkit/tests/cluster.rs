@@ -159,3 +159,24 @@ async fn a_node_that_loses_its_data_stays_the_node_that_it_is() {
         assert_eq!(read(owner, "k").as_deref(), found);
     }
 }
+
+#[tokio::test]
+async fn a_node_that_is_cut_off_is_replaced_and_comes_back() {
+    let cluster = Cluster::builder().behind_proxies().start();
+    let slot = cluster.slot_of("k");
+    let old = cluster.owner_of(slot);
+    old.command(&["SET", "k", "v"]);
+    cluster.wait_until_ok().await;
+    let replica = cluster.replicas_of(old)[0];
+    cluster.cut_off(old);
+    // It answers its own clients until it has missed the others for a while.
+    assert_eq!(read(old, "k").as_deref(), Some("v"));
+    cluster.wait_for_another_owner(slot, old).await;
+    replica.command(&["SET", "k", "new"]);
+    let alone = old.try_command(&["SET", "k", "alone"]);
+    assert_eq!(code(alone), "CLUSTERDOWN");
+    cluster.rejoin(old);
+    cluster.wait_until_ok().await;
+    assert_eq!(cluster.owner_of(slot).port(), replica.port());
+    assert_eq!(code(old.try_command(&["GET", "k"])), "MOVED");
+}

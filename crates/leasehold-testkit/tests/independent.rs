@@ -5,6 +5,8 @@
     reason = "helpers of tests are tests"
 )]
 
+use std::time::Duration;
+
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::server::{Data, RedisServer};
 
@@ -58,4 +60,44 @@ fn a_persistent_one_finds_its_data_after_a_crash() {
         Some("v")
     );
     assert_eq!(servers[1].query::<Option<String>>(&["GET", "k"]), None);
+}
+
+#[test]
+fn one_is_cut_off_from_its_clients_and_comes_back() {
+    let servers = Independent::builder(3)
+        .each(RedisServer::builder().password("secret"))
+        .behind_proxies()
+        .start();
+    let connections = || {
+        let urls = servers.servers().iter().map(|server| {
+            let proxy = servers.proxy(server).address().to_string();
+            assert!(servers.url().contains(&format!(":secret@{proxy}")));
+            format!("redis://:secret@{proxy}/")
+        });
+        urls.map(|url| {
+            let client = redis::Client::open(url).unwrap();
+            let limit = Duration::from_millis(100);
+            let connection = client.get_connection_with_timeout(limit)?;
+            connection.set_read_timeout(Some(limit))?;
+            Ok(connection)
+        })
+        .collect::<Vec<redis::RedisResult<redis::Connection>>>()
+    };
+    let answers = |connections: &mut [redis::RedisResult<redis::Connection>]| {
+        let pings = connections.iter_mut().map(|connection| {
+            let connection = connection.as_mut().ok()?;
+            redis::cmd("PING").query::<String>(connection).ok()
+        });
+        pings.map(|answer| answer.is_some()).collect::<Vec<_>>()
+    };
+    let mut before = connections();
+    assert_eq!(answers(&mut before), [true, true, true]);
+    servers.cut_off(&servers[1]);
+    assert_eq!(answers(&mut before), [true, false, true]);
+    assert_eq!(answers(&mut connections()), [true, false, true]);
+    servers[1].command(&["PING"]);
+    servers.rejoin(&servers[1]);
+    assert_eq!(answers(&mut connections()), [true, true, true]);
+    // Only who was concerned has to connect again.
+    assert_eq!(answers(&mut before), [true, false, true]);
 }

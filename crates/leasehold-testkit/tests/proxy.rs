@@ -6,14 +6,15 @@
 )]
 
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;
 
 use leasehold_testkit::process::{PATIENCE, Process};
-use leasehold_testkit::proxy::{Direction, End, Proxy};
+use leasehold_testkit::proxy::{Direction, End, Peers, Proxy};
 use leasehold_testkit::server::{ClientCertificate, RedisServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
 use Direction::{ToClient, ToServer};
@@ -495,6 +496,44 @@ mod losing {
         // Not even that the server ends is told.
         drop(server);
         client.hears_nothing().await;
+    }
+
+    #[tokio::test]
+    async fn a_partition_concerns_some_peers_and_ends() {
+        let (server, proxy) = server_and_proxy();
+        let from = |address: [u8; 4]| {
+            let address = IpAddr::from(address);
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind((address, 0).into()).unwrap();
+            (Peers::At(address), socket.connect(proxy.address()))
+        };
+        let (here, one) = from([127, 0, 0, 1]);
+        let (there, other) = from([127, 0, 0, 2]);
+        let (mut one, mut other) = (Client(one.await.unwrap()), Client(other.await.unwrap()));
+        one.works().await;
+        other.works().await;
+        proxy.isolate(there);
+        let seen = proxy.request(|command| command.is("SET"), 1);
+        other.send("SET k v").await;
+        seen.wait().await;
+        other.hears_nothing().await;
+        let mut late = Client(from([127, 0, 0, 2]).1.await.unwrap());
+        late.send("SET k v").await;
+        late.hears_nothing().await;
+        one.works().await;
+        assert_eq!(value(&server, "k"), None);
+
+        proxy.isolate(here);
+        proxy.rejoin(there);
+        assert!(other.rest().await.is_err(), "what has lost bytes is reset");
+        Client(from([127, 0, 0, 2]).1.await.unwrap()).works().await;
+        one.send("PING").await;
+        one.hears_nothing().await;
+        proxy.isolate(Peers::All);
+        proxy.rejoin(Peers::All);
+        assert!(one.rest().await.is_err());
+        Client::connect(&proxy).await.works().await;
+        assert_eq!(value(&server, "k"), None);
     }
 
     #[tokio::test]

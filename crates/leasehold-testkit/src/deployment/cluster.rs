@@ -1,19 +1,19 @@
 //! A Redis Cluster.
 
+mod builder;
 mod slots;
 mod view;
 
 use std::fmt;
 use std::ops::Index;
-use std::time::Duration;
 
-use super::{listed, replication, until, until_blocking};
-use crate::server::{RedisServer, RedisServerBuilder};
+use super::members::Members;
+use super::replication;
+use crate::proxy::Proxy;
+use crate::server::RedisServer;
+pub use builder::ClusterBuilder;
 pub use slots::SlotMove;
 use view::{Known, View};
-
-/// How many slots there are.
-const SLOTS: u16 = 16_384;
 
 /// A Cluster: primaries, each with slots of its own, and their replicas.
 ///
@@ -33,11 +33,13 @@ const SLOTS: u16 = 16_384;
 /// # }
 /// ```
 ///
+/// Nodes that are cut off are not asked when all have to agree.
+///
 /// A primary that was killed is replaced in two to four times the [node
 /// time-out](ClusterBuilder::node_timeout). Replicas stay with their primary (Redis would move them
 /// to one that has lost its own).
 pub struct Cluster {
-    nodes: Vec<RedisServer>,
+    members: Members,
     /// Their names in the Cluster, in the same order.
     ids: Vec<String>,
     password: Option<String>,
@@ -68,19 +70,14 @@ impl Cluster {
 
     /// Options for a Cluster: by default of three primaries, with one replica each.
     pub fn builder() -> ClusterBuilder {
-        ClusterBuilder {
-            server: RedisServer::builder(),
-            primaries: 3,
-            replicas: 1,
-            node_timeout: Duration::from_millis(1500),
-        }
+        ClusterBuilder::new()
     }
 
     /// The URL with all nodes, and the password if there is one:
     /// `redis-cluster://[:password@]127.0.0.1:<port>,…/`.
     pub fn url(&self) -> String {
         let credentials = self.password.as_ref().map(|word| format!(":{word}@"));
-        let nodes = listed(&self.nodes);
+        let nodes = self.members.listed();
         format!(
             "redis-cluster://{}{nodes}/",
             credentials.unwrap_or_default()
@@ -89,7 +86,7 @@ impl Cluster {
 
     /// All nodes, those first that were primaries at the start; `cluster[0]` is the first of them.
     pub fn nodes(&self) -> &[RedisServer] {
-        &self.nodes
+        self.members.servers()
     }
 
     /// The name of a node in the Cluster.
@@ -98,13 +95,12 @@ impl Cluster {
     ///
     /// When it is another Cluster's.
     pub fn id_of(&self, node: &RedisServer) -> &str {
-        let at = self.nodes.iter().position(|it| it.port() == node.port());
-        &self.ids[at.expect("a node of this Cluster")]
+        &self.ids[self.members.place(node)]
     }
 
     /// The slot that a key is in.
     pub fn slot_of(&self, key: &str) -> u16 {
-        let node = self.nodes.iter().find(|it| it.is_up());
+        let node = self.members.reachable().next();
         let node = node.expect("a node is up");
         node.query(&["CLUSTER", "KEYSLOT", key])
     }
@@ -119,17 +115,17 @@ impl Cluster {
         self.owner(slot).unwrap_or_else(|why| panic!("{why}"))
     }
 
-    /// The nodes that are up and say that they are primaries.
+    /// The nodes that are up, not cut off, and say that they are primaries.
     pub fn primaries(&self) -> Vec<&RedisServer> {
-        let up = self.nodes.iter().filter(|it| it.is_up());
+        let up = self.members.reachable();
         up.filter(|it| replication(it).is_ok_and(|it| it.is_primary()))
             .collect()
     }
 
-    /// The nodes that are up and say that they follow this one.
+    /// The nodes that are up, not cut off, and say that they follow this one.
     pub fn replicas_of(&self, primary: &RedisServer) -> Vec<&RedisServer> {
-        let port = primary.port();
-        let up = self.nodes.iter().filter(|it| it.is_up());
+        let port = self.members.port(primary);
+        let up = self.members.reachable();
         up.filter(|it| replication(it).is_ok_and(|it| it.primary() == Some(port)))
             .collect()
     }
@@ -141,7 +137,7 @@ impl Cluster {
     ///
     /// When they do not within [`PATIENCE`](crate::process::PATIENCE).
     pub async fn wait_until_ok(&self) {
-        until("a sound Cluster", &[&self.nodes], || self.sound()).await;
+        self.members.until("a sound Cluster", || self.sound()).await;
     }
 
     /// Waits until all nodes that are up agree that another node than `old` has the slot, and that
@@ -151,14 +147,14 @@ impl Cluster {
     ///
     /// When they do not within [`PATIENCE`](crate::process::PATIENCE).
     pub async fn wait_for_another_owner(&self, slot: u16, old: &RedisServer) -> &RedisServer {
-        until("another owner of a slot", &[&self.nodes], || {
+        let owner = self.members.until("another owner of a slot", || {
             let owner = self.agreed_owner(slot)?;
             if owner.port() == old.port() {
                 return Err("it is still the old one".to_owned());
             }
             Ok(owner)
-        })
-        .await
+        });
+        owner.await
     }
 
     /// Has a replica take the place of its primary, as soon as all nodes that are up agree on who is
@@ -174,10 +170,12 @@ impl Cluster {
             Takeover::Voted => command.push("FORCE"),
             Takeover::Unasked => command.push("TAKEOVER"),
         }
-        until("nodes that agree", &[&self.nodes], || self.agreed()).await;
+        self.members
+            .until("nodes that agree", || self.agreed())
+            .await;
         replica.command(&command);
         let id = self.id_of(replica);
-        until("a take-over", &[&self.nodes], || {
+        let taken_over = self.members.until("a take-over", || {
             for view in self.views()? {
                 let known = view.of(id).ok_or("it is not known")?;
                 if !known.is_primary() || known.slots.is_empty() {
@@ -185,14 +183,53 @@ impl Cluster {
                 }
             }
             Ok(())
-        })
-        .await;
+        });
+        taken_over.await;
+    }
+
+    /// The proxy in front of a node, with all its faults; see
+    /// [`behind_proxies`](ClusterBuilder::behind_proxies).
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn proxy(&self, node: &RedisServer) -> &Proxy {
+        self.members.proxy(node)
+    }
+
+    /// Cuts a node off from clients and all other nodes, without a word to anybody: it
+    /// goes on, and what it is sent gets lost. Only its own [`url`](RedisServer::url) still leads to
+    /// it, past the proxies, for the test and for clients on its side of the partition.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn cut_off(&self, node: &RedisServer) {
+        self.members.cut_off(node);
+    }
+
+    /// Cuts two nodes off from each other only. As [`cut_off`](Self::cut_off), otherwise.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn separate(&self, one: &RedisServer, other: &RedisServer) {
+        self.members.separate(one, other);
+    }
+
+    /// Connects a node with all others again. Its connections from before are reset.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn rejoin(&self, node: &RedisServer) {
+        self.members.rejoin(node);
     }
 
     /// What the nodes that are up say of all.
     fn views(&self) -> Result<Vec<View>, String> {
-        let up = self.nodes.iter().filter(|it| it.is_up());
-        let views = up.map(View::of_node).collect::<Result<Vec<_>, _>>()?;
+        let views = self.members.reachable().map(View::of_node);
+        let views = views.collect::<Result<Vec<_>, _>>()?;
         if views.is_empty() {
             return Err("no node is up".to_owned());
         }
@@ -217,7 +254,8 @@ impl Cluster {
         // Hearsay, while the owner is down.
         let named = views.iter().filter_map(|view| view.owner_of(slot));
         let latest = owners.max_by_key(epoch).or_else(|| named.max_by_key(epoch));
-        self.node(latest.ok_or_else(|| format!("nobody has slot {slot}"))?)
+        let latest = latest.ok_or_else(|| format!("nobody has slot {slot}"))?;
+        self.members.known_as(latest.port)
     }
 
     fn agreed_owner(&self, slot: u16) -> Result<&RedisServer, String> {
@@ -227,18 +265,12 @@ impl Cluster {
         }
         for view in self.views()? {
             let known = view.owner_of(slot).ok_or("a node knows no owner")?;
-            if known.port != owner.port() {
+            if known.port != self.members.port(owner) {
                 return Err(format!("{owner:?} has it, or {known:?}"));
             }
             view.ok()?;
         }
         Ok(owner)
-    }
-
-    fn node(&self, known: &Known) -> Result<&RedisServer, String> {
-        let mut nodes = self.nodes.iter();
-        let node = nodes.find(|node| node.port() == known.port);
-        node.ok_or_else(|| format!("{known:?} is a stranger"))
     }
 
     fn sound(&self) -> Result<(), String> {
@@ -247,17 +279,15 @@ impl Cluster {
             view.ok()?;
         }
         for known in views[0].primaries() {
-            let primary = self.node(known)?;
+            let primary = self.members.known_as(known.port)?;
             if !primary.is_up() {
                 return Err(format!("{primary:?} is not up"));
             }
         }
-        for node in self.nodes.iter().filter(|it| it.is_up()) {
+        for node in self.members.reachable() {
             let here = replication(node)?;
             let Some(port) = here.primary() else { continue };
-            let mut nodes = self.nodes.iter();
-            let primary = nodes.find(|it| it.port() == port && it.is_up());
-            let there = replication(primary.ok_or_else(|| format!("{node:?} follows nobody"))?)?;
+            let there = replication(self.members.known_as(port)?)?;
             if !here.follows(port) || here.offset() < there.offset() {
                 return Err(format!("{node:?} lags: {here:?}, {there:?}"));
             }
@@ -270,119 +300,14 @@ impl Index<usize> for Cluster {
     type Output = RedisServer;
 
     fn index(&self, at: usize) -> &RedisServer {
-        &self.nodes[at]
+        &self.nodes()[at]
     }
 }
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Cluster")
-            .field("nodes", &self.nodes)
+            .field("members", &self.members)
             .finish_non_exhaustive()
-    }
-}
-
-/// Options for a [`Cluster`].
-#[derive(Clone, Debug)]
-pub struct ClusterBuilder {
-    server: RedisServerBuilder,
-    primaries: usize,
-    replicas: usize,
-    node_timeout: Duration,
-}
-
-impl ClusterBuilder {
-    /// Makes every node like this one.
-    #[must_use]
-    pub fn server(mut self, server: RedisServerBuilder) -> Self {
-        self.server = server;
-        self
-    }
-
-    /// How many primaries share the slots: three, unless said otherwise, and not fewer, since two
-    /// make no majority without each other.
-    #[must_use]
-    pub fn primaries(mut self, primaries: usize) -> Self {
-        self.primaries = primaries;
-        self
-    }
-
-    /// How many replicas each primary has: one, unless said otherwise.
-    #[must_use]
-    pub fn replicas(mut self, each: usize) -> Self {
-        self.replicas = each;
-        self
-    }
-
-    /// How long a node does not answer before another takes it for down (`cluster-node-timeout`):
-    /// 1.5 s, unless said otherwise. Much less, and a busy machine fails over by itself.
-    #[must_use]
-    pub fn node_timeout(mut self, time: Duration) -> Self {
-        self.node_timeout = time;
-        self
-    }
-
-    /// Starts the nodes, makes them a Cluster, and waits until it is sound: about two seconds, since
-    /// a primary does not serve earlier.
-    ///
-    /// # Panics
-    ///
-    /// When that does not come true within [`PATIENCE`](crate::process::PATIENCE).
-    pub fn start(self) -> Cluster {
-        let node = (self.server.clone().cluster())
-            .config(
-                "cluster-node-timeout",
-                &self.node_timeout.as_millis().to_string(),
-            )
-            // However long it has heard nothing from its primary, a replica may be promoted.
-            .config("cluster-replica-validity-factor", "0")
-            .config("cluster-migration-barrier", "1000");
-        let count = self.primaries * (1 + self.replicas);
-        let nodes: Vec<_> = (0..count).map(|_| node.clone().start()).collect();
-        let ids = nodes.iter().map(|node| node.query(&["CLUSTER", "MYID"]));
-        let cluster = Cluster {
-            ids: ids.collect(),
-            password: self.server.password,
-            nodes,
-        };
-        cluster.form(self.primaries);
-        cluster
-    }
-}
-
-impl Cluster {
-    /// Makes a Cluster of the nodes: the first ones are primaries.
-    fn form(&self, primaries: usize) {
-        let share = |at: usize| u16::try_from(at * usize::from(SLOTS) / primaries);
-        for (at, node) in self.nodes.iter().enumerate() {
-            node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()]);
-            if let (Ok(first), Ok(end), true) = (share(at), share(at + 1), at < primaries) {
-                // Ranges came with Redis 7.
-                let slots: Vec<_> = (first..end).map(|slot| slot.to_string()).collect();
-                let mut command = vec!["CLUSTER", "ADDSLOTS"];
-                command.extend(slots.iter().map(String::as_str));
-                node.command(&command);
-            }
-            // All with all: they would find each other, but that takes a while.
-            for other in &self.nodes[..at] {
-                node.command(&["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string()]);
-            }
-        }
-        let all = [&self.nodes[..]];
-        until_blocking("nodes that know each other", &all, || {
-            let views = self.views()?;
-            let stranger = views.iter().find(|view| !view.knows(&self.ids));
-            stranger.map_or(Ok(()), |view| Err(format!("{view:?}")))
-        });
-        for (at, node) in self.nodes.iter().enumerate().skip(primaries) {
-            node.command(&["CLUSTER", "REPLICATE", &self.ids[at % primaries]]);
-        }
-        until_blocking("a sound Cluster with all its replicas", &all, || {
-            self.sound()?;
-            let found = self.primaries().len();
-            (found == primaries)
-                .then_some(())
-                .ok_or_else(|| format!("{found} primaries"))
-        });
     }
 }

@@ -2,6 +2,8 @@
 
 use std::ops::Index;
 
+use super::members::{Members, Reserved};
+use crate::proxy::Proxy;
 use crate::server::{RedisServer, RedisServerBuilder};
 
 /// Servers that know nothing of each other.
@@ -18,7 +20,7 @@ use crate::server::{RedisServer, RedisServerBuilder};
 /// ```
 #[derive(Debug)]
 pub struct Independent {
-    servers: Vec<RedisServer>,
+    members: Members,
 }
 
 impl Independent {
@@ -35,14 +37,17 @@ impl Independent {
     pub fn builder(count: usize) -> IndependentBuilder {
         IndependentBuilder {
             servers: vec![RedisServer::builder(); count],
+            behind_proxies: false,
         }
     }
 
     /// The URL of all of them, each with its password if it has one:
     /// `redlock://[:password@]127.0.0.1:<port>,…/`.
     pub fn url(&self) -> String {
-        let each = self.servers.iter().map(|server| {
-            let url = server.url();
+        let each = self.servers().iter().map(|server| {
+            let own = server.address().to_string();
+            let announced = self.members.address(server).to_string();
+            let url = server.url().replacen(&own, &announced, 1);
             let (_, place) = url.split_once("://").expect("a URL has a scheme");
             place.trim_end_matches('/').to_owned()
         });
@@ -51,7 +56,37 @@ impl Independent {
 
     /// The servers, in the order of the URL; `independent[0]` is the first of them.
     pub fn servers(&self) -> &[RedisServer] {
-        &self.servers
+        self.members.servers()
+    }
+
+    /// The proxy in front of a server, with all its faults; see
+    /// [`behind_proxies`](IndependentBuilder::behind_proxies).
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn proxy(&self, server: &RedisServer) -> &Proxy {
+        self.members.proxy(server)
+    }
+
+    /// Cuts a server off from its clients, without a word to anybody: it
+    /// goes on, and what it is sent gets lost. Only its own [`url`](RedisServer::url) still leads to
+    /// it, past the proxies, for the test and for clients on its side of the partition.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn cut_off(&self, server: &RedisServer) {
+        self.members.cut_off(server);
+    }
+
+    /// Connects a server with its clients again. Its connections from before are reset.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn rejoin(&self, server: &RedisServer) {
+        self.members.rejoin(server);
     }
 }
 
@@ -59,7 +94,7 @@ impl Index<usize> for Independent {
     type Output = RedisServer;
 
     fn index(&self, at: usize) -> &RedisServer {
-        &self.servers[at]
+        &self.servers()[at]
     }
 }
 
@@ -67,6 +102,7 @@ impl Index<usize> for Independent {
 #[derive(Clone, Debug)]
 pub struct IndependentBuilder {
     servers: Vec<RedisServerBuilder>,
+    behind_proxies: bool,
 }
 
 impl IndependentBuilder {
@@ -88,15 +124,23 @@ impl IndependentBuilder {
         self
     }
 
+    /// Puts a proxy in front of each server, which is what the URL names: for
+    /// [`cut_off`](Independent::cut_off), and for all other faults.
+    #[must_use]
+    pub fn behind_proxies(mut self) -> Self {
+        self.behind_proxies = true;
+        self
+    }
+
     /// Starts the servers and waits until they answer.
     ///
     /// # Panics
     ///
     /// When one does not start; the message has its log.
     pub fn start(self) -> Independent {
-        let servers = self.servers.into_iter().map(RedisServerBuilder::start);
+        let reserved = Reserved::servers(self.servers.len(), self.behind_proxies);
         Independent {
-            servers: servers.collect(),
+            members: reserved.start(|_, at| self.servers[at].clone()),
         }
     }
 }

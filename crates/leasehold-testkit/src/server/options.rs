@@ -1,6 +1,7 @@
 //! How a server is to be, and the configuration file that says so.
 
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Mutex;
@@ -102,6 +103,17 @@ impl RedisServerBuilder {
     pub(crate) fn cluster(mut self) -> Self {
         self.cluster = true;
         self
+    }
+
+    /// Connects to other servers from this loopback address.
+    #[must_use]
+    pub(crate) fn source_address(self, address: IpAddr) -> Self {
+        // Before Redis 7 it is the first one of those that are listened on.
+        if self.program.is_before_7() {
+            self.config("bind", &format!("{address} 127.0.0.1"))
+        } else {
+            self.config("bind-source-addr", &address.to_string())
+        }
     }
 
     /// A command that the server is given after each start. An old one that does not know it goes

@@ -51,6 +51,11 @@ impl Port {
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
+
+    /// The second of two.
+    pub(crate) fn bus(&self) -> SocketAddr {
+        (self.address.ip(), self.address.port() + BUS).into()
+    }
 }
 
 /// Binds a port, or with 0 any free one.

@@ -2,8 +2,10 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use super::StartError;
+use crate::process::spawn_tied;
 
 /// Which program a server is.
 ///
@@ -57,6 +59,18 @@ impl Program {
             Self::Valkey => installed("valkey-server"),
             Self::OldestRedis => installed("oldest-redis-server"),
         }
+    }
+}
+
+impl Program {
+    /// Whether it is a Redis 6; `false` if it does not say.
+    pub(crate) fn is_before_7(&self) -> bool {
+        let Ok(path) = self.path() else { return false };
+        // `Redis server v=6.2.14 sha=…`
+        let mut command = Command::new(path);
+        command.arg("--version").stdout(Stdio::piped());
+        let said = spawn_tied(command).and_then(Child::wait_with_output);
+        said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains(" v=6."))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use redis::RedisResult;
 
-use super::super::until;
 use super::Cluster;
 use crate::process::PATIENCE;
 use crate::server::{ADMIN, ADMIN_PASSWORD, RedisServer};
@@ -41,7 +40,9 @@ impl Cluster {
     /// When they do not within [`PATIENCE`], when `to` is the owner or no primary, or when one of
     /// the two is down.
     pub async fn begin_move<'a>(&'a self, slot: u16, to: &'a RedisServer) -> SlotMove<'a> {
-        until("nodes that agree", &[&self.nodes], || self.agreed()).await;
+        self.members
+            .until("nodes that agree", || self.agreed())
+            .await;
         let from = self.owner_of(slot);
         let number = slot.to_string();
         let set = |node: &RedisServer, what: &str, other: &RedisServer| {
@@ -114,15 +115,15 @@ impl<'a> SlotMove<'a> {
         for node in [self.to, self.from].into_iter().chain(others) {
             node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", id]);
         }
-        until("an owner of a slot", &[self.cluster.nodes()], || {
+        let settled = self.cluster.members.until("an owner of a slot", || {
             let views = self.cluster.agreed()?;
             let owner = views[0].owner_of(self.slot);
             let arrived = owner.is_some_and(|owner| owner.id == id);
             arrived
                 .then_some(())
                 .ok_or_else(|| format!("it is {owner:?}"))
-        })
-        .await;
+        });
+        settled.await;
     }
 
     /// Leaves the slot where it was, while no key has been moved.

@@ -29,9 +29,9 @@
 //!
 //! Commands (arrays of bulk strings) and their answers, in Redis protocol 2 and 3, pipelines and
 //! subscriptions included: enough to say which answer belongs to which command. Not understood are
-//! commands that change whether they are answered (`CLIENT REPLY`, `MONITOR`, `PSYNC`) and an
-//! unsubscribe without a name. A stream of anything else, such as TLS, passes uncut: no command of
-//! it is seen, and all faults that name none work.
+//! commands that change whether they are answered (`CLIENT REPLY`, `MONITOR`) and an unsubscribe
+//! without a name. What a replica is sent, and a stream of anything else, such as TLS, passes uncut:
+//! no command of it is seen, and all faults that name none work.
 //!
 //! Children that a test starts by other means than [`spawn_tied`](crate::process::spawn_tied) have
 //! copies of the proxy's sockets until they run: what closes meanwhile may close a moment late.

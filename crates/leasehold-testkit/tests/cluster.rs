@@ -28,7 +28,7 @@ fn code(answer: Result<redis::Value, RedisError>) -> String {
 }
 
 #[tokio::test]
-async fn it_is_ready_within_seconds_and_every_key_has_an_owner() {
+async fn every_key_has_an_owner_and_replicas_take_over_when_told() {
     let begun = Instant::now();
     let cluster = Cluster::start();
     println!("ready after {:?}", begun.elapsed());
@@ -57,6 +57,19 @@ async fn it_is_ready_within_seconds_and_every_key_has_an_owner() {
         cluster.url(),
         format!("redis-cluster://{}/", ports.join(","))
     );
+
+    // Replicas take over when told.
+    let slot = cluster.slot_of("k");
+    let first = cluster.owner_of(slot);
+    first.command(&["SET", "k", "v"]);
+    for how in [Takeover::Agreed, Takeover::Voted, Takeover::Unasked] {
+        cluster.wait_until_ok().await;
+        let old = cluster.owner_of(slot);
+        let replica = cluster.replicas_of(old)[0];
+        cluster.fail_over(replica, how).await;
+        assert_eq!(cluster.owner_of(slot).port(), replica.port(), "{how:?}");
+        assert_eq!(read(replica, "k").as_deref(), Some("v"), "{how:?}");
+    }
 }
 
 #[tokio::test]
@@ -128,22 +141,6 @@ async fn a_killed_primary_is_replaced_and_comes_back_as_a_replica() {
     cluster.wait_until_ok().await;
     assert_eq!(cluster.replicas_of(new)[0].port(), old.port());
     assert_eq!(old.query::<usize>(&["DBSIZE"]), 1);
-}
-
-#[tokio::test]
-async fn replicas_take_over_when_told() {
-    let cluster = Cluster::start();
-    let slot = cluster.slot_of("k");
-    let first = cluster.owner_of(slot);
-    first.command(&["SET", "k", "v"]);
-    for how in [Takeover::Agreed, Takeover::Voted, Takeover::Unasked] {
-        cluster.wait_until_ok().await;
-        let old = cluster.owner_of(slot);
-        let replica = cluster.replicas_of(old)[0];
-        cluster.fail_over(replica, how).await;
-        assert_eq!(cluster.owner_of(slot).port(), replica.port(), "{how:?}");
-        assert_eq!(read(replica, "k").as_deref(), Some("v"), "{how:?}");
-    }
 }
 
 #[tokio::test]

@@ -99,6 +99,19 @@ fn value(server: &RedisServer, key: &str) -> Option<String> {
 mod passing {
     use super::*;
 
+    #[tokio::test]
+    async fn what_a_replica_is_sent_comes_at_once() {
+        let (_proxy, mut replica, mut primary) = both_ends().await;
+        replica.send("PSYNC ? -1").await;
+        primary
+            .hears("*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n")
+            .await;
+        // All data of the primary: so many bytes, and no line end behind them.
+        let data = "+FULLRESYNC 4711 0\r\n$5\r\nREDIS";
+        primary.0.write_all(data.as_bytes()).await.unwrap();
+        replica.hears(data).await;
+    }
+
     #[test]
     fn a_blocking_client_works_through_its_url() {
         let server = RedisServer::builder().password("secret").start();

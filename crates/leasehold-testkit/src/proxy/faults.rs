@@ -348,6 +348,10 @@ impl Conversation {
             }
         }
 
+        // The data of a server is announced like a string, and does not end like one.
+        if command.is("PSYNC") || command.is("SYNC") {
+            self.replies.give_up();
+        }
         let subscription = resp::is_subscription(name);
         let frames = if subscription {
             (command.arguments.len() - 1).max(1)

@@ -104,3 +104,18 @@ fn installed(name: &str) -> Result<PathBuf, StartError> {
         StartError::new(Path::new(name), what, String::new())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_was_not_installed_says_how_to_get_it() {
+        let error = installed("no-such-server").unwrap_err().to_string();
+        assert!(
+            error.contains("`no-such-server` is in no `servers`"),
+            "{error}"
+        );
+        assert!(error.contains("scripts/test --install"), "{error}");
+    }
+}

@@ -378,8 +378,8 @@ async fn a_server_that_restarts_empty_keeps_nobody_waiting() {
 }
 
 /// One holds, five wait, and the server forgets them all.
-async fn forgets(forget: impl FnOnce(&mut RedisServer)) {
-    let mut server = RedisServer::start();
+async fn forgets(forget: impl FnOnce(&RedisServer)) {
+    let server = RedisServer::start();
     let mut store = Store::memory();
     store.url = server.url();
     let script = "echo $LEASEHOLD_TOKEN; exec sleep 600";
@@ -392,7 +392,7 @@ async fn forgets(forget: impl FnOnce(&mut RedisServer)) {
         in_line(&store, &waiters).await;
     }
     let forgotten = Instant::now();
-    forget(&mut server);
+    forget(&server);
     ends(&holder).await;
     let told = forgotten.elapsed();
     let ended = holder.finish().await;

@@ -82,7 +82,7 @@ async fn a_candidate_stands_again_after_a_silence() {
 
 #[tokio::test]
 async fn a_server_that_forgets_ends_the_command() {
-    let mut server = RedisServer::start();
+    let server = RedisServer::start();
     let script = "echo up; exec sleep 60";
     let arguments = ["run", "--ttl", "1s", "k", "--", "sh", "-c", script];
     let holder = Process::spawn(at(&server.url(), &arguments));
@@ -114,7 +114,7 @@ async fn what_was_lost_unnoticed_is_found_at_the_release() {
 
 #[tokio::test]
 async fn a_server_that_is_gone_at_the_end_changes_no_status() {
-    let mut server = RedisServer::start();
+    let server = RedisServer::start();
     let store = Store::memory();
     let script = "echo up; until test -e go; do sleep 0.02; done; exit 5";
     let mut command = at(&server.url(), &["run", "k", "--", "sh", "-c", script]);

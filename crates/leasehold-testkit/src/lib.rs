@@ -3,6 +3,7 @@
 //! - [`mod@conformance`] — the contract of a store, case by case;
 //! - [`mod@facade`] — what users of the library rely on, over any store;
 //! - [`server`] — real servers, started by the test and ended with it;
+//! - [`deployment`] — several of them together: Sentinels, a Cluster, a quorum;
 //! - [`proxy`] — a TCP proxy in front of one, with faults that a test switches on and off;
 //! - [`process`] — child processes whose lines and signals a test can wait for;
 //! - [`tls`] — certificates.
@@ -17,6 +18,7 @@
 )]
 
 pub mod conformance;
+pub mod deployment;
 pub mod facade;
 pub mod process;
 pub mod proxy;

@@ -29,9 +29,9 @@
 //!
 //! Commands (arrays of bulk strings) and their answers, in Redis protocol 2 and 3, pipelines and
 //! subscriptions included: enough to say which answer belongs to which command. Not understood are
-//! commands that change whether they are answered (`CLIENT REPLY`, `MONITOR`, `PSYNC`) and an
-//! unsubscribe without a name. A stream of anything else, such as TLS, passes uncut: no command of
-//! it is seen, and all faults that name none work.
+//! commands that change whether they are answered (`CLIENT REPLY`, `MONITOR`) and an unsubscribe
+//! without a name. What a replica is sent, and a stream of anything else, such as TLS, passes uncut:
+//! no command of it is seen, and all faults that name none work.
 //!
 //! Children that a test starts by other means than [`spawn_tied`](crate::process::spawn_tied) have
 //! copies of the proxy's sockets until they run: what closes meanwhile may close a moment late.
@@ -41,22 +41,24 @@
 
 mod connection;
 mod desk;
+mod event;
 mod faults;
 mod resp;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::process::{PATIENCE, forks_settled};
 use crate::server::{Port, RedisServer};
 use connection::What;
 use desk::{Desk, Order, Verb};
-use faults::{Action, Gate, Rule, Shared, Trigger};
+pub use event::{Event, Held};
+use faults::{Action, Gate, Isolated, Rule, Shared, Trigger};
 
 /// A TCP proxy on a loopback port of its own, with faults; see the [module](self).
 ///
@@ -77,6 +79,15 @@ pub enum Direction {
     ToServer,
     /// Answers and pushes.
     ToClient,
+}
+
+/// Who connects to the proxy, by the address that it connects from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peers {
+    /// Everybody.
+    All,
+    /// Those at this address.
+    At(IpAddr),
 }
 
 /// An end of a connection.
@@ -261,13 +272,13 @@ impl Proxy {
     ///
     /// What was on its way, or held, is lost.
     pub fn cut(&self) {
-        self.order(Verb::Tell(What::Close { reset: false }));
+        self.order(Verb::Tell(What::Close { reset: false }, Isolated::all()));
     }
 
     /// As [`Self::cut`], but resets them: an end that reads or writes sees an error instead of a
     /// mere end.
     pub fn reset(&self) {
-        self.order(Verb::Tell(What::Close { reset: true }));
+        self.order(Verb::Tell(What::Close { reset: true }, Isolated::all()));
     }
 
     /// Refuses new connections, as a host does whose server is down. Old ones live on.
@@ -325,7 +336,7 @@ impl Proxy {
             .lane(Direction::ToServer)
             .add_gate(gate.clone());
         let event = self.rule(matches, n, Action::Hold(gate.clone()), "a command was held");
-        Held { event, gate }
+        Held::new(event, gate)
     }
 
     /// Executed, but nobody knows: delivers the `n`-th command from now on that `matches`, waits
@@ -393,7 +404,22 @@ impl Proxy {
     /// Keeping the client is a server that has vanished without a word; keeping the server is a
     /// client that has, and what is held for the server is still delivered on [`Self::resume`].
     pub fn half_open(&self, kept: End) {
-        self.order(Verb::Tell(What::HalfOpen { kept }));
+        self.order(Verb::Tell(What::HalfOpen { kept }, Isolated::all()));
+    }
+
+    /// Takes part in a partition of the network: nothing more passes between these peers and the
+    /// server, in either direction, on connections old and new, and nobody is told. Until
+    /// [`Self::rejoin`].
+    pub fn isolate(&self, peers: Peers) {
+        self.shared.faults().isolated.add(peers);
+    }
+
+    /// Ends [`Self::isolate`] for these peers ([`Peers::All`] are also those that were isolated one
+    /// by one), and resets the connections that they had meanwhile, which have lost bytes. Others
+    /// are left alone.
+    pub fn rejoin(&self, peers: Peers) {
+        let isolated = self.shared.faults().isolated.remove(peers);
+        self.order(Verb::Tell(What::Close { reset: true }, isolated));
     }
 
     /// Ends all faults: accepts connections, delivers what is held, forgets what was to be watched
@@ -414,10 +440,7 @@ impl Proxy {
     ) -> Event {
         assert!(n > 0, "commands are counted from 1");
         let trigger = Trigger::default();
-        let event = Event {
-            what,
-            happened: trigger.subscribe(),
-        };
+        let event = Event::new(what, trigger.subscribe());
         self.shared.faults().add(Rule {
             matches: Box::new(matches),
             left: n,
@@ -455,56 +478,5 @@ impl fmt::Debug for Proxy {
             .field("upstream", &self.upstream)
             .field("counts", &self.counts())
             .finish_non_exhaustive()
-    }
-}
-
-/// Something that happens in a proxy, once.
-#[derive(Clone, Debug)]
-pub struct Event {
-    what: &'static str,
-    happened: watch::Receiver<bool>,
-}
-
-impl Event {
-    /// Waits until it has happened.
-    ///
-    /// # Panics
-    ///
-    /// When it has not within [`PATIENCE`], or cannot any more: the proxy was healed or dropped.
-    pub async fn wait(&self) {
-        let mut happened = self.happened.clone();
-        match tokio::time::timeout(PATIENCE, happened.wait_for(|happened| *happened)).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) => panic!("waited for: {}. The proxy was healed or dropped", self.what),
-            Err(_) => panic!("waited {PATIENCE:?} for: {}", self.what),
-        }
-    }
-
-    /// Whether it has happened.
-    pub fn has_happened(&self) -> bool {
-        *self.happened.borrow()
-    }
-}
-
-/// A command that is held on its way to the server; see [`Proxy::hold_request`].
-#[derive(Clone, Debug)]
-pub struct Held {
-    event: Event,
-    gate: Gate,
-}
-
-impl Held {
-    /// Waits until the command is there, and held.
-    ///
-    /// # Panics
-    ///
-    /// As [`Event::wait`].
-    pub async fn wait(&self) {
-        self.event.wait().await;
-    }
-
-    /// Delivers it, and what follows it; or, if it has not come yet, lets it pass.
-    pub fn release(&self) {
-        self.gate.open();
     }
 }

@@ -9,14 +9,16 @@
 //! println!("{}", server.url()); // redis://127.0.0.1:<a free port>/
 //! ```
 //!
-//! The program is `redis-server` from the `PATH`, or what [`PROGRAM`] names.
+//! The program is `redis-server` from the `PATH`, or another [`Program`].
 //!
 //! Everything here blocks for as long as the server takes, which is milliseconds, and works in
 //! asynchronous tests as well: what the testkit itself asks a server goes over a Unix socket that
 //! no proxy and no TLS is in the way of, and as a user of its own that no password shuts out.
 
+mod failure;
 mod options;
 mod port;
+mod program;
 mod stats;
 
 use std::fmt;
@@ -25,7 +27,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,16 +37,15 @@ use tempfile::TempDir;
 
 use crate::process::{PATIENCE, spawn_tied, wait_for_change};
 use crate::tls::Certificates;
+pub use failure::StartError;
 pub use options::RedisServerBuilder;
 pub(crate) use port::Port;
+pub use program::Program;
 pub use stats::{CommandStats, Stats};
 
-/// The environment variable that names the `redis-server` to test with.
-pub const PROGRAM: &str = "LEASEHOLD_REDIS_SERVER";
-
 /// The user that the testkit itself is on every server, whatever else may log in there.
-const ADMIN: &str = "leasehold-testkit";
-const ADMIN_PASSWORD: &str = "leasehold-testkit";
+pub(crate) const ADMIN: &str = "leasehold-testkit";
+pub(crate) const ADMIN_PASSWORD: &str = "leasehold-testkit";
 
 /// A running `redis-server` on a loopback port, in a temporary directory.
 ///
@@ -56,8 +57,13 @@ pub struct RedisServer {
     directory: TempDir,
     port: Port,
     certificates: Option<Certificates>,
-    child: Option<Child>,
-    stopped: AtomicBool,
+    process: Mutex<Option<Running>>,
+}
+
+/// The process of a server that is not down.
+struct Running {
+    child: Child,
+    stopped: bool,
 }
 
 /// What becomes of a server's data over a stop or a restart.
@@ -137,6 +143,11 @@ impl RedisServer {
         self.port.address()
     }
 
+    /// Where the other nodes of a Cluster connect to.
+    pub(crate) fn bus_address(&self) -> SocketAddr {
+        self.port.bus()
+    }
+
     /// The certificates of a server with TLS.
     ///
     /// # Panics
@@ -154,7 +165,14 @@ impl RedisServer {
     ///
     /// When the server is down.
     pub fn pid(&self) -> u32 {
-        self.child().id()
+        self.running(|running| running.child.id())
+    }
+
+    /// Whether it can answer: it runs, and is not stopped.
+    pub fn is_up(&self) -> bool {
+        let mut process = self.process();
+        let running = process.as_mut().filter(|running| !running.stopped);
+        running.is_some_and(|running| matches!(running.child.try_wait(), Ok(None)))
     }
 
     /// Everything the server has logged since its first start.
@@ -167,11 +185,11 @@ impl RedisServer {
     /// # Panics
     ///
     /// When the server is down already.
-    pub fn kill(&mut self) {
-        let mut child = self.child.take().expect("the server is running");
-        child.kill().expect("a child can be killed");
-        child.wait().expect("a child can be waited for");
-        self.stopped = AtomicBool::new(false);
+    pub fn kill(&self) {
+        let mut process = self.process();
+        let mut running = process.take().expect("the server is running");
+        running.child.kill().expect("a child can be killed");
+        running.child.wait().expect("a child can be waited for");
     }
 
     /// Stops the server in its tracks (SIGSTOP): connections stay open and are even accepted, by
@@ -194,12 +212,15 @@ impl RedisServer {
     }
 
     fn set_stopped(&self, stopped: bool, signal: Signal, change: WaitIdOptions) {
-        let pid = self.child_pid();
-        // The kernel reports a change only; a second signal of a kind makes none.
-        if self.stopped.swap(stopped, Ordering::SeqCst) != stopped {
-            rustix::process::kill_process(pid, signal).expect("a child can be signalled");
-            wait_for_change(pid, change);
-        }
+        self.running(|running| {
+            // The kernel reports a change only; a second signal of a kind makes none.
+            if running.stopped != stopped {
+                let pid = Pid::from_child(&running.child);
+                rustix::process::kill_process(pid, signal).expect("a child can be signalled");
+                wait_for_change(pid, change);
+                running.stopped = stopped;
+            }
+        });
     }
 
     /// Shuts the server down in an orderly way, and returns when it is gone; [`Self::start_again`]
@@ -208,7 +229,7 @@ impl RedisServer {
     /// # Panics
     ///
     /// When the server is down, or refuses.
-    pub fn shutdown(&mut self, data: Data) {
+    pub fn shutdown(&self, data: Data) {
         let how = match data {
             Data::Keep => "SAVE",
             Data::Lose => "NOSAVE",
@@ -218,8 +239,8 @@ impl RedisServer {
             Err(error) if error.is_connection_dropped() => {}
             other => panic!("the server does not shut down: {other:?}\n{}", self.log()),
         }
-        let mut child = self.child.take().expect("the server is running");
-        child.wait().expect("a child can be waited for");
+        let mut running = self.process().take().expect("the server is running");
+        running.child.wait().expect("a child can be waited for");
         if data == Data::Lose {
             self.lose_data();
         }
@@ -231,8 +252,7 @@ impl RedisServer {
     /// # Panics
     ///
     /// When the server is running, or does not start.
-    pub fn start_again(&mut self) {
-        assert!(self.child.is_none(), "the server is running");
+    pub fn start_again(&self) {
         self.launch().unwrap_or_else(|error| panic!("{error}"));
     }
 
@@ -241,7 +261,7 @@ impl RedisServer {
     /// # Panics
     ///
     /// As [`shutdown`](Self::shutdown) and [`start_again`](Self::start_again).
-    pub fn restart(&mut self, data: Data) {
+    pub fn restart(&self, data: Data) {
         self.shutdown(data);
         self.start_again();
     }
@@ -329,12 +349,13 @@ impl RedisServer {
         Stats::parse(&self.query::<String>(&["INFO", "all"]))
     }
 
-    fn child(&self) -> &Child {
-        self.child.as_ref().expect("the server is running")
+    fn process(&self) -> MutexGuard<'_, Option<Running>> {
+        // Who panics with it leaves it as it is: there, or not.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn child_pid(&self) -> Pid {
-        Pid::from_child(self.child())
+    fn running<T>(&self, act: impl FnOnce(&mut Running) -> T) -> T {
+        act(self.process().as_mut().expect("the server is running"))
     }
 
     fn socket(&self) -> PathBuf {
@@ -355,57 +376,62 @@ impl RedisServer {
         clippy::disallowed_methods,
         reason = "a server that is starting has no event to await; and no machine sleeps meanwhile"
     )]
-    fn launch(&mut self) -> Result<(), StartError> {
+    fn launch(&self) -> Result<(), StartError> {
+        let mut process = self.process();
+        assert!(process.is_none(), "the server is running");
+        let program = self.builder.program.path()?;
+        let failure = |what: String| StartError::new(&program, what, self.log());
         let log = open_log(&self.directory.path().join("log"))
-            .map_err(|error| self.failure(format!("has no log: {error}")))?;
-        let mut command = Command::new(&self.builder.program);
+            .map_err(|error| failure(format!("has no log: {error}")))?;
+        let mut command = Command::new(&program);
         command
             .arg(self.directory.path().join("redis.conf"))
+            .args(&self.builder.arguments)
             .stdin(Stdio::null())
             .stdout(
                 log.try_clone()
-                    .map_err(|error| self.failure(error.to_string()))?,
+                    .map_err(|error| failure(error.to_string()))?,
             )
             .stderr(log);
-        let mut child = spawn_tied(command)
-            .map_err(|error| self.failure(format!("cannot be started: {error}")))?;
+        let mut child =
+            spawn_tied(command).map_err(|error| failure(format!("cannot be started: {error}")))?;
 
         let limit = Instant::now() + self.builder.patience;
         // A server that is still reading its data answers with an error.
         while let Err(error) = ping(self.admin()) {
             if let Some(status) = child.try_wait().expect("a child can be waited for") {
-                return Err(self.failure(format!("ended at once: {status}")));
+                return Err(failure(format!("ended at once: {status}")));
             }
             if Instant::now() > limit {
                 let _ = child.kill();
                 let _ = child.wait();
                 let patience = self.builder.patience;
-                return Err(self.failure(format!("does not answer within {patience:?}: {error}")));
+                return Err(failure(format!(
+                    "does not answer within {patience:?}: {error}"
+                )));
             }
             thread::sleep(Duration::from_millis(2));
         }
-        self.child = Some(child);
+        if !self.builder.on_start.is_empty() {
+            let _ = self.try_command(&self.builder.on_start);
+        }
+        *process = Some(Running {
+            child,
+            stopped: false,
+        });
         if !self.builder.persistent {
             // The snapshot of an orderly shutdown has served; a crash from here on loses all.
             let _ = fs::remove_file(self.data().join("dump.rdb"));
         }
         Ok(())
     }
-
-    fn failure(&self, what: String) -> StartError {
-        StartError {
-            program: self.builder.program.clone(),
-            what,
-            log: self.log(),
-        }
-    }
 }
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Some(running) = &mut *self.process() {
+            let _ = running.child.kill();
+            let _ = running.child.wait();
         }
     }
 }
@@ -414,7 +440,7 @@ impl fmt::Debug for RedisServer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("RedisServer")
             .field("url", &self.url())
-            .field("pid", &self.child.as_ref().map(Child::id))
+            .field("pid", &self.process().as_ref().map(|it| it.child.id()))
             .finish_non_exhaustive()
     }
 }
@@ -426,26 +452,3 @@ fn open_log(path: &Path) -> io::Result<File> {
 fn ping(connection: RedisResult<redis::Connection>) -> RedisResult<()> {
     redis::cmd("PING").exec(&mut connection?)
 }
-
-/// Why a server did not start.
-#[derive(Debug)]
-pub struct StartError {
-    program: PathBuf,
-    what: String,
-    log: String,
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { program, what, log } = self;
-        let program = program.display();
-        writeln!(out, "`{program}` {what}")?;
-        writeln!(out, "hint: install Redis, or name its server in {PROGRAM}")?;
-        if log.contains("tls-") && log.contains("Bad directive") {
-            writeln!(out, "hint: this server was built without TLS")?;
-        }
-        write!(out, "--- its log\n{log}")
-    }
-}
-
-impl std::error::Error for StartError {}

@@ -6,14 +6,15 @@
 )]
 
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;
 
 use leasehold_testkit::process::{PATIENCE, Process};
-use leasehold_testkit::proxy::{Direction, End, Proxy};
+use leasehold_testkit::proxy::{Direction, End, Peers, Proxy};
 use leasehold_testkit::server::{ClientCertificate, RedisServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
 use Direction::{ToClient, ToServer};
@@ -97,6 +98,19 @@ fn value(server: &RedisServer, key: &str) -> Option<String> {
 
 mod passing {
     use super::*;
+
+    #[tokio::test]
+    async fn what_a_replica_is_sent_comes_at_once() {
+        let (_proxy, mut replica, mut primary) = both_ends().await;
+        replica.send("PSYNC ? -1").await;
+        primary
+            .hears("*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n")
+            .await;
+        // All data of the primary: so many bytes, and no line end behind them.
+        let data = "+FULLRESYNC 4711 0\r\n$5\r\nREDIS";
+        primary.0.write_all(data.as_bytes()).await.unwrap();
+        replica.hears(data).await;
+    }
 
     #[test]
     fn a_blocking_client_works_through_its_url() {
@@ -217,7 +231,7 @@ mod passing {
 
     #[tokio::test]
     async fn a_server_that_is_down_is_a_reset() {
-        let (mut server, proxy) = server_and_proxy();
+        let (server, proxy) = server_and_proxy();
         server.kill();
         let error = match TcpStream::connect(proxy.address()).await {
             Ok(stream) => Client(stream).rest().await.unwrap_err(),
@@ -495,6 +509,44 @@ mod losing {
         // Not even that the server ends is told.
         drop(server);
         client.hears_nothing().await;
+    }
+
+    #[tokio::test]
+    async fn a_partition_concerns_some_peers_and_ends() {
+        let (server, proxy) = server_and_proxy();
+        let from = |address: [u8; 4]| {
+            let address = IpAddr::from(address);
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind((address, 0).into()).unwrap();
+            (Peers::At(address), socket.connect(proxy.address()))
+        };
+        let (here, one) = from([127, 0, 0, 1]);
+        let (there, other) = from([127, 0, 0, 2]);
+        let (mut one, mut other) = (Client(one.await.unwrap()), Client(other.await.unwrap()));
+        one.works().await;
+        other.works().await;
+        proxy.isolate(there);
+        let seen = proxy.request(|command| command.is("SET"), 1);
+        other.send("SET k v").await;
+        seen.wait().await;
+        other.hears_nothing().await;
+        let mut late = Client(from([127, 0, 0, 2]).1.await.unwrap());
+        late.send("SET k v").await;
+        late.hears_nothing().await;
+        one.works().await;
+        assert_eq!(value(&server, "k"), None);
+
+        proxy.isolate(here);
+        proxy.rejoin(there);
+        assert!(other.rest().await.is_err(), "what has lost bytes is reset");
+        Client(from([127, 0, 0, 2]).1.await.unwrap()).works().await;
+        one.send("PING").await;
+        one.hears_nothing().await;
+        proxy.isolate(Peers::All);
+        proxy.rejoin(Peers::All);
+        assert!(one.rest().await.is_err());
+        Client::connect(&proxy).await.works().await;
+        assert_eq!(value(&server, "k"), None);
     }
 
     #[tokio::test]

@@ -214,7 +214,7 @@ mod faults {
 
     #[test]
     fn a_killed_one_refuses_until_it_is_started_again_on_its_port() {
-        let mut server = RedisServer::start();
+        let server = RedisServer::start();
         let (url, end) = (server.url(), End::of(server.pid()));
         let mut connection = connect(&url).unwrap();
         let () = connection.set("k", "v").unwrap();
@@ -232,7 +232,7 @@ mod faults {
 
     #[test]
     fn nobody_is_given_the_port_of_one_that_is_down() {
-        let mut server = RedisServer::start();
+        let server = RedisServer::start();
         server.kill();
         let other = TcpSocket::new_v4().unwrap();
         let error = other.bind(server.address()).unwrap_err();
@@ -282,7 +282,7 @@ mod faults {
             } else {
                 builder
             };
-            let mut server = builder.start();
+            let server = builder.start();
             let run = || server.query::<String>(&["INFO", "server"]);
             let run_id = |info: String| {
                 info.lines()
@@ -307,7 +307,7 @@ mod faults {
 
     #[test]
     fn a_crash_loses_what_was_not_persistent_even_if_a_restart_had_kept_it() {
-        let mut server = RedisServer::start();
+        let server = RedisServer::start();
         server.command(&["SET", "k", "v"]);
         server.restart(Data::Keep);
         server.kill();
@@ -317,7 +317,7 @@ mod faults {
 
     #[test]
     fn a_crash_loses_nothing_that_was_persistent() {
-        let mut server = RedisServer::builder().persistent().start();
+        let server = RedisServer::builder().persistent().start();
         let () = connect(&server.url()).unwrap().set("k", "v").unwrap();
         server.kill();
         server.start_again();
@@ -394,9 +394,9 @@ mod options {
 
     #[test]
     fn a_replica_without_persistence_comes_back_empty_from_a_crash() {
-        let mut primary = RedisServer::start();
+        let primary = RedisServer::start();
         primary.command(&["SET", "k", "v"]);
-        let mut replica = RedisServer::builder().replica_of(primary.port()).start();
+        let replica = RedisServer::builder().replica_of(primary.port()).start();
         primary.wait_for_replicas(1);
         assert_eq!(replica.query::<String>(&["GET", "k"]), "v");
         primary.kill();

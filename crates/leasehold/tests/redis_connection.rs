@@ -140,7 +140,7 @@ async fn a_silent_server_is_unavailable_then_serves_again() {
 
 #[tokio::test]
 async fn while_the_server_is_down_requests_wait_only_so_long() {
-    let mut server = RedisServer::start();
+    let server = RedisServer::start();
     let options = options(&server).response_timeout(Duration::from_millis(300));
     let store = RedisStore::connect(options).await.unwrap();
     let (heard, mut pushes) = sink();

@@ -649,8 +649,8 @@ async fn a_server_that_stood_still_finds_its_holders_gone() {
 // ---- 6: the server forgets ----
 
 /// A holder and waiters of several clients, under a server that loses the record.
-async fn forgets(lose: impl FnOnce(&mut RedisServer)) {
-    let mut server = RedisServer::start();
+async fn forgets(lose: impl FnOnce(&RedisServer)) {
+    let server = RedisServer::start();
     let settings = ttl(ms(6_000));
     let ours = client_with(&server.url(), settings.clone()).await;
     let other = client_with(&server.url(), settings).await;
@@ -661,7 +661,7 @@ async fn forgets(lose: impl FnOnce(&mut RedisServer)) {
         line.join(if n % 2 == 0 { &ours } else { &other });
         standing(&other, 1, n + 1).await;
     }
-    lose(&mut server);
+    lose(&server);
     let at = Instant::now();
     let (loss, served) = tokio::join!(soon("the loss", lease.lost()), line.all_served());
     eprintln!(
@@ -712,7 +712,7 @@ async fn an_evicted_record_is_told_to_its_holder_and_its_waiters_are_served() {
 /// For comparison: with its data, a restart costs nobody anything.
 #[tokio::test]
 async fn a_server_that_restarts_with_its_data_goes_on_where_it_was() {
-    let mut server = RedisServer::start();
+    let server = RedisServer::start();
     let (ours, other) = (client(&server.url()).await, client(&server.url()).await);
     let lease = lock(&ours).await;
     let mut line = Line::new();
@@ -970,7 +970,7 @@ async fn timed<T>(what: &str, work: impl Future<Output = T>) -> T {
 
 #[tokio::test]
 async fn a_server_that_died_for_good_lets_nobody_hang() {
-    let mut server = RedisServer::start();
+    let server = RedisServer::start();
     let settings = Settings {
         waiter_ttl: ms(1_000),
         operation_timeout: ms(500),
@@ -1025,7 +1025,7 @@ async fn a_server_that_died_for_good_lets_nobody_hang() {
 
 #[tokio::test]
 async fn a_server_that_is_not_up_is_told_in_one_sentence() {
-    let mut server = RedisServer::start();
+    let server = RedisServer::start();
     server.kill();
     let url = server.url();
     let options = RedisOptions::from_url(&url).unwrap();

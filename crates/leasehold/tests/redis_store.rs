@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold_testkit::conformance::Fixture;
-use leasehold_testkit::server::RedisServer;
+use leasehold_testkit::server::{Program, RedisServer};
 
 struct Redis(RedisServer);
 
@@ -29,10 +29,34 @@ fn fresh() -> Redis {
     Redis(RedisServer::start())
 }
 
+fn of(program: Program) -> Redis {
+    Redis(RedisServer::builder().program(program).start())
+}
+
 mod contract {
     leasehold_testkit::conformance!(super::fresh());
 }
 
 mod facade {
     leasehold_testkit::facade!(super::fresh());
+}
+
+mod valkey {
+    mod contract {
+        leasehold_testkit::conformance!(crate::of(crate::Program::Valkey));
+    }
+
+    mod facade {
+        leasehold_testkit::facade!(@quick crate::of(crate::Program::Valkey));
+    }
+}
+
+mod oldest {
+    mod contract {
+        leasehold_testkit::conformance!(crate::of(crate::Program::OldestRedis));
+    }
+
+    mod facade {
+        leasehold_testkit::facade!(@quick crate::of(crate::Program::OldestRedis));
+    }
 }

@@ -1,7 +1,7 @@
 //! One connection through the proxy: two sockets, and what is on its way between them.
 
 use std::future::pending;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,7 @@ const CONNECTING: Duration = Duration::from_secs(1);
 /// Carries a connection until it is over, or ordered to end; then returns whom to tell.
 pub(super) async fn carry(
     id: u64,
-    client: TcpStream,
+    (client, peer): (TcpStream, IpAddr),
     upstream: SocketAddr,
     shared: Arc<Shared>,
     mut orders: mpsc::UnboundedReceiver<Order>,
@@ -64,7 +64,7 @@ pub(super) async fn carry(
 
     let (to_server, for_server) = mpsc::unbounded_channel();
     let (to_client, for_client) = mpsc::unbounded_channel();
-    let conversation = Conversation::new(id, Arc::clone(&shared), to_server, to_client);
+    let conversation = Conversation::new((id, peer), Arc::clone(&shared), to_server, to_client);
     let conversation = Arc::new(Mutex::new(conversation));
     let attend = |end, socket, parcels| {
         Some(Box::pin(attend(

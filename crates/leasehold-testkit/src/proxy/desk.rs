@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::{self, What};
-use super::faults::Shared;
+use super::faults::{Isolated, Shared};
 use crate::process::forks_settled;
 
 /// What the test asks of the proxy's thread, and whom to tell that it is done.
@@ -24,8 +24,8 @@ pub(super) struct Order {
 pub(super) enum Verb {
     Accept,
     Refuse,
-    /// To all connections.
-    Tell(What),
+    /// To the connections of these.
+    Tell(What, Isolated),
 }
 
 /// Who takes the orders, and lets the connections in.
@@ -34,7 +34,7 @@ pub(super) struct Desk {
     upstream: SocketAddr,
     shared: Arc<Shared>,
     door: Option<TcpListener>,
-    connections: HashMap<u64, mpsc::UnboundedSender<connection::Order>>,
+    connections: HashMap<u64, (IpAddr, mpsc::UnboundedSender<connection::Order>)>,
 }
 
 impl Desk {
@@ -52,7 +52,7 @@ impl Desk {
     pub(super) async fn attend(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
         loop {
             tokio::select! {
-                stream = accept(&self.door) => self.welcome(stream),
+                (stream, peer) = accept(&self.door) => self.welcome(stream, peer),
                 order = orders.recv() => {
                     let Some(Order { verb, done }) = order else { return };
                     self.obey(verb).await;
@@ -69,11 +69,12 @@ impl Desk {
             Verb::Accept => self.door = Some(listen(self.address).await),
             // Resets whoever has knocked and was not let in.
             Verb::Refuse => self.door = None,
-            Verb::Tell(what) => {
-                if let (What::Close { .. }, Some(door)) = (what, &self.door) {
+            Verb::Tell(what, whom) => {
+                if let (What::Close { .. }, Some(door), true) = (what, &self.door, whom.is_all()) {
                     turn_away(door);
                 }
-                for connection in self.connections.values() {
+                let connections = self.connections.values();
+                for (_, connection) in connections.filter(|(peer, _)| whom.has(*peer)) {
                     let (done, is_done) = oneshot::channel();
                     // One that is over has nothing to do, and nobody to say so.
                     let _ = connection.send(connection::Order { what, done });
@@ -83,9 +84,9 @@ impl Desk {
         }
     }
 
-    fn welcome(&mut self, client: TcpStream) {
+    fn welcome(&mut self, client: TcpStream, peer: IpAddr) {
         self.connections
-            .retain(|_, connection| !connection.is_closed());
+            .retain(|_, (_, connection)| !connection.is_closed());
         let (orders, inbox) = mpsc::unbounded_channel();
         let mut id = 0;
         self.shared.counts.send_modify(|counts| {
@@ -93,10 +94,11 @@ impl Desk {
             counts.open += 1;
             id = counts.connections;
         });
-        self.connections.insert(id, orders);
+        self.connections.insert(id, (peer, orders));
         let (shared, upstream) = (Arc::clone(&self.shared), self.upstream);
         tokio::spawn(async move {
-            let ordered = connection::carry(id, client, upstream, Arc::clone(&shared), inbox).await;
+            let ordered =
+                connection::carry(id, (client, peer), upstream, Arc::clone(&shared), inbox).await;
             shared.counts.send_modify(|counts| counts.open -= 1);
             ordered.map(|done| done.send(()));
         });
@@ -122,12 +124,12 @@ async fn listen(address: SocketAddr) -> TcpListener {
     }
 }
 
-async fn accept(door: &Option<TcpListener>) -> TcpStream {
+async fn accept(door: &Option<TcpListener>) -> (TcpStream, IpAddr) {
     loop {
         match door {
             Some(door) => {
-                if let Ok((stream, _)) = door.accept().await {
-                    return stream;
+                if let Ok((stream, peer)) = door.accept().await {
+                    return (stream, peer.ip());
                 }
             }
             None => std::future::pending().await,

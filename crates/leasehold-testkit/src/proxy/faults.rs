@@ -1,7 +1,8 @@
 //! What a test has asked of the network, and what becomes of what passes: decisions, no sockets.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::resp::{self, Piece, Reply, Splitter, Whose};
-use super::{Command, Counts, Direction, End};
+use super::{Command, Counts, Direction, End, Peers};
 
 /// What all connections of a proxy share.
 #[derive(Default)]
@@ -29,6 +30,7 @@ impl Shared {
 pub(super) struct Faults {
     to_server: Lane,
     to_client: Lane,
+    pub(super) isolated: Isolated,
     rules: Vec<Rule>,
 }
 
@@ -61,6 +63,48 @@ impl Faults {
             .extract_if(.., |rule| rule.left == 0)
             .map(|rule| (rule.action, rule.trigger))
             .collect()
+    }
+}
+
+/// Peers that are out of reach.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Isolated {
+    all: bool,
+    some: HashSet<IpAddr>,
+}
+
+impl Isolated {
+    pub(super) fn all() -> Self {
+        Self {
+            all: true,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn is_all(&self) -> bool {
+        self.all
+    }
+
+    pub(super) fn has(&self, peer: IpAddr) -> bool {
+        self.all || self.some.contains(&peer)
+    }
+
+    pub(super) fn add(&mut self, peers: Peers) {
+        match peers {
+            Peers::All => self.all = true,
+            Peers::At(peer) => drop(self.some.insert(peer)),
+        }
+    }
+
+    /// Takes them out, and returns those of them that were in.
+    pub(super) fn remove(&mut self, peers: Peers) -> Self {
+        match peers {
+            Peers::All => std::mem::take(self),
+            Peers::At(peer) => Self {
+                all: false,
+                some: self.some.take(&peer).into_iter().collect(),
+            },
+        }
     }
 }
 
@@ -165,6 +209,7 @@ pub(super) struct Over;
 /// What one connection has carried so far, and what is to become of the rest.
 pub(super) struct Conversation {
     id: u64,
+    peer: IpAddr,
     shared: Arc<Shared>,
     to_server: mpsc::UnboundedSender<Parcel>,
     to_client: mpsc::UnboundedSender<Parcel>,
@@ -201,13 +246,14 @@ struct Loss {
 
 impl Conversation {
     pub(super) fn new(
-        id: u64,
+        (id, peer): (u64, IpAddr),
         shared: Arc<Shared>,
         to_server: mpsc::UnboundedSender<Parcel>,
         to_client: mpsc::UnboundedSender<Parcel>,
     ) -> Self {
         Self {
             id,
+            peer,
             shared,
             to_server,
             to_client,
@@ -302,6 +348,10 @@ impl Conversation {
             }
         }
 
+        // The data of a server is announced like a string, and does not end like one.
+        if command.is("PSYNC") || command.is("SYNC") {
+            self.replies.give_up();
+        }
         let subscription = resp::is_subscription(name);
         let frames = if subscription {
             (command.arguments.len() - 1).max(1)
@@ -381,9 +431,11 @@ impl Conversation {
             Direction::ToServer => (&self.to_server, &mut self.torn[0]),
             Direction::ToClient => (&self.to_client, &mut self.torn[1]),
         };
+        let isolated = faults.isolated.has(self.peer);
         let lane = faults.lane(direction);
-        *torn |= lane.black;
-        if lane.black || (*torn && matches!(load, Load::Bytes(_))) {
+        let black = lane.black || isolated;
+        *torn |= black;
+        if black || (*torn && matches!(load, Load::Bytes(_))) {
             return;
         }
         let due = (!lane.delay.is_zero()).then(|| Instant::now() + lane.delay);

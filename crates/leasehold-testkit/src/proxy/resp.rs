@@ -38,6 +38,11 @@ impl Splitter {
         }
     }
 
+    /// Passes what comes from now on uncut.
+    pub(super) fn give_up(&mut self) {
+        self.opaque = true;
+    }
+
     /// Takes the bytes that have come and returns the pieces that they complete.
     pub(super) fn split(&mut self, bytes: &[u8]) -> Vec<Piece> {
         self.pending.extend_from_slice(bytes);

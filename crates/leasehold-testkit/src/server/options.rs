@@ -1,23 +1,27 @@
 //! How a server is to be, and the configuration file that says so.
 
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::port::Port;
-use super::{ADMIN, ADMIN_PASSWORD, ClientCertificate, PROGRAM, RedisServer, StartError};
+use super::{ADMIN, ADMIN_PASSWORD, ClientCertificate, Program, RedisServer, StartError};
 use crate::process::PATIENCE;
 use crate::tls::Certificates;
 
 /// Options for a [`RedisServer`].
 #[derive(Clone, Debug)]
 pub struct RedisServerBuilder {
-    pub(super) program: PathBuf,
+    pub(crate) program: Program,
+    pub(super) arguments: Vec<&'static str>,
+    pub(super) on_start: Vec<&'static str>,
     pub(super) persistent: bool,
-    pub(super) password: Option<String>,
+    pub(crate) password: Option<String>,
     tls: Option<ClientCertificate>,
+    cluster: bool,
     config: Vec<String>,
     pub(super) patience: Duration,
 }
@@ -25,19 +29,21 @@ pub struct RedisServerBuilder {
 impl RedisServerBuilder {
     pub(super) fn new() -> Self {
         Self {
-            program: std::env::var_os(PROGRAM)
-                .map_or_else(|| PathBuf::from("redis-server"), PathBuf::from),
+            program: Program::Default,
+            arguments: Vec::new(),
+            on_start: Vec::new(),
             persistent: false,
             password: None,
             tls: None,
+            cluster: false,
             config: Vec::new(),
             patience: PATIENCE,
         }
     }
 
-    /// Another program than [`PROGRAM`] says.
+    /// Another program than [`Program::Default`].
     #[must_use]
-    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+    pub fn program(mut self, program: impl Into<Program>) -> Self {
         self.program = program.into();
         self
     }
@@ -85,6 +91,39 @@ impl RedisServerBuilder {
         self
     }
 
+    /// Is a Sentinel, which keeps no data and speaks of other servers.
+    #[must_use]
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.arguments.push("--sentinel");
+        self
+    }
+
+    /// Is a node of a Cluster. What it knows of the others is not among the data that it can lose.
+    #[must_use]
+    pub(crate) fn cluster(mut self) -> Self {
+        self.cluster = true;
+        self
+    }
+
+    /// Connects to other servers from this loopback address.
+    #[must_use]
+    pub(crate) fn source_address(self, address: IpAddr) -> Self {
+        // Before Redis 7 it is the first one of those that are listened on.
+        if self.program.is_before_7() {
+            self.config("bind", &format!("{address} 127.0.0.1"))
+        } else {
+            self.config("bind-source-addr", &address.to_string())
+        }
+    }
+
+    /// A command that the server is given after each start. An old one that does not know it goes
+    /// without.
+    #[must_use]
+    pub(crate) fn on_start(mut self, command: &[&'static str]) -> Self {
+        self.on_start = command.to_vec();
+        self
+    }
+
     /// How long to wait for a server that does not answer: [`PATIENCE`], unless said otherwise.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
@@ -107,21 +146,34 @@ impl RedisServerBuilder {
     ///
     /// When it does not; the error has its log.
     pub fn try_start(self) -> Result<RedisServer, StartError> {
+        let port = if self.cluster {
+            Port::reserve_with_bus()
+        } else {
+            Port::reserve()
+        };
+        self.try_start_at(port)
+    }
+
+    /// As [`Self::start`], on a port that is reserved already.
+    pub(crate) fn start_at(self, port: Port) -> RedisServer {
+        self.try_start_at(port)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_start_at(self, port: Port) -> Result<RedisServer, StartError> {
         let directory = tempfile::Builder::new()
             .prefix("leasehold-redis-")
             // Redis may not be started by the user it runs as.
             .permissions(fs::Permissions::from_mode(0o755))
             .tempdir()
             .expect("a temporary directory can be made");
-        let port = Port::reserve();
         let certificates = self.tls.map(|_| Certificates::generate(directory.path()));
-        let mut server = RedisServer {
+        let server = RedisServer {
             builder: self,
             directory,
             port,
             certificates,
-            child: None,
-            stopped: AtomicBool::new(false),
+            process: Mutex::new(None),
         };
         fs::create_dir(server.data()).expect("the directory can be made");
         fs::write(
@@ -158,6 +210,13 @@ fn configuration(server: &RedisServer) -> String {
     ];
     if builder.persistent {
         lines.extend(["appendonly yes".to_owned(), "appendfsync always".to_owned()]);
+    }
+    if builder.cluster {
+        let known = server.directory.path().join("nodes.conf");
+        lines.extend([
+            "cluster-enabled yes".to_owned(),
+            format!("cluster-config-file {}", quoted(&known)),
+        ]);
     }
     match (&builder.tls, certificates) {
         (Some(clients), Some(certificates)) => {

@@ -1,0 +1,162 @@
+//! Several servers that belong together, as they are run: [`Independent`] ones for a quorum, a
+//! primary with replicas under [`Sentinels`], a [`Cluster`].
+//!
+//! ```no_run
+//! # async fn example() {
+//! use leasehold_testkit::deployment::Sentinels;
+//!
+//! let deployment = Sentinels::start();
+//! let old = deployment.primary();
+//! // … clients work at `deployment.url()` …
+//! old.kill();
+//! let new = deployment.wait_for_another_primary(old).await;
+//! assert_ne!(new.port(), old.port());
+//! # }
+//! ```
+//!
+//! Each server is a [`RedisServer`], with all that can be done to one: `kill`, `stop`, `cont`,
+//! `restart` with or without its data. All of them end with the test, however it ends.
+//!
+//! What a deployment takes time for (a fail-over, say) is awaited: the methods are asynchronous, so
+//! that clients on the same runtime go on meanwhile. What takes milliseconds blocks.
+
+mod cluster;
+mod independent;
+mod members;
+mod sentinels;
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::FromRedisValue;
+
+use crate::process::PATIENCE;
+use crate::server::RedisServer;
+pub use cluster::{Cluster, ClusterBuilder, SlotMove, Takeover};
+pub use independent::{Independent, IndependentBuilder};
+pub use sentinels::{Sentinels, SentinelsBuilder};
+
+/// How long to wait before asking again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Asks until the answer is good, as often as the time allows.
+struct Patience {
+    what: &'static str,
+    limit: Instant,
+}
+
+impl Patience {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "servers have no event for what they agree on; and no machine sleeps meanwhile"
+    )]
+    fn new(what: &'static str) -> Self {
+        let limit = Instant::now() + PATIENCE;
+        Self { what, limit }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "as above")]
+    fn still<T>(&self, answer: Result<T, String>, servers: &[&[RedisServer]]) -> Option<T> {
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(_) if Instant::now() < self.limit => None,
+            Err(why) => panic!(
+                "waited {PATIENCE:?} for {}: {why}\n{}",
+                self.what,
+                logs(servers)
+            ),
+        }
+    }
+}
+
+/// Waits until `check` answers; it says why it does not yet.
+///
+/// # Panics
+///
+/// When it does not within [`PATIENCE`]; the message has the logs of the servers.
+async fn until<T>(
+    what: &'static str,
+    servers: &[&[RedisServer]],
+    mut check: impl FnMut() -> Result<T, String>,
+) -> T {
+    let patience = Patience::new(what);
+    loop {
+        if let Some(answer) = patience.still(check(), servers) {
+            return answer;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The ends of the servers' logs.
+fn logs(servers: &[&[RedisServer]]) -> String {
+    let mut text = String::new();
+    for server in servers.iter().copied().flatten() {
+        let log = server.log();
+        let lines: Vec<_> = log.lines().collect();
+        let end = &lines[lines.len().saturating_sub(60)..];
+        text += &format!("--- {server:?}\n{}\n", end.join("\n"));
+    }
+    text
+}
+
+/// As [`until`], for the start of a deployment, when nobody else works yet.
+#[expect(clippy::disallowed_methods, reason = "as above")]
+fn until_blocking<T>(
+    what: &'static str,
+    servers: &[&[RedisServer]],
+    mut check: impl FnMut() -> Result<T, String>,
+) -> T {
+    let patience = Patience::new(what);
+    loop {
+        if let Some(answer) = patience.still(check(), servers) {
+            return answer;
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// What a server says of replication.
+#[derive(Debug)]
+struct Replication(BTreeMap<String, String>);
+
+impl Replication {
+    fn is(&self, name: &str, value: &str) -> bool {
+        self.0.get(name).is_some_and(|found| found == value)
+    }
+
+    fn is_primary(&self) -> bool {
+        self.is("role", "master")
+    }
+
+    /// The port of the server that it follows.
+    fn primary(&self) -> Option<u16> {
+        self.0.get("master_port")?.parse().ok()
+    }
+
+    /// Whether it follows the server on that port, and is past the first copy of the data.
+    fn follows(&self, port: u16) -> bool {
+        self.primary() == Some(port) && self.is("master_link_status", "up")
+    }
+
+    /// How far it is: in what it has written as a primary, or got as a replica.
+    fn offset(&self) -> u64 {
+        let name = if self.is_primary() {
+            "master_repl_offset"
+        } else {
+            "slave_repl_offset"
+        };
+        let offset = self.0.get(name).map(|offset| offset.parse());
+        offset.and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+fn replication(server: &RedisServer) -> Result<Replication, String> {
+    let info = server.try_command(&["INFO", "replication"]);
+    let info = info.and_then(|answer| Ok(String::from_redis_value(answer)?));
+    let info = info.map_err(|error| format!("{server:?}: {error}"))?;
+    let fields = info.lines().filter_map(|line| line.split_once(':'));
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    Ok(Replication(fields.map(owned).collect()))
+}

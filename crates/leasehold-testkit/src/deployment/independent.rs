@@ -1,0 +1,146 @@
+//! Servers that have nothing in common: what a quorum is made of.
+
+use std::ops::Index;
+
+use super::members::{Members, Reserved};
+use crate::proxy::Proxy;
+use crate::server::{RedisServer, RedisServerBuilder};
+
+/// Servers that know nothing of each other.
+///
+/// ```no_run
+/// use leasehold_testkit::deployment::Independent;
+/// use leasehold_testkit::server::Data;
+///
+/// let servers = Independent::start(5);
+/// servers[0].kill();
+/// servers[1].stop();
+/// servers[2].restart(Data::Lose);
+/// println!("{}", servers.url()); // redlock://127.0.0.1:…,127.0.0.1:…/
+/// ```
+#[derive(Debug)]
+pub struct Independent {
+    members: Members,
+}
+
+impl Independent {
+    /// Starts so many servers with the defaults of [`Independent::builder`].
+    ///
+    /// # Panics
+    ///
+    /// When one does not start.
+    pub fn start(count: usize) -> Self {
+        Self::builder(count).start()
+    }
+
+    /// Options for so many servers; by default each is as [`RedisServer::builder`] makes it.
+    pub fn builder(count: usize) -> IndependentBuilder {
+        IndependentBuilder {
+            servers: vec![RedisServer::builder(); count],
+            behind_proxies: false,
+        }
+    }
+
+    /// The URL of all of them, each with its password if it has one:
+    /// `redlock://[:password@]127.0.0.1:<port>,…/`.
+    pub fn url(&self) -> String {
+        let each = self.servers().iter().map(|server| {
+            let own = server.address().to_string();
+            let announced = self.members.address(server).to_string();
+            let url = server.url().replacen(&own, &announced, 1);
+            let (_, place) = url.split_once("://").expect("a URL has a scheme");
+            place.trim_end_matches('/').to_owned()
+        });
+        format!("redlock://{}/", each.collect::<Vec<_>>().join(","))
+    }
+
+    /// The servers, in the order of the URL; `independent[0]` is the first of them.
+    pub fn servers(&self) -> &[RedisServer] {
+        self.members.servers()
+    }
+
+    /// The proxy in front of a server, with all its faults; see
+    /// [`behind_proxies`](IndependentBuilder::behind_proxies).
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn proxy(&self, server: &RedisServer) -> &Proxy {
+        self.members.proxy(server)
+    }
+
+    /// Cuts a server off from its clients, without a word to anybody: it
+    /// goes on, and what it is sent gets lost. Only its own [`url`](RedisServer::url) still leads to
+    /// it, past the proxies, for the test and for clients on its side of the partition.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn cut_off(&self, server: &RedisServer) {
+        self.members.cut_off(server);
+    }
+
+    /// Connects a server with its clients again. Its connections from before are reset.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn rejoin(&self, server: &RedisServer) {
+        self.members.rejoin(server);
+    }
+}
+
+impl Index<usize> for Independent {
+    type Output = RedisServer;
+
+    fn index(&self, at: usize) -> &RedisServer {
+        &self.servers()[at]
+    }
+}
+
+/// Options for [`Independent`] servers.
+#[derive(Clone, Debug)]
+pub struct IndependentBuilder {
+    servers: Vec<RedisServerBuilder>,
+    behind_proxies: bool,
+}
+
+impl IndependentBuilder {
+    /// Makes every server like this one.
+    #[must_use]
+    pub fn each(mut self, server: RedisServerBuilder) -> Self {
+        self.servers.fill(server);
+        self
+    }
+
+    /// Makes one of the servers like this one.
+    ///
+    /// # Panics
+    ///
+    /// When there are not so many.
+    #[must_use]
+    pub fn one(mut self, at: usize, server: RedisServerBuilder) -> Self {
+        self.servers[at] = server;
+        self
+    }
+
+    /// Puts a proxy in front of each server, which is what the URL names: for
+    /// [`cut_off`](Independent::cut_off), and for all other faults.
+    #[must_use]
+    pub fn behind_proxies(mut self) -> Self {
+        self.behind_proxies = true;
+        self
+    }
+
+    /// Starts the servers and waits until they answer.
+    ///
+    /// # Panics
+    ///
+    /// When one does not start; the message has its log.
+    pub fn start(self) -> Independent {
+        let reserved = Reserved::servers(self.servers.len(), self.behind_proxies);
+        Independent {
+            members: reserved.start(|_, at| self.servers[at].clone()),
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! A primary with replicas, under Sentinels.
+
+mod builder;
+
+use std::time::{Duration, Instant};
+
+use super::members::Members;
+use super::{replication, until};
+use crate::proxy::Proxy;
+use crate::server::RedisServer;
+pub use builder::SentinelsBuilder;
+
+/// What the Sentinels call the primary.
+const NAME: &str = "main";
+
+/// After how long a fail-over that was ordered is ordered again.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// One primary with replicas, and three Sentinels that watch them and fail over.
+///
+/// A fail-over after the primary was killed takes two to three seconds: a second until it counts as
+/// down (see [`SentinelsBuilder::down_after`]), and up to one more until a Sentinel begins.
+///
+/// The Sentinels are servers as well, that can be killed, stopped and started again.
+#[derive(Debug)]
+pub struct Sentinels {
+    members: Members,
+    sentinels: Members,
+    password: Option<String>,
+}
+
+impl Sentinels {
+    /// Starts a deployment with the defaults of [`Sentinels::builder`].
+    ///
+    /// # Panics
+    ///
+    /// When a server does not start, or they do not find each other within [`PATIENCE`](crate::process::PATIENCE).
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// Options for a deployment: by default with two replicas, without passwords.
+    pub fn builder() -> SentinelsBuilder {
+        SentinelsBuilder::new()
+    }
+
+    /// The URL of the primary by way of the Sentinels, with the servers' password if there is one:
+    /// `redis-sentinel://[:password@]127.0.0.1:<port>,…/main`. The Sentinels' own password is not
+    /// in it.
+    pub fn url(&self) -> String {
+        let credentials = self.password.as_ref().map(|word| format!(":{word}@"));
+        let sentinels = self.sentinels.listed();
+        format!(
+            "redis-sentinel://{}{sentinels}/{NAME}",
+            credentials.unwrap_or_default()
+        )
+    }
+
+    /// What the Sentinels call the primary.
+    pub fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// The primary and the replicas: first the one that was the primary at the start.
+    pub fn servers(&self) -> &[RedisServer] {
+        self.members.servers()
+    }
+
+    /// The Sentinels, in the order of the URL.
+    pub fn sentinels(&self) -> &[RedisServer] {
+        self.sentinels.servers()
+    }
+
+    /// The primary, as the Sentinels see it now; it may be down.
+    ///
+    /// # Panics
+    ///
+    /// When those that are up do not agree.
+    pub fn primary(&self) -> &RedisServer {
+        self.named().unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// All servers but the [`primary`](Self::primary), up or down.
+    ///
+    /// # Panics
+    ///
+    /// When the Sentinels do not agree on the primary.
+    pub fn replicas(&self) -> Vec<&RedisServer> {
+        let primary = self.primary().port();
+        let others = self.servers().iter().filter(|it| it.port() != primary);
+        others.collect()
+    }
+
+    /// Waits until all Sentinels that are up name the same primary, and it is up and one.
+    ///
+    /// # Panics
+    ///
+    /// When they do not within [`PATIENCE`](crate::process::PATIENCE).
+    pub async fn wait_for_primary(&self) -> &RedisServer {
+        self.until("a primary", || self.working_primary()).await
+    }
+
+    /// Waits until all Sentinels that are up name the same primary, another one than `old`, and it
+    /// is up and one.
+    ///
+    /// # Panics
+    ///
+    /// When they do not within [`PATIENCE`](crate::process::PATIENCE).
+    pub async fn wait_for_another_primary(&self, old: &RedisServer) -> &RedisServer {
+        self.until("another primary", || self.another_primary(old))
+            .await
+    }
+
+    /// Waits until every other server that is up and not cut off follows the primary, and has everything that the
+    /// primary had when the last of them came.
+    ///
+    /// # Panics
+    ///
+    /// When they do not within [`PATIENCE`](crate::process::PATIENCE).
+    pub async fn wait_for_replicas(&self) {
+        let mut goal = None;
+        self.until("replicas in sync", || self.in_sync(&mut goal))
+            .await;
+    }
+
+    /// Has the Sentinels promote a replica while the primary works (`SENTINEL FAILOVER`), and waits
+    /// until they agree on the new one. What the old primary grants meanwhile is lost.
+    ///
+    /// # Panics
+    ///
+    /// When they do not within [`PATIENCE`](crate::process::PATIENCE).
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "no machine sleeps while it is tested"
+    )]
+    pub async fn fail_over(&self) -> &RedisServer {
+        let old = self.primary();
+        let sentinel = self.sentinels.up().next();
+        let sentinel = sentinel.expect("a Sentinel is up");
+        let mut ordered: Option<Instant> = None;
+        self.until("a fail-over", || {
+            let (_, port): (String, u16) = ask(sentinel, &["get-master-addr-by-name", NAME])?;
+            // An attempt may come to nothing: no replica has answered in time, say.
+            if port == self.members.port(old) && ordered.is_none_or(|at| at.elapsed() > AGAIN) {
+                // Refused while another fail-over is under way.
+                let _: String = ask(sentinel, &["failover", NAME])?;
+                ordered = Some(Instant::now());
+            }
+            self.another_primary(old)
+        })
+        .await
+    }
+
+    /// Has the Sentinels prefer this server at the next fail-over (its priority is 1, that of all
+    /// others that are up 100), and waits until they know: up to ten seconds with Redis 6.2.
+    ///
+    /// # Panics
+    ///
+    /// When they do not within [`PATIENCE`](crate::process::PATIENCE).
+    pub async fn prefer(&self, server: &RedisServer) {
+        let priority = |it: &RedisServer| {
+            if it.port() == server.port() {
+                "1"
+            } else {
+                "100"
+            }
+        };
+        for it in self.members.reachable() {
+            it.command(&["CONFIG", "SET", "replica-priority", priority(it)]);
+        }
+        self.until("Sentinels that know whom to prefer", || {
+            let primary = self.named()?.port();
+            for sentinel in self.sentinels.up() {
+                for replica in known_replicas(sentinel)? {
+                    let it = self.members.known_as(replica.port)?;
+                    let matters = it.is_up() && it.port() != primary;
+                    if matters && replica.priority != priority(it) {
+                        return Err(format!("{replica:?}"));
+                    }
+                }
+            }
+            Ok(())
+        })
+        .await;
+    }
+
+    /// The proxy in front of a server, with all its faults; see
+    /// [`behind_proxies`](SentinelsBuilder::behind_proxies).
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn proxy(&self, server: &RedisServer) -> &Proxy {
+        self.members.proxy(server)
+    }
+
+    /// Cuts a server off from clients, Sentinels and the other servers, without a word to anybody:
+    /// it goes on, and what it is sent gets lost. Only its own [`url`](RedisServer::url) still leads
+    /// to it, past the proxies, for the test and for clients on its side of the partition.
+    ///
+    /// A Sentinel is not behind a proxy: [`stop`](RedisServer::stop) comes nearest.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn cut_off(&self, server: &RedisServer) {
+        self.members.cut_off(server);
+    }
+
+    /// Cuts two servers off from each other only: replication stands still, and the Sentinels still
+    /// reach both. As [`cut_off`](Self::cut_off), otherwise.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn separate(&self, one: &RedisServer, other: &RedisServer) {
+        self.members.separate(one, other);
+    }
+
+    /// Connects a server with all others again. Its connections from before are reset.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn rejoin(&self, server: &RedisServer) {
+        self.members.rejoin(server);
+    }
+
+    async fn until<T>(&self, what: &'static str, check: impl FnMut() -> Result<T, String>) -> T {
+        until(what, &[self.servers(), self.sentinels()], check).await
+    }
+
+    /// The server that all Sentinels that are up name.
+    fn named(&self) -> Result<&RedisServer, String> {
+        let mut named = None;
+        for sentinel in self.sentinels.up() {
+            let (_, port): (String, u16) = ask(sentinel, &["get-master-addr-by-name", NAME])?;
+            if *named.get_or_insert(port) != port {
+                return Err(format!("the Sentinels name {named:?} and {port}"));
+            }
+        }
+        self.members.known_as(named.ok_or("no Sentinel is up")?)
+    }
+
+    fn working_primary(&self) -> Result<&RedisServer, String> {
+        let primary = self.named()?;
+        if !primary.is_up() {
+            return Err(format!("{primary:?} is not up"));
+        }
+        let replication = replication(primary)?;
+        if replication.is_primary() {
+            Ok(primary)
+        } else {
+            Err(format!("{primary:?} is none: {replication:?}"))
+        }
+    }
+
+    fn another_primary(&self, old: &RedisServer) -> Result<&RedisServer, String> {
+        let primary = self.working_primary()?;
+        if primary.port() == old.port() {
+            return Err("it is still the old one".to_owned());
+        }
+        Ok(primary)
+    }
+
+    /// Whether all servers follow the primary up to `goal`: its port, and what it has.
+    fn in_sync(&self, goal: &mut Option<(u16, u64)>) -> Result<(), String> {
+        let primary = self.working_primary()?;
+        let port = self.members.port(primary);
+        let mut reached = u64::MAX;
+        for replica in (self.members.reachable()).filter(|it| it.port() != primary.port()) {
+            let replication = replication(replica)?;
+            if !replication.follows(port) {
+                return Err(format!("{replica:?} does not follow: {replication:?}"));
+            }
+            reached = reached.min(replication.offset());
+        }
+        let now = (port, replication(primary)?.offset());
+        let goal = goal.get_or_insert(now);
+        if goal.0 != port {
+            *goal = now;
+        }
+        if reached < goal.1 {
+            return Err(format!("{reached} of {} bytes are there", goal.1));
+        }
+        Ok(())
+    }
+
+    /// Whether every Sentinel knows every other, and every replica.
+    fn complete(&self) -> Result<(), String> {
+        for sentinel in self.sentinels() {
+            let _: String = ask(sentinel, &["ckquorum", NAME])?;
+            let replicas = known_replicas(sentinel)?;
+            let sound = |replica: &&Replica| replica.flags == "slave" && replica.link == "ok";
+            if replicas.iter().filter(sound).count() + 1 < self.servers().len() {
+                return Err(format!("{sentinel:?} knows {replicas:?}"));
+            }
+        }
+        self.named().map(drop)
+    }
+}
+
+/// A replica, as a Sentinel knows it.
+#[derive(Debug, Default)]
+struct Replica {
+    port: u16,
+    flags: String,
+    link: String,
+    priority: String,
+}
+
+fn known_replicas(sentinel: &RedisServer) -> Result<Vec<Replica>, String> {
+    let replicas: Vec<Vec<(String, String)>> = ask(sentinel, &["replicas", NAME])?;
+    let read = replicas.into_iter().map(|fields| {
+        let mut replica = Replica::default();
+        for (name, value) in fields {
+            match name.as_str() {
+                "port" => replica.port = value.parse().unwrap_or_default(),
+                "flags" => replica.flags = value,
+                "master-link-status" => replica.link = value,
+                "slave-priority" => replica.priority = value,
+                _ => {}
+            }
+        }
+        replica
+    });
+    Ok(read.collect())
+}
+
+fn ask<T: redis::FromRedisValue>(sentinel: &RedisServer, what: &[&str]) -> Result<T, String> {
+    let answer = sentinel.try_command(&[&["SENTINEL"], what].concat());
+    let read = answer.and_then(|answer| Ok(T::from_redis_value(answer)?));
+    read.map_err(|error| format!("{sentinel:?}: {error}"))
+}

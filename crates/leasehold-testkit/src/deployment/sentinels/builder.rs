@@ -1,0 +1,155 @@
+//! How Sentinels and their servers are to be.
+
+use std::time::Duration;
+
+use super::super::members::{Members, Reserved};
+use super::super::until_blocking;
+use super::{NAME, Sentinels};
+use crate::server::{ADMIN, ADMIN_PASSWORD, RedisServer, RedisServerBuilder};
+
+/// How many Sentinels there are, and how many have to agree that the primary is down.
+const SENTINELS: usize = 3;
+const QUORUM: usize = 2;
+
+/// Waits of a Sentinel that are long in production; Redis 6.2 cannot shorten them.
+const HASTE: [&str; 12] = [
+    "SENTINEL",
+    "DEBUG",
+    // Only replicas that have answered within three of these, and five of those below, are promoted.
+    "info-period",
+    "500",
+    "ping-period",
+    "500",
+    "publish-period",
+    "200",
+    "ask-period",
+    "100",
+    // A machine that tests is busy: a Sentinel that was not run for two seconds sits out for this.
+    "tilt-period",
+    "1000",
+];
+
+/// Options for [`Sentinels`].
+#[derive(Clone, Debug)]
+pub struct SentinelsBuilder {
+    server: RedisServerBuilder,
+    replicas: usize,
+    sentinel_password: Option<String>,
+    down_after: Duration,
+    behind_proxies: bool,
+}
+
+impl SentinelsBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            server: RedisServer::builder(),
+            replicas: 2,
+            sentinel_password: None,
+            down_after: Duration::from_secs(1),
+            behind_proxies: false,
+        }
+    }
+
+    /// Makes the primary and every replica like this one; the Sentinels are of the same program.
+    #[must_use]
+    pub fn server(mut self, server: RedisServerBuilder) -> Self {
+        self.server = server;
+        self
+    }
+
+    /// How many replicas follow the primary: two, unless said otherwise.
+    #[must_use]
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// Has the Sentinels ask their clients for a password (letters and digits, please).
+    #[must_use]
+    pub fn sentinel_password(mut self, password: &str) -> Self {
+        self.sentinel_password = Some(password.to_owned());
+        self
+    }
+
+    /// How long a server does not answer before a Sentinel takes it for down: one second, unless
+    /// said otherwise. Much less, and a busy machine fails over by itself.
+    #[must_use]
+    pub fn down_after(mut self, time: Duration) -> Self {
+        self.down_after = time;
+        self
+    }
+
+    /// Puts a proxy in front of each server, which the Sentinels send clients to: for
+    /// [`cut_off`](Sentinels::cut_off), and for all other faults.
+    #[must_use]
+    pub fn behind_proxies(mut self) -> Self {
+        self.behind_proxies = true;
+        self
+    }
+
+    /// Starts everything and waits until the replicas are in sync, and the Sentinels know each
+    /// other and them.
+    ///
+    /// # Panics
+    ///
+    /// When that does not come true within [`PATIENCE`](crate::process::PATIENCE).
+    pub fn start(self) -> Sentinels {
+        let reserved = Reserved::servers(1 + self.replicas, self.behind_proxies);
+        let members = reserved.start(|known, at| match at {
+            0 => self.server.clone(),
+            _ => self.server.clone().replica_of(known.announced(0)),
+        });
+        let sentinels = Reserved::servers(SENTINELS, false).start(|known, at| {
+            let mut sentinel = RedisServer::builder()
+                .program(self.server.program.clone())
+                .sentinel()
+                .on_start(&HASTE);
+            if let Some(password) = &self.sentinel_password {
+                sentinel = sentinel.password(password);
+            }
+            let lines = self.lines(at, known, &members).into_iter();
+            lines.fold(sentinel, |sentinel, line| {
+                sentinel.config("sentinel", &line)
+            })
+        });
+        let deployment = Sentinels {
+            sentinels,
+            password: self.server.password,
+            members,
+        };
+        let all = [deployment.servers(), deployment.sentinels()];
+        until_blocking("Sentinels that know all", &all, || deployment.complete());
+        let mut goal = None;
+        until_blocking("replicas in sync", &all, || deployment.in_sync(&mut goal));
+        deployment
+    }
+
+    /// What is particular to the Sentinel at that place. It is told whom it would find by itself,
+    /// which takes seconds.
+    fn lines(&self, at: usize, sentinels: &Reserved, members: &Members) -> Vec<String> {
+        let down_after = self.down_after.as_millis();
+        let id = |at: usize| format!("{:040x}", sentinels.announced(at));
+        let primary = members.port(&members.servers()[0]);
+        let mut lines = vec![
+            format!("myid {}", id(at)),
+            format!("monitor {NAME} 127.0.0.1 {primary} {QUORUM}"),
+            format!("down-after-milliseconds {NAME} {down_after}"),
+            // A failed attempt is followed by another after twice this.
+            format!("failover-timeout {NAME} {}", 2 * down_after),
+            format!("parallel-syncs {NAME} {}", self.replicas.max(1)),
+            format!("auth-user {NAME} {ADMIN}"),
+            format!("auth-pass {NAME} {ADMIN_PASSWORD}"),
+            format!("sentinel-user {ADMIN}"),
+            format!("sentinel-pass {ADMIN_PASSWORD}"),
+        ];
+        for replica in &members.servers()[1..] {
+            let port = members.port(replica);
+            lines.push(format!("known-replica {NAME} 127.0.0.1 {port}"));
+        }
+        for other in (0..SENTINELS).filter(|other| *other != at) {
+            let (port, id) = (sentinels.announced(other), id(other));
+            lines.push(format!("known-sentinel {NAME} 127.0.0.1 {port} {id}"));
+        }
+        lines
+    }
+}

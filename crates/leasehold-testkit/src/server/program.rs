@@ -1,0 +1,121 @@
+//! Which program a server is.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::StartError;
+use crate::process::spawn_tied;
+
+/// Which program a server is.
+///
+/// | | named by | otherwise |
+/// |---|---|---|
+/// | [`Default`](Self::Default) | `LEASEHOLD_REDIS_SERVER` | `redis-server` from the `PATH` |
+/// | [`Valkey`](Self::Valkey) | `LEASEHOLD_VALKEY_SERVER` | `target/servers/valkey-server` |
+/// | [`OldestRedis`](Self::OldestRedis) | `LEASEHOLD_OLDEST_REDIS_SERVER` | `target/servers/oldest-redis-server` |
+///
+/// `scripts/test --install` puts them there. A program that is missing fails the test that needs
+/// it: no test passes because it could not be run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Program {
+    /// The Redis that is installed.
+    #[default]
+    Default,
+    /// A current Valkey.
+    Valkey,
+    /// The oldest Redis that is supported: 6.2.
+    OldestRedis,
+    /// A program by its path, or by its name in the `PATH`.
+    At(PathBuf),
+}
+
+impl Program {
+    /// Those that everything is tested with.
+    pub const ALL: [Self; 3] = [Self::Default, Self::Valkey, Self::OldestRedis];
+
+    /// The environment variable that names it, if there is one.
+    pub fn variable(&self) -> Option<&'static str> {
+        match self {
+            Self::Default => Some("LEASEHOLD_REDIS_SERVER"),
+            Self::Valkey => Some("LEASEHOLD_VALKEY_SERVER"),
+            Self::OldestRedis => Some("LEASEHOLD_OLDEST_REDIS_SERVER"),
+            Self::At(_) => None,
+        }
+    }
+
+    /// Where it is, or what it is called in the `PATH`.
+    ///
+    /// # Errors
+    ///
+    /// That it is in none of the places where it is looked for.
+    pub fn path(&self) -> Result<PathBuf, StartError> {
+        if let Some(named) = self.variable().and_then(env::var_os) {
+            return Ok(named.into());
+        }
+        match self {
+            Self::Default => Ok("redis-server".into()),
+            Self::At(path) => Ok(path.clone()),
+            Self::Valkey => installed("valkey-server"),
+            Self::OldestRedis => installed("oldest-redis-server"),
+        }
+    }
+}
+
+impl Program {
+    /// Whether it is a Redis 6; `false` if it does not say.
+    pub(crate) fn is_before_7(&self) -> bool {
+        let Ok(path) = self.path() else { return false };
+        // `Redis server v=6.2.14 sha=…`
+        let mut command = Command::new(path);
+        command.arg("--version").stdout(Stdio::piped());
+        let said = spawn_tied(command).and_then(Child::wait_with_output);
+        said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains(" v=6."))
+    }
+}
+
+impl From<PathBuf> for Program {
+    fn from(path: PathBuf) -> Self {
+        Self::At(path)
+    }
+}
+
+impl From<&Path> for Program {
+    fn from(path: &Path) -> Self {
+        Self::At(path.to_owned())
+    }
+}
+
+impl From<&str> for Program {
+    fn from(path: &str) -> Self {
+        Self::At(path.into())
+    }
+}
+
+/// A program in `servers/` of the target directory, in which the running test is as well.
+fn installed(name: &str) -> Result<PathBuf, StartError> {
+    let test = env::current_exe().expect("a running program has a path");
+    let found = test
+        .ancestors()
+        .map(|directory| directory.join("servers").join(name))
+        .find(|path| path.is_file());
+    found.ok_or_else(|| {
+        let what = "is in no `servers` directory above this test".to_owned();
+        StartError::new(Path::new(name), what, String::new())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_was_not_installed_says_how_to_get_it() {
+        let error = installed("no-such-server").unwrap_err().to_string();
+        assert!(
+            error.contains("`no-such-server` is in no `servers`"),
+            "{error}"
+        );
+        assert!(error.contains("scripts/test --install"), "{error}");
+    }
+}

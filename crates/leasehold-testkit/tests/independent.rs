@@ -1,0 +1,103 @@
+//! Independent servers of the testkit.
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "helpers of tests are tests"
+)]
+
+use std::time::Duration;
+
+use leasehold_testkit::deployment::Independent;
+use leasehold_testkit::server::{Data, RedisServer};
+
+#[test]
+fn they_have_nothing_in_common() {
+    let servers = Independent::start(3);
+    for (at, server) in servers.servers().iter().enumerate() {
+        server.command(&["SET", "k", &at.to_string()]);
+    }
+    servers[0].kill();
+    servers[1].restart(Data::Lose);
+    assert_eq!(servers[1].query::<Option<String>>(&["GET", "k"]), None);
+    assert_eq!(servers[2].query::<String>(&["GET", "k"]), "2");
+    let up: Vec<_> = servers.servers().iter().map(RedisServer::is_up).collect();
+    assert_eq!(up, [false, true, true]);
+    servers[2].stop();
+    assert!(!servers[2].is_up());
+    servers[2].cont();
+    assert!(servers[2].is_up());
+}
+
+#[test]
+fn the_url_names_all_in_order_each_with_its_password() {
+    let servers = Independent::builder(3)
+        .each(RedisServer::builder().password("all"))
+        .one(1, RedisServer::builder())
+        .one(2, RedisServer::builder().password("own").persistent())
+        .start();
+    let ports: Vec<_> = servers.servers().iter().map(RedisServer::port).collect();
+    let [first, second, third] = ports[..] else {
+        panic!("{ports:?}")
+    };
+    assert_eq!(
+        servers.url(),
+        format!("redlock://:all@127.0.0.1:{first},127.0.0.1:{second},:own@127.0.0.1:{third}/")
+    );
+}
+
+#[test]
+fn a_persistent_one_finds_its_data_after_a_crash() {
+    let servers = Independent::builder(2)
+        .one(0, RedisServer::builder().persistent())
+        .start();
+    for server in servers.servers() {
+        server.command(&["SET", "k", "v"]);
+        server.kill();
+        server.start_again();
+    }
+    assert_eq!(
+        servers[0].query::<Option<String>>(&["GET", "k"]).as_deref(),
+        Some("v")
+    );
+    assert_eq!(servers[1].query::<Option<String>>(&["GET", "k"]), None);
+}
+
+#[test]
+fn one_is_cut_off_from_its_clients_and_comes_back() {
+    let servers = Independent::builder(3)
+        .each(RedisServer::builder().password("secret"))
+        .behind_proxies()
+        .start();
+    let connections = || {
+        let urls = servers.servers().iter().map(|server| {
+            let proxy = servers.proxy(server).address().to_string();
+            assert!(servers.url().contains(&format!(":secret@{proxy}")));
+            format!("redis://:secret@{proxy}/")
+        });
+        urls.map(|url| {
+            let client = redis::Client::open(url).unwrap();
+            let limit = Duration::from_millis(100);
+            let connection = client.get_connection_with_timeout(limit)?;
+            connection.set_read_timeout(Some(limit))?;
+            Ok(connection)
+        })
+        .collect::<Vec<redis::RedisResult<redis::Connection>>>()
+    };
+    let answers = |connections: &mut [redis::RedisResult<redis::Connection>]| {
+        let pings = connections.iter_mut().map(|connection| {
+            let connection = connection.as_mut().ok()?;
+            redis::cmd("PING").query::<String>(connection).ok()
+        });
+        pings.map(|answer| answer.is_some()).collect::<Vec<_>>()
+    };
+    let mut before = connections();
+    assert_eq!(answers(&mut before), [true, true, true]);
+    servers.cut_off(&servers[1]);
+    assert_eq!(answers(&mut before), [true, false, true]);
+    assert_eq!(answers(&mut connections()), [true, false, true]);
+    servers[1].command(&["PING"]);
+    servers.rejoin(&servers[1]);
+    assert_eq!(answers(&mut connections()), [true, true, true]);
+    // Only who was concerned has to connect again.
+    assert_eq!(answers(&mut before), [true, false, true]);
+}

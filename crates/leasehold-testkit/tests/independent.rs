@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use leasehold_testkit::deployment::Independent;
-use leasehold_testkit::server::{Data, RedisServer};
+use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
 
 #[test]
 fn they_have_nothing_in_common() {
@@ -100,4 +100,11 @@ fn one_is_cut_off_from_its_clients_and_comes_back() {
     assert_eq!(answers(&mut connections()), [true, true, true]);
     // Only who was concerned has to connect again.
     assert_eq!(answers(&mut before), [true, false, true]);
+}
+
+#[test]
+#[should_panic(expected = "do not speak TLS")]
+fn tls_is_refused_instead_of_being_waited_for() {
+    let server = RedisServer::builder().tls(ClientCertificate::NotAsked);
+    Independent::builder(3).each(server).start();
 }

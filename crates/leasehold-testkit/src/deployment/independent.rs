@@ -106,7 +106,7 @@ pub struct IndependentBuilder {
 }
 
 impl IndependentBuilder {
-    /// Makes every server like this one.
+    /// Makes every server like this one. Without TLS.
     #[must_use]
     pub fn each(mut self, server: RedisServerBuilder) -> Self {
         self.servers.fill(server);

@@ -91,6 +91,10 @@ impl RedisServerBuilder {
         self
     }
 
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Is a Sentinel, which keeps no data and speaks of other servers.
     #[must_use]
     pub(crate) fn sentinel(mut self) -> Self {

@@ -31,7 +31,7 @@ impl ClusterBuilder {
         }
     }
 
-    /// Makes every node like this one.
+    /// Makes every node like this one. Without TLS.
     #[must_use]
     pub fn server(mut self, server: RedisServerBuilder) -> Self {
         self.server = server;

@@ -50,7 +50,7 @@ impl SentinelsBuilder {
         }
     }
 
-    /// Makes the primary and every replica like this one; the Sentinels are of the same program.
+    /// Makes the primary and every replica like this one; the Sentinels are of the same program. Without TLS.
     #[must_use]
     pub fn server(mut self, server: RedisServerBuilder) -> Self {
         self.server = server;

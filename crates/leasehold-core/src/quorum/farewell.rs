@@ -71,9 +71,12 @@ impl Farewell {
     }
 
     /// When [`Farewell::poll_transmit`] wants to be called next; `None` when
-    /// nothing is left to do but to take answers.
+    /// nothing is left to do at `now` but to take answers.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<Moment> {
+    pub fn poll_timeout(&self, now: Moment) -> Option<Moment> {
+        if now >= self.until && self.servers.iter().all(|server| server.asked) {
+            return None;
+        }
         let due = |s: &Server| (s.confirmed.is_none() && !s.in_flight).then_some(s.due);
         let next = self.servers.iter().filter_map(due).min()?;
         Some(next.min(self.until))
@@ -165,7 +168,7 @@ mod tests {
         assert!(!farewell.is_over(Moment(0)));
         farewell.handle_silence(Moment(5), 3);
         farewell.handle_released(4, true);
-        let again = farewell.poll_timeout().unwrap();
+        let again = farewell.poll_timeout(Moment(5)).unwrap();
         assert!(again > Moment(5) && again <= Moment(50_005));
         assert_eq!(farewell.poll_transmit(again), Some(3));
         assert_eq!(farewell.unconfirmed().collect::<Vec<_>>(), [3]);

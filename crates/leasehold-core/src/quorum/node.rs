@@ -252,7 +252,11 @@ impl Node {
         if !ask.repair {
             return Vote::Lost;
         }
-        match self.acquire(&ask.vote, now, tell) {
+        let vote = Acquire {
+            wait: false,
+            ..ask.vote.clone()
+        };
+        match self.acquire(&vote, now, tell) {
             Vote::Yes => Vote::Yes,
             _ => Vote::Lost,
         }

@@ -24,11 +24,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::quorum::{BidVerdict, ExtensionVerdict, FarewellVerdict, QuorumSize, SetTerms};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use leasehold_core::quorum::{
+    BidVerdict, ExtensionVerdict, FarewellVerdict, QuorumSize, SetTerms, Vote,
+};
 use leasehold_core::{
     Arrival, Claim, Inbox, Key, Mode, Moment, Release, Renew, Reply, Snapshot, Standing, StoreTime,
     Token, Validity,
 };
+use tokio::time::timeout_at;
 
 use self::book::{Book, Entry, Known};
 pub use self::init::Initialised;
@@ -67,17 +72,25 @@ impl RedlockStore {
     pub async fn connect(options: RedlockOptions) -> Result<Self, StoreError> {
         let store = Self::start(options)?;
         let inner = &store.inner;
-        let tries = inner.members.iter().map(|member| member.first_try());
-        let tried = futures_util::future::join_all(tries).await;
         let mut report = Report::new(inner.size);
+        let mut tries: FuturesUnordered<_> = (inner.members.iter().enumerate())
+            .map(|(server, member)| async move { (server, member.first_try().await) })
+            .collect();
         let mut reached = 0;
-        for (server, result) in tried.into_iter().enumerate() {
+        // Less than an attempt may take, so that the reasons can be told.
+        let limit = inner.options.servers[0].connect_timeout * 4 / 5;
+        let grace = inner.options.node_timeout;
+        let mut end = tokio::time::Instant::now() + limit;
+        while let Ok(Some((server, result))) = timeout_at(end, tries.next()).await {
             reached += usize::from(result.is_ok());
-            let result = result.map(|()| leasehold_core::quorum::Vote::Done);
-            report.note(server, &result);
+            report.note(server, &result.map(|()| Vote::Done));
+            if reached == inner.size.quorum() {
+                // The others need not be waited for.
+                end = end.min(tokio::time::Instant::now() + grace);
+            }
         }
+        drop(tries);
         if reached < inner.size.quorum() {
-            let limit = inner.options.servers[0].connect_timeout;
             return Err(report.error(inner, ErrorKind::Unavailable, limit));
         }
         if inner.terms.quarantine.is_zero() {
@@ -340,7 +353,7 @@ impl LockStore for RedlockStore {
             .ask_quorum(key, &Ask::Break(token), limit)
             .await?;
         let void = votes.into_iter().filter_map(|vote| match vote {
-            leasehold_core::quorum::Vote::Broken { token } if token.0 > 0 => Some(token),
+            Vote::Broken { token } if token.0 > 0 => Some(token),
             _ => None,
         });
         let void = void.max();

@@ -224,7 +224,12 @@ impl Bid {
             self.token = Token(self.seen.0.max(self.token.0) + 1);
             self.ballots.fill(Ballot::Unsent);
         } else {
-            self.verdict = Some(self.lost(yes + open + stale));
+            // Others' votes alone decide at once; for any other reason those who
+            // have not answered yet may know better.
+            let busy = self.count(|b| matches!(b, Ballot::Given(Vote::Busy { .. })));
+            if open == 0 || busy > self.config.size.may_be_down() {
+                self.verdict = Some(self.lost(yes + open + stale));
+            }
         }
     }
 
@@ -385,6 +390,8 @@ mod tests {
         let mut bid = self::bid(3);
         vote(&mut bid, 0, busy(30));
         bid.handle_silence(Moment(1), 1, bid.token());
+        assert_eq!(bid.verdict(), None);
+        vote(&mut bid, 2, Vote::Yes);
         assert_eq!(
             bid.verdict(),
             Some(BidVerdict::Busy {
@@ -429,6 +436,7 @@ mod tests {
         let mut bid = self::bid(3);
         vote(&mut bid, 0, Vote::Foreign);
         vote(&mut bid, 1, Vote::Foreign);
+        assert_eq!(bid.verdict(), None, "the third may vote for another");
         vote(&mut bid, 2, Vote::Yes);
         assert_eq!(bid.verdict(), Some(BidVerdict::Refused { left: None }));
     }

@@ -357,7 +357,8 @@ async fn ask(
                 waiter.handle_unanswered(clock::now());
             }
             Err(_) => {
-                last_error = Some(unanswered(limit));
+                // What the store said before says more.
+                last_error.get_or_insert_with(|| unanswered(limit));
                 waiter.handle_unanswered(clock::now());
             }
         }

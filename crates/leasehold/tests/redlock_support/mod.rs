@@ -1,5 +1,5 @@
 //! Independent servers, for the tests of Redlock.
-#![allow(dead_code, reason = "not every test uses everything")]
+#![allow(dead_code, unused_imports, reason = "not every test uses everything")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

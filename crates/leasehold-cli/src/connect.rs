@@ -77,14 +77,14 @@ pub(crate) fn redlock_options(store: &StoreArgs) -> Result<RedlockOptions, Failu
 
 /// What was given besides the URL goes before what stands in it.
 fn log_in(options: &mut RedisOptions, store: &StoreArgs) -> Result<(), Failure> {
-    options.username = store.user.clone().or(options.username.take());
-    options.password = password(store)?.or(options.password.take());
-    options.ca_file = store.tls_ca.clone().or(options.ca_file.take());
+    options.username = store.user.clone().or_else(|| options.username.take());
+    options.password = password(store)?.or_else(|| options.password.take());
+    options.ca_file = store.tls_ca.clone().or_else(|| options.ca_file.take());
     options.client_certificate = store
         .tls_cert
         .clone()
         .zip(store.tls_key.clone())
-        .or(options.client_certificate.take());
+        .or_else(|| options.client_certificate.take());
     Ok(())
 }
 

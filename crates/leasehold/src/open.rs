@@ -110,9 +110,9 @@ fn log_in(
         password,
         tls,
     } = credentials.clone();
-    options.username = user.or(options.username.take());
-    options.password = password.or(options.password.take());
-    options.ca_file = tls.ca.or(options.ca_file.take());
+    options.username = user.or_else(|| options.username.take());
+    options.password = password.or_else(|| options.password.take());
+    options.ca_file = tls.ca.or_else(|| options.ca_file.take());
     options.client_certificate = match (tls.cert, tls.key) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => options.client_certificate.take(),

@@ -72,7 +72,8 @@ impl Server {
                 let mut ask = ask.clone();
                 if self.broken == Broken::ServersCount {
                     let known = self.node.live(at).filter(|hold| hold.id == ask.id);
-                    ask.token = known.map_or(Token(self.node.highest().0 + 1), |hold| hold.token);
+                    ask.token =
+                        known.map_or_else(|| Token(self.node.highest().0 + 1), |hold| hold.token);
                 }
                 let token = ask.token;
                 (self.node.acquire(&ask, at, |_, _| false), token)

@@ -60,7 +60,7 @@ impl Inner {
             (count + silent >= self.size.quorum()).then_some(one)
         });
         let clock = holder
-            .or(seen.first())
+            .or_else(|| seen.first())
             .map_or(StoreTime(0), |(clock, _)| *clock);
         let holders: Vec<_> = holder
             .and_then(|(clock, node)| node.live(*clock))

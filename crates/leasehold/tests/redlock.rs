@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use leasehold::core::Reply;
 use leasehold::store::LockStore;
+use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold::{ErrorKind, Released, Settings};
+use leasehold_testkit::proxy::{Direction, Proxy};
 use redlock_support::{Data, Set, claim, key, release, renew, token};
 use tokio::time::timeout;
 
@@ -168,6 +170,74 @@ async fn a_server_without_its_data_does_not_vote_until_all_that_it_forgot_is_ove
     });
     assert!(second.await.unwrap() > first);
     assert!(began.elapsed().unwrap() > Duration::from_millis(900));
+}
+
+/// Two of five swallow every answer, or are slow: nobody waits for them. Three: the
+/// same claim asks again when they are back, and its votes are its own.
+#[tokio::test]
+async fn servers_that_swallow_their_answers_are_gone_round() {
+    let set = Set::start(5, "set=blue").await;
+    let proxies: Vec<_> = set.servers.iter().map(Proxy::to).collect();
+    let members = proxies
+        .iter()
+        .map(|proxy| format!("127.0.0.1:{}", proxy.port()));
+    let members = members.collect::<Vec<_>>().join(",");
+    let url = format!("redlock://{members}/?set=blue&node_timeout=300ms");
+    let options = RedlockOptions::from_url(&url).unwrap();
+    let store = RedlockStore::connect(options).await.unwrap();
+    let key = key("k");
+    // All connections are up, and their run ids are known.
+    let mut last = token(
+        store
+            .claim(&key, &claim(&store, 1, TTL))
+            .await
+            .unwrap()
+            .reply,
+    );
+    store.release(&key, &release(1)).await.unwrap();
+    proxies[0].black_hole(Direction::ToClient);
+    proxies[4].delay(Direction::ToClient, Duration::from_secs(1));
+    for number in 2..6 {
+        let next = token(
+            store
+                .claim(&key, &claim(&store, number, TTL))
+                .await
+                .unwrap()
+                .reply,
+        );
+        assert!(next > last);
+        last = next;
+        assert_eq!(
+            token(store.renew(&key, &renew(number, TTL)).await.unwrap().reply),
+            last
+        );
+        let released = store.release(&key, &release(number)).await.unwrap().reply;
+        assert_eq!(released, Reply::Released { held: true });
+    }
+    proxies[2].black_hole(Direction::ToClient);
+    let wanted = claim(&store, 9, TTL);
+    let began = std::time::SystemTime::now();
+    let error = store.claim(&key, &wanted).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(began.elapsed().unwrap() < Duration::from_secs(2));
+    assert!(
+        error.to_string().contains("no answer within 300ms"),
+        "{error}"
+    );
+    for proxy in [0, 2, 4] {
+        proxies[proxy].heal();
+        proxies[proxy].reset();
+    }
+    let granted = timeout(SOON, async {
+        loop {
+            if let Ok(answer) = store.claim(&key, &wanted).await {
+                return token(answer.reply);
+            }
+        }
+    });
+    assert!(granted.await.unwrap() > last);
+    let seen = store.inspect(&key).await.unwrap();
+    assert_eq!(seen.holders.len(), 1);
 }
 
 /// Numbers from a seed (SplitMix64).

@@ -43,7 +43,7 @@ async fn a_lock_over_five_servers() {
 
 #[tokio::test]
 async fn two_of_five_may_be_down_stopped_or_slow() {
-    let mut set = Set::start(5, "").await;
+    let set = Set::start(5, "").await;
     let store = set.store().await;
     let key = key("k");
     let mut last = token(
@@ -85,7 +85,7 @@ async fn two_of_five_may_be_down_stopped_or_slow() {
 
 #[tokio::test]
 async fn with_three_of_five_down_it_fails_in_time_and_says_who_did_what() {
-    let mut set = Set::start(5, "max_ttl=10s").await;
+    let set = Set::start(5, "max_ttl=10s").await;
     let settings = Settings {
         operation_timeout: Duration::from_secs(2),
         ..Settings::default()
@@ -135,7 +135,7 @@ async fn with_three_of_five_down_it_fails_in_time_and_says_who_did_what() {
 
 #[tokio::test]
 async fn a_server_without_its_data_does_not_vote_until_all_that_it_forgot_is_over() {
-    let mut set = Set::start(3, "max_ttl=500ms").await;
+    let set = Set::start(3, "max_ttl=500ms").await;
     let store = set.store().await;
     let (key, ttl) = (key("k"), Duration::from_millis(500));
     set.servers[2].kill();
@@ -316,7 +316,7 @@ fn number(name: &str) -> Option<u64> {
 /// One random schedule: clients contend, and one server after the other comes
 /// back without its data. How often two held at once, and how often one did.
 async fn schedule(parameters: &str, seed: u64) -> (Option<(u64, u64)>, usize) {
-    let mut set = Set::start(3, parameters).await;
+    let set = Set::start(3, parameters).await;
     let ttl = Duration::from_millis(600);
     let holds = Holds::default();
     let mut dice = Dice(seed);
@@ -378,7 +378,7 @@ async fn without_quarantine_the_same_schedules_let_two_hold() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_rise_while_servers_restart() {
     let wanted = number("LEASEHOLD_ACQUISITIONS").unwrap_or(1_500);
-    let mut set = Set::start(5, "max_ttl=200ms").await;
+    let set = Set::start(5, "max_ttl=200ms").await;
     let ttl = Duration::from_millis(200);
     let stores = [set.store().await, set.store().await, set.store().await];
     let key = key("k");

@@ -360,17 +360,17 @@ mod tests {
     #[test]
     fn rivals_do_not_outbid_each_other_forever() {
         let mut bid = bid(3);
-        for round in 0.. {
+        for round in 1..=ROUNDS {
+            let token = bid.token();
             for server in 0..2 {
-                let highest = Token(bid.token().0 + 5);
-                vote(&mut bid, server, Vote::Stale { highest });
+                let highest = Token(token.0 + 5);
+                bid.handle_vote(Moment(1), server, token, Vote::Stale { highest });
             }
-            if bid.verdict().is_some() {
-                assert_eq!(round, 3);
-                break;
-            }
+            assert_eq!(bid.token() > token, round < ROUNDS);
             ask(&mut bid);
         }
+        assert_eq!(bid.verdict(), None, "the third may vote for another");
+        bid.handle_silence(Moment(1), 2, bid.token());
         assert_eq!(
             bid.verdict(),
             Some(BidVerdict::Busy {

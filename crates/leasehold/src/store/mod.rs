@@ -123,7 +123,8 @@ pub enum Push {
         /// The capacity in use.
         in_use: Capacity,
     },
-    /// Another holds a watched key first, or its note has changed.
+    /// Another holds a watched key first, or its note has changed; or, where there is
+    /// no queue, a key that was busy may be free.
     Changed {
         /// The key.
         key: Key,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::doctor::Access;
-use leasehold::store::redis::{Baseline, RedisOptions, RedisStore};
+use leasehold::store::redis::{Baseline, RedisOptions, RedisStore, RedlockOptions};
 use leasehold::{Client, Settings, TlsFiles};
 
 use crate::cli::{LeaseArgs, StoreArgs};
@@ -49,14 +49,7 @@ pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Fa
         });
     }
     let mut options = RedisOptions::from_url(store.url.trim())?;
-    options.username = store.user.clone().or(options.username);
-    options.password = password(store)?.or(options.password);
-    options.ca_file = store.tls_ca.clone().or(options.ca_file);
-    options.client_certificate = store
-        .tls_cert
-        .clone()
-        .zip(store.tls_key.clone())
-        .or(options.client_certificate);
+    log_in(&mut options, store)?;
     let server = Arc::new(RedisStore::connect(options).await.map_err(Failure::from)?);
     let baseline = Baseline::new(server.clone()).await.map_err(Failure::from)?;
     let client = Client::builder().with_store(server).connect().await?;
@@ -66,9 +59,38 @@ pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Fa
     })
 }
 
+/// The servers of a set, with what was given besides the URL.
+pub(crate) fn redlock_options(store: &StoreArgs) -> Result<RedlockOptions, Failure> {
+    let url = store.url.trim();
+    if !url.starts_with("redlock") {
+        return Err(
+            Failure::usage("only servers of a redlock:// URL are marked")
+                .hint("say -S redlock://host1,host2,host3"),
+        );
+    }
+    let mut options = RedlockOptions::from_url(url)?;
+    for server in &mut options.servers {
+        log_in(server, store)?;
+    }
+    Ok(options)
+}
+
+/// What was given besides the URL goes before what stands in it.
+fn log_in(options: &mut RedisOptions, store: &StoreArgs) -> Result<(), Failure> {
+    options.username = store.user.clone().or_else(|| options.username.take());
+    options.password = password(store)?.or_else(|| options.password.take());
+    options.ca_file = store.tls_ca.clone().or_else(|| options.ca_file.take());
+    options.client_certificate = store
+        .tls_cert
+        .clone()
+        .zip(store.tls_key.clone())
+        .or_else(|| options.client_certificate.take());
+    Ok(())
+}
+
 fn is_server(url: &str) -> bool {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-    !matches!(scheme, "" | "local" | "memory")
+    !matches!(scheme, "" | "local" | "memory" | "redlock" | "redlocks")
 }
 
 /// Leaves the store: what is still held or waited for is given back. What the store does not

@@ -73,6 +73,7 @@ async fn dispatch(command: Command) -> u8 {
         Command::Break(args) => Printer::new(&args.output, false),
         Command::Resize(args) => Printer::new(&args.output, false),
         Command::Doctor(args) => Printer::new(&args.output, false),
+        Command::Init(args) => Printer::new(&args.output, false),
         Command::Bench(args) => Printer::new(&args.output, false),
         Command::Completions(_) | Command::Man(_) => Printer::default(),
     };
@@ -85,6 +86,7 @@ async fn dispatch(command: Command) -> u8 {
         Command::Break(args) => commands::break_key(args, &printer).await,
         Command::Resize(args) => commands::resize(args, &printer).await,
         Command::Doctor(args) => commands::doctor(args, &printer).await,
+        Command::Init(args) => commands::init(args, &printer).await,
         Command::Bench(args) => commands::bench(args, &printer).await,
         Command::Completions(args) => commands::completions(args, &printer),
         Command::Man(args) => commands::man(args, &printer),

@@ -318,3 +318,42 @@ async fn a_server_that_is_too_old_is_refused_by_its_version() {
     assert!(ended.stderr.contains("6.0.16"), "{}", ended.stderr);
     assert!(ended.stderr.contains("6.2"), "{}", ended.stderr);
 }
+
+#[tokio::test]
+async fn new_servers_are_marked_once() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    let ports: Vec<_> = servers
+        .iter()
+        .map(|s| format!("127.0.0.1:{}", s.port()))
+        .collect();
+    let url = format!("redlock://{}/?max_ttl=40s", ports.join(","));
+    let refused = run(&url, &["run", "-n", "k", "--", "true"]).await;
+    assert_eq!(refused.code(), Some(69), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("leasehold init"),
+        "{}",
+        refused.stderr
+    );
+    servers
+        .iter()
+        .for_each(|server| drop(server.command(&["FLUSHALL"])));
+    let marked = run(&url, &["init"]).await;
+    assert_eq!(marked.code(), Some(0), "{}", marked.stderr);
+    assert_eq!(
+        marked.stderr.matches(" votes\n").count(),
+        3,
+        "{}",
+        marked.stderr
+    );
+    let ran = run(&url, &["run", "k", "--", "true"]).await;
+    assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+    // Another set: its members wait for the end of a quarantine.
+    let moved = run(&format!("{url}&set=other"), &["init", "--json"]).await;
+    assert_eq!(moved.code(), Some(0), "{}", moved.stderr);
+    assert_eq!(
+        moved.stdout.matches("\"quarantine_ms\":80000").count(),
+        3,
+        "{}",
+        moved.stdout
+    );
+}

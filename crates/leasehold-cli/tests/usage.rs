@@ -209,6 +209,7 @@ async fn completions_and_manual_come_from_the_definitions() {
         "ls",
         "break",
         "resize",
+        "init",
         "completions",
     ] {
         let page = run(&["man", subcommand]).await.stdout;

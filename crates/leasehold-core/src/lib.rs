@@ -11,6 +11,8 @@
 //!   keeps it, [`Validity`] says how long a client may believe in it. Inputs are
 //!   `handle_*`, outputs `poll_*`, the next deadline is `poll_timeout`.
 //!
+//! Where several independent servers decide by majority, [`quorum`] has both halves.
+//!
 //! The one rule: *a claim is granted when the weights of the claims ahead of
 //! it, plus its own, fit the key's capacity.*
 
@@ -24,6 +26,7 @@ mod key;
 mod kind;
 mod owner;
 mod queue;
+pub mod quorum;
 mod renewal;
 mod time;
 mod token;

@@ -30,6 +30,7 @@ use crate::store::{Capabilities, LockStore};
 /// | `redis://[user:password@]host[:port][/db]`, `valkey://` | a server |
 /// | `rediss://…` | a server, with TLS |
 /// | `redis+unix:///path/to/socket` | a server, by its Unix socket |
+/// | `redlock://[user:password@]host[:port],…[/db]` | three or more independent servers, by majority |
 ///
 /// # Errors
 /// `Invalid` for a URL that makes no sense, `Unavailable` when there is nobody,
@@ -412,6 +413,13 @@ impl ClientBuilder {
                     .map_err(error)?
             }
         };
+        if self.settings.rotate_every.is_some() && store.capabilities().exclusive_only {
+            let name = store.capabilities().name;
+            let why = format!("{name} stores cannot replace claim ids");
+            return Err(error(
+                StoreError::new(ErrorKind::Unsupported, why).with_hint("leave rotate_every out"),
+            ));
+        }
         let owner = OwnerInfo::new(&host(), std::process::id(), self.settings.label.as_deref());
         let driver = Driver::new(store, self.settings, self.ids, runtime);
         Ok(Client {

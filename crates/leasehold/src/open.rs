@@ -27,7 +27,8 @@ pub(crate) struct Credentials {
 }
 
 /// What a URL may begin with, for hints.
-const SCHEMES: &str = "memory:, local:, redis://, rediss://, redis+unix:// or valkey://";
+const SCHEMES: &str =
+    "memory:, local:, redis://, rediss://, redis+unix://, valkey:// or redlock://";
 
 /// Opens the store at `url`; says the URL without its password, fit to be
 /// handed to another process.
@@ -48,6 +49,7 @@ pub(crate) async fn open(
         }
         "local" => local(url).await,
         "redis" | "rediss" | "redis+unix" | "valkey" | "valkeys" => redis(url, credentials).await,
+        "redlock" | "redlocks" => redlock(url, credentials).await,
         "" => Err(
             StoreError::new(ErrorKind::Invalid, "the store is not a URL")
                 .with_hint(format!("begin it with {SCHEMES}")),
@@ -93,17 +95,27 @@ pub(crate) fn redis_options(
     credentials: &Credentials,
 ) -> Result<crate::store::redis::RedisOptions, StoreError> {
     let mut options = crate::store::redis::RedisOptions::from_url(url)?;
+    log_in(&mut options, credentials)?;
+    Ok(options)
+}
+
+/// What was given besides the URL goes before what stands in it.
+#[cfg(feature = "redis")]
+fn log_in(
+    options: &mut crate::store::redis::RedisOptions,
+    credentials: &Credentials,
+) -> Result<(), StoreError> {
     let Credentials {
         user,
         password,
         tls,
     } = credentials.clone();
-    options.username = user.or(options.username);
-    options.password = password.or(options.password);
-    options.ca_file = tls.ca.or(options.ca_file);
+    options.username = user.or_else(|| options.username.take());
+    options.password = password.or_else(|| options.password.take());
+    options.ca_file = tls.ca.or_else(|| options.ca_file.take());
     options.client_certificate = match (tls.cert, tls.key) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
-        (None, None) => options.client_certificate,
+        (None, None) => options.client_certificate.take(),
         _ => {
             return Err(StoreError::new(
                 ErrorKind::Invalid,
@@ -112,7 +124,33 @@ pub(crate) fn redis_options(
             .with_hint("give both, or neither"));
         }
     };
-    Ok(options)
+    Ok(())
+}
+
+#[cfg(feature = "redis")]
+async fn redlock(
+    url: &str,
+    credentials: &Credentials,
+) -> Result<(Arc<dyn LockStore>, String), StoreError> {
+    use crate::store::redis::{RedlockOptions, RedlockStore};
+    let mut options = RedlockOptions::from_url(url)?;
+    for server in &mut options.servers {
+        log_in(server, credentials)?;
+    }
+    let mut shown = options.clone();
+    for server in &mut shown.servers {
+        server.password = None;
+    }
+    let store = RedlockStore::connect(options).await?;
+    Ok((Arc::new(store), shown.redacted_url()))
+}
+
+#[cfg(not(feature = "redis"))]
+async fn redlock(
+    url: &str,
+    _credentials: &Credentials,
+) -> Result<(Arc<dyn LockStore>, String), StoreError> {
+    Err(not_built(url, "redis"))
 }
 
 #[cfg(not(feature = "redis"))]

@@ -38,6 +38,7 @@ pub(crate) enum Command {
     Break(BreakArgs),
     Resize(ResizeArgs),
     Doctor(DoctorArgs),
+    Init(InitArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -267,6 +268,24 @@ pub(crate) struct ResizeArgs {
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+/// Mark the servers behind a redlock:// URL that have never been used
+///
+/// A server without a mark may have lost its data, and gives no votes for its quarantine (twice
+/// max_ttl). This says that those without one are new, so that they vote at once. Run it once,
+/// before the first lock; never for a server that has lost its data. A server that is marked
+/// already is left as it is; one of another set joins this one, with a quarantine.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold init -S redlock://a,b,c,d,e")]
+pub(crate) struct InitArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Print one JSON object per server
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }

@@ -39,6 +39,17 @@ impl PushSink for Heard {
     }
 }
 
+/// Whether claims wait in a queue. A store without one answers them `Busy`, and a
+/// case about waiting is not for it.
+pub(super) async fn keeps_a_queue(fixture: &dyn Fixture) -> bool {
+    fixture.client().await.capabilities().queueing
+}
+
+/// Whether there is more than plain exclusive claims.
+pub(super) async fn knows_all_kinds(fixture: &dyn Fixture) -> bool {
+    !fixture.client().await.capabilities().exclusive_only
+}
+
 /// So many clients, and a key.
 pub(super) async fn scene<const N: usize>(fixture: &dyn Fixture) -> ([Actor; N], Key) {
     let mut actors = Vec::with_capacity(N);
@@ -186,6 +197,10 @@ impl Actor {
     }
 
     // ---- hearing ----
+
+    pub(super) fn queues(&self) -> bool {
+        self.store.capabilities().queueing
+    }
 
     pub(super) fn is_pushed_to(&self) -> bool {
         self.store.capabilities().push

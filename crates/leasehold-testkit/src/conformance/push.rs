@@ -3,11 +3,14 @@
 use leasehold::core::Reply;
 use leasehold::store::Push;
 
-use super::actor::{key, scene};
+use super::actor::{keeps_a_queue, key, scene};
 use super::{Fixture, LONG};
 
 /// A grant is pushed to the inbox of its claim, and to no other.
 pub async fn grant_is_pushed_to_its_inbox_only(fixture: &dyn Fixture) {
+    if !keeps_a_queue(fixture).await {
+        return;
+    }
     let ([a, b, c], _) = scene(fixture).await;
     if !a.is_pushed_to() {
         return;
@@ -43,6 +46,9 @@ pub async fn grant_is_pushed_to_its_inbox_only(fixture: &dyn Fixture) {
 
 /// The claim that becomes next is told, with the time ahead of it.
 pub async fn next_in_line_is_told(fixture: &dyn Fixture) {
+    if !keeps_a_queue(fixture).await {
+        return;
+    }
     let ([a, b, c], key) = scene(fixture).await;
     if !a.is_pushed_to() {
         return;
@@ -66,6 +72,9 @@ pub async fn next_in_line_is_told(fixture: &dyn Fixture) {
 
 /// A closed inbox hears nothing more, and its claims go on by asking.
 pub async fn closed_inbox_hears_nothing(fixture: &dyn Fixture) {
+    if !keeps_a_queue(fixture).await {
+        return;
+    }
     let ([a, mut b], key) = scene(fixture).await;
     a.granted(&key, &a.want(1)).await;
     b.waiting(&key, &b.want(2)).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::core::{Key, Note, Renew};
 use leasehold::store::Push;
 
-use super::actor::{Actor, key as named, scene};
+use super::actor::{Actor, keeps_a_queue, key as named, scene};
 use super::{Fixture, LONG, SHORT};
 
 fn changed(key: &Key) -> Push {
@@ -15,6 +15,9 @@ fn changed(key: &Key) -> Push {
 /// Whoever watches hears when another holds first, or its note has changed;
 /// and nothing of those who only wait or renew.
 pub async fn watcher_hears_of_holders_and_notes(fixture: &dyn Fixture) {
+    if !keeps_a_queue(fixture).await {
+        return;
+    }
     let ([watcher, a, b], key) = scene(fixture).await;
     if !watcher.is_pushed_to() {
         return;
@@ -54,6 +57,9 @@ async fn nothing_new(watcher: &Actor, other: &Actor, why: &str) {
 
 /// A watch ends when it is told to, and when its time is up.
 pub async fn watch_ends(fixture: &dyn Fixture) {
+    if !keeps_a_queue(fixture).await {
+        return;
+    }
     let ([watcher, a], key) = scene(fixture).await;
     if !watcher.is_pushed_to() {
         return;

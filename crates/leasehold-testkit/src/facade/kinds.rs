@@ -8,11 +8,14 @@ use leasehold::{ErrorKind, Mode, Owner, Released, Retry, Wait};
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 
-use super::{client, client_with, idle, queued, soon, ttl};
+use super::{client, client_with, idle, knows_all_kinds, queued, soon, ttl};
 use crate::conformance::Fixture;
 
 /// Readers share, a writer is alone, and each stands in the order of arrival.
 pub async fn readers_share_and_writers_are_alone(fixture: &dyn Fixture) {
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
     let (a, b) = (client(fixture).await, client(fixture).await);
     let (ours, theirs) = (
         a.rwlock("k").expect("a lock"),
@@ -47,6 +50,9 @@ pub async fn readers_share_and_writers_are_alone(fixture: &dyn Fixture) {
 
 /// A downgrade lets in the readers that are next, and no writer between.
 pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) {
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
     let (a, b) = (client(fixture).await, client(fixture).await);
     let (ours, theirs) = (
         a.rwlock("k").expect("a lock"),
@@ -86,6 +92,9 @@ pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) {
 /// 1,000 readers and 20 writers in random order: each group of readers between
 /// two writers runs together, strictly in order of arrival.
 pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) {
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
     const READERS: usize = 1_000;
     const WRITERS: usize = 20;
     let settings = ttl(Duration::from_secs(30));
@@ -192,6 +201,9 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) {
 
 /// Permits held never exceed those there are; each lease has its own.
 pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) {
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
     const PERMITS: u32 = 3;
     let inside = Arc::new(AtomicU64::new(0));
     let most = Arc::new(AtomicU64::new(0));
@@ -255,6 +267,9 @@ pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) {
 /// Resizing compares and sets; growing lets in, shrinking takes nothing away,
 /// and who can never fit any more is told.
 pub async fn a_semaphore_is_resized_in_use(fixture: &dyn Fixture) {
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
     let (a, b) = (client(fixture).await, client(fixture).await);
     let two = a.semaphore("k", 2).expect("a lock");
     let held = two.acquire_many(2).await.expect("a lease");
@@ -292,6 +307,9 @@ pub async fn a_semaphore_is_resized_in_use(fixture: &dyn Fixture) {
 /// An owner enters again at once, from anywhere, under the same token; the key
 /// is free when its last claim has left, in whatever order.
 pub async fn an_owner_enters_again(fixture: &dyn Fixture) {
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
     let (a, b) = (client(fixture).await, client(fixture).await);
     let owner = Owner::new();
     let (here, there) = (
@@ -336,6 +354,9 @@ pub async fn an_owner_enters_again(fixture: &dyn Fixture) {
 /// Two claims of one owner that both wait are let in together: one of them may
 /// be what the other's work waits for.
 pub async fn waiting_claims_of_an_owner_enter_together(fixture: &dyn Fixture) {
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
     let (a, b) = (client(fixture).await, client(fixture).await);
     let gate = a.mutex("k").expect("a lock").lock().await.expect("a lease");
     let owner = Owner::new();
@@ -512,6 +533,9 @@ pub async fn leaders_follow_each_other(fixture: &dyn Fixture) {
 
 /// A minimum hold outlives the release and whoever made it.
 pub async fn a_minimum_hold_outlives_its_lease(fixture: &dyn Fixture) {
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
     let (a, b) = (client(fixture).await, client(fixture).await);
     let hold = Duration::from_millis(800);
     let lock = a
@@ -537,6 +561,9 @@ pub async fn a_minimum_hold_outlives_its_lease(fixture: &dyn Fixture) {
 /// What was granted and never handed to its caller is not kept: one key of
 /// several whose others were not free, or a wait that was cut short.
 pub async fn a_minimum_hold_counts_from_use(fixture: &dyn Fixture) {
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
     let (a, b) = (client(fixture).await, client(fixture).await);
     let hold = Duration::from_secs(600);
     let theirs = b

@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::own_id::{COLLISIONS, not_unique};
 use super::registry::EntryId;
+use super::retry::acquire_by_asking;
 use super::signal::{Progress, Signal};
 use super::subject::{Subject, Terms};
 use super::{Departure, Driver, random_u64, unanswered};
@@ -98,12 +99,16 @@ pub(crate) async fn acquire(
     let queueing = driver.store.capabilities().queueing;
     let retry = wish.retry.or_else(|| (!queueing).then(Retry::default));
     let Some(retry) = retry.filter(|_| !matches!(patience, Patience::No)) else {
-        return acquire_in_line(driver, wish, patience, progress).await;
+        let waits = !matches!(patience, Patience::No);
+        return acquire_in_line(driver, wish, patience, waits, progress).await;
     };
+    if !queueing {
+        return acquire_by_asking(driver, wish, retry, patience).await;
+    }
     let mut pauses = retry.pauses(random_u64());
     let never = |_, _| {};
     loop {
-        let tried = acquire_in_line(driver, wish, Patience::No, never).await?;
+        let tried = acquire_in_line(driver, wish, Patience::No, false, never).await?;
         let Some(pause) = pauses.next().filter(|_| tried.is_none()) else {
             return Ok(tried);
         };
@@ -118,10 +123,13 @@ pub(crate) async fn acquire(
     }
 }
 
-async fn acquire_in_line(
+/// One claim after the other until one is granted, or busy. `waits` is what the
+/// store is told.
+pub(super) async fn acquire_in_line(
     driver: &Arc<Driver>,
     wish: &Wish,
     patience: Patience,
+    waits: bool,
     mut progress: impl FnMut(u64, u32),
 ) -> Result<Option<Grant>, StoreError> {
     let mut pause = Backoff::new(
@@ -132,7 +140,7 @@ async fn acquire_in_line(
     let (mut rejoined, mut late, mut taken) = (0, 0, 0);
     loop {
         driver.check_open()?;
-        match attempt(driver, wish, patience, |position| {
+        match attempt(driver, wish, patience, waits, |position| {
             progress(position, rejoined);
         })
         .await?
@@ -164,6 +172,7 @@ async fn attempt(
     driver: &Arc<Driver>,
     wish: &Wish,
     patience: Patience,
+    waits: bool,
     mut progress: impl FnMut(u64),
 ) -> Result<Attempt, StoreError> {
     let now = clock::now();
@@ -177,9 +186,8 @@ async fn attempt(
         patience: driver.settings.operation_timeout,
         seed: random_u64(),
     };
-    let wait_for_it = !matches!(patience, Patience::No);
     let own = driver.claim_id(&wish.key).await?;
-    let claim = wish.claim(driver, own.id.clone(), wait_for_it);
+    let claim = wish.claim(driver, own.id.clone(), waits);
     let mut subject = Subject::new(wish.key.clone(), own, 0, wish.terms, false);
     let asking = Asking::start(driver);
     let resets = driver.resets.load(Ordering::Acquire);
@@ -349,7 +357,8 @@ async fn ask(
                 waiter.handle_unanswered(clock::now());
             }
             Err(_) => {
-                last_error = Some(unanswered(limit));
+                // What the store said before says more.
+                last_error.get_or_insert_with(|| unanswered(limit));
                 waiter.handle_unanswered(clock::now());
             }
         }

@@ -2,6 +2,7 @@
 //! what came of it, and wakes whoever waits.
 //!
 //! - [`Driver`]: what one client's handles share.
+//! - `retry`: waiting where the store keeps no queue.
 //! - `registry`: every claim of the client, and when each wants attention.
 //! - `acquire`: from "I want this key" to a lease.
 //! - `acquire_all`: the same for several keys at once.
@@ -16,6 +17,7 @@ pub(crate) mod acquire_all;
 pub(crate) mod adopt;
 pub(crate) mod own_id;
 pub(crate) mod registry;
+pub(crate) mod retry;
 pub(crate) mod signal;
 pub(crate) mod subject;
 mod watchdog;
@@ -58,6 +60,7 @@ pub(crate) struct Driver {
     departed: Notify,
     closed: AtomicBool,
     pub(crate) watches: Watches,
+    turns: retry::Turns,
     ids: OwnIds,
     pub(crate) runtime: tokio::runtime::Handle,
 }
@@ -83,6 +86,7 @@ impl Driver {
             departed: Notify::new(),
             closed: AtomicBool::new(false),
             watches: Watches::default(),
+            turns: retry::Turns::default(),
             runtime,
         })
     }

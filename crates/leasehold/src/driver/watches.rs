@@ -1,6 +1,7 @@
 //! Who wants to hear of a key without claiming it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ pub(crate) struct Watch {
     driver: Arc<Driver>,
     key: Key,
     changed: Arc<Notify>,
+    /// Whether the store knows of it.
+    known: AtomicBool,
 }
 
 impl Watch {
@@ -70,13 +73,26 @@ impl Watch {
             driver: driver.clone(),
             key: key.clone(),
             changed,
+            known: AtomicBool::new(false),
         }
     }
 
     /// Asks the store to tell, and says how soon to ask again.
     pub(crate) async fn ask(&self) -> Result<Duration, StoreError> {
+        self.enlisted();
         self.driver.store.watch(&self.key, WATCH_TTL).await?;
         Ok(WATCH_TTL / 3)
+    }
+
+    /// The store may know of it, by this or another request: it is told when
+    /// nobody watches any more.
+    pub(super) fn enlisted(&self) {
+        self.known.store(true, Ordering::Relaxed);
+    }
+
+    /// The store has forgotten it.
+    pub(super) fn forgotten(&mut self) {
+        self.known.store(false, Ordering::Relaxed);
     }
 
     /// What completes with the next change after this call.
@@ -99,7 +115,7 @@ impl Drop for Watch {
             }
             last
         };
-        if last {
+        if last && self.known.load(Ordering::Relaxed) {
             let (driver, key) = (self.driver.clone(), self.key.clone());
             let limit = driver.settings.operation_timeout;
             self.driver.runtime.spawn(async move {

@@ -31,7 +31,9 @@ pub(crate) mod report;
 pub struct Capabilities {
     /// The store's name: `memory`, `local`, `redis`.
     pub name: &'static str,
-    /// Waiting claims stand in a queue: first come, first served.
+    /// Waiting claims stand in a queue: first come, first served. Else a claim
+    /// that wants to wait is `Busy`, and is to be asked for again, with a new id;
+    /// where there are pushes, [`Push::Changed`] says when that is worthwhile.
     pub queueing: bool,
     /// Waiters are told of their grants; else they ask from time to time.
     pub push: bool,
@@ -41,6 +43,9 @@ pub struct Capabilities {
     pub liveness: bool,
     /// Several keys can be claimed in one step.
     pub multi: bool,
+    /// Only plain exclusive claims: no readers, permits, re-entrant owners and
+    /// minimum holds, and a claim's id and client stay what they are.
+    pub exclusive_only: bool,
 }
 
 impl Capabilities {
@@ -55,6 +60,7 @@ impl Capabilities {
             durable_tokens: false,
             liveness: false,
             multi: true,
+            exclusive_only: false,
         }
     }
 }
@@ -117,7 +123,8 @@ pub enum Push {
         /// The capacity in use.
         in_use: Capacity,
     },
-    /// Another holds a watched key first, or its note has changed.
+    /// Another holds a watched key first, or its note has changed; or, where there is
+    /// no queue, a key that was busy may be free.
     Changed {
         /// The key.
         key: Key,

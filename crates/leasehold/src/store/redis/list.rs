@@ -10,7 +10,7 @@ use super::{RedisStore, refusal, run};
 use crate::error::{ErrorKind, StoreError};
 
 /// How many keys one `SCAN` looks at, and how many are looked into at once.
-const PAGE: usize = 256;
+pub(super) const PAGE: usize = 256;
 
 pub(super) async fn list(
     store: &RedisStore,
@@ -67,7 +67,7 @@ pub(super) async fn list(
     Ok(live)
 }
 
-fn read_page(answer: Value) -> Result<(Vec<u8>, Vec<String>), StoreError> {
+pub(super) fn read_page(answer: Value) -> Result<(Vec<u8>, Vec<String>), StoreError> {
     match answer {
         Value::Array(items) => {
             let mut items = items.into_iter();
@@ -88,7 +88,7 @@ fn read_page(answer: Value) -> Result<(Vec<u8>, Vec<String>), StoreError> {
 }
 
 /// Takes the special meaning from the characters of a glob.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if matches!(c, '*' | '?' | '[' | ']' | '\\') {

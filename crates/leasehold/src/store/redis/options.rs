@@ -378,7 +378,7 @@ impl RedisOptions {
 }
 
 /// Writes a query parameter so that it reads back the same.
-fn encode(text: &str, out: &mut String) {
+pub(super) fn encode(text: &str, out: &mut String) {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' | b'/' => {
@@ -421,7 +421,7 @@ fn parse_db(text: &str) -> Result<i64, Invalid> {
     })
 }
 
-fn parse_duration(name: &str, text: &str) -> Result<Duration, Invalid> {
+pub(super) fn parse_duration(name: &str, text: &str) -> Result<Duration, Invalid> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let millis = match unit {

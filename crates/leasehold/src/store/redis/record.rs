@@ -145,7 +145,7 @@ impl<'a> Bytes<'a> {
         Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(super) fn u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 
@@ -178,14 +178,18 @@ impl<'a> Bytes<'a> {
         Some(Capacity::Permits(u32::try_from(self.number()?).ok()?))
     }
 
-    fn text(&mut self) -> Option<&'a str> {
+    pub(super) fn text(&mut self) -> Option<&'a str> {
         let size = self.u8()?;
         std::str::from_utf8(self.take(size.into())?).ok()
     }
 
-    fn long_text(&mut self) -> Option<&'a str> {
+    pub(super) fn long(&mut self) -> Option<&'a [u8]> {
         let size = self.u16()?;
-        std::str::from_utf8(self.take(size.into())?).ok()
+        self.take(size.into())
+    }
+
+    fn long_text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.long()?).ok()
     }
 
     /// An inbox, or none.

@@ -212,7 +212,7 @@ pub(super) fn add_break(call: &mut Cmd, terms: Terms) {
     call.arg(terms.flag()).arg(micros(terms.retention));
 }
 
-fn micros(duration: Duration) -> u64 {
+pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -261,7 +261,7 @@ fn push_client(out: &mut Vec<u8>, inbox: Option<&Inbox>, owner: &Owner) {
 }
 
 /// A text after its length in one byte; longer ones are cut.
-fn push_short(out: &mut Vec<u8>, text: &str) {
+pub(super) fn push_short(out: &mut Vec<u8>, text: &str) {
     let mut cut = text.len().min(255);
     while !text.is_char_boundary(cut) {
         cut -= 1;

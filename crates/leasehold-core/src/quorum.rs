@@ -1,0 +1,121 @@
+//! One lock over several independent servers: a majority of votes decides.
+//!
+//! Each server keeps a [`Node`] per key and one [`Marker`] for itself; clients
+//! count with a [`Bid`] (getting the key), an [`Extension`] (keeping it) and a
+//! [`Farewell`] (giving it back). Why this is safe, and when it is not, stands
+//! in `docs/proof/quorum.md`.
+//!
+//! The client proposes the token; a server accepts it only above everything it
+//! has seen. Two completed bids meet in at least one server, so the later one
+//! has the higher token, whatever the clocks say.
+
+mod bid;
+mod extension;
+mod farewell;
+mod marker;
+mod node;
+
+pub use bid::{Bid, BidConfig, BidVerdict};
+pub use extension::{Extension, ExtensionVerdict};
+pub use farewell::{Farewell, FarewellVerdict};
+pub use marker::{Marker, SetTerms};
+pub use node::{Acquire, Body, Ear, Extend, Hold, Node, Part, Told, Vote, WAITERS, WAITING_LIFE};
+
+use crate::Invalid;
+
+/// How many servers there are, and how many of them have to agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuorumSize {
+    servers: usize,
+    quorum: usize,
+}
+
+impl QuorumSize {
+    /// The most servers.
+    pub const MAX_SERVERS: usize = 32;
+
+    /// So many servers, and the smallest majority of them, or a larger one.
+    ///
+    /// # Errors
+    /// [`Invalid`] below 3 or above [`QuorumSize::MAX_SERVERS`] servers, and for
+    /// a quorum that is no majority, or more than there are.
+    pub fn new(servers: usize, quorum: Option<usize>) -> Result<Self, Invalid> {
+        if !(3..=Self::MAX_SERVERS).contains(&servers) {
+            return Err(Invalid::new(
+                format!("a quorum of {servers} servers cannot be formed"),
+                format!("name 3 to {} servers; 5 suit most", Self::MAX_SERVERS),
+            ));
+        }
+        let majority = servers / 2 + 1;
+        let quorum = quorum.unwrap_or(majority);
+        if !(majority..=servers).contains(&quorum) {
+            return Err(Invalid::new(
+                format!("{quorum} of {servers} servers is no quorum"),
+                format!("choose {majority} to {servers}"),
+            ));
+        }
+        Ok(Self { servers, quorum })
+    }
+
+    /// How many servers there are.
+    #[must_use]
+    pub fn servers(self) -> usize {
+        self.servers
+    }
+
+    /// How many have to agree.
+    #[must_use]
+    pub fn quorum(self) -> usize {
+        self.quorum
+    }
+
+    /// How many may be down while locks are still granted.
+    #[must_use]
+    pub fn may_be_down(self) -> usize {
+        self.servers - self.quorum
+    }
+
+    /// How many may forget what they said, or have a clock that was stepped,
+    /// without two clients holding at once: any two quorums meet in one more.
+    /// A bare majority of an odd number tolerates none.
+    #[must_use]
+    pub fn may_misbehave(self) -> usize {
+        2 * self.quorum - self.servers - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_quorum_bears() {
+        for (servers, quorum, down, misbehaving) in [
+            (3, None, 1, 0),
+            (3, Some(3), 0, 2),
+            (4, None, 1, 1),
+            (5, None, 2, 0),
+            (5, Some(4), 1, 2),
+            (5, Some(5), 0, 4),
+            (7, Some(5), 2, 2),
+        ] {
+            let size = QuorumSize::new(servers, quorum).unwrap();
+            assert_eq!(size.may_be_down(), down, "{size:?}");
+            assert_eq!(size.may_misbehave(), misbehaving, "{size:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_quorum_is_refused() {
+        for (servers, quorum) in [
+            (0, None),
+            (2, None),
+            (33, None),
+            (5, Some(2)),
+            (4, Some(2)),
+            (5, Some(6)),
+        ] {
+            assert!(QuorumSize::new(servers, quorum).is_err());
+        }
+    }
+}

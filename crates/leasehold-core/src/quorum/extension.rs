@@ -1,0 +1,161 @@
+use super::{QuorumSize, Vote};
+use crate::Moment;
+
+/// How a renewal ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExtensionVerdict {
+    /// A quorum votes on: the lease is good for another TTL from the sending.
+    Held,
+    /// So many servers do not vote for the claim any more that no quorum is left.
+    Gone,
+    /// Too few have answered: unknown.
+    Unanswered,
+}
+
+/// One renewal: counts the votes for a claim that holds.
+///
+/// What is unknown here is asked again by [`crate::Renewal`], until the lease's
+/// validity is over.
+#[derive(Debug, Clone)]
+pub struct Extension {
+    size: QuorumSize,
+    deadline: Moment,
+    /// `None`: not answered yet.
+    ballots: Vec<Option<Ballot>>,
+    verdict: Option<ExtensionVerdict>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ballot {
+    Yes,
+    No,
+    /// Nothing that says whether the vote stands.
+    Unknown,
+}
+
+impl Extension {
+    /// A renewal that is sent to every server now, whose answers may take until
+    /// `deadline`.
+    #[must_use]
+    pub fn new(size: QuorumSize, deadline: Moment) -> Self {
+        Self {
+            size,
+            deadline,
+            ballots: vec![None; size.servers()],
+            verdict: None,
+        }
+    }
+
+    /// How it ended, once it has.
+    #[must_use]
+    pub fn verdict(&self) -> Option<ExtensionVerdict> {
+        self.verdict
+    }
+
+    /// When [`Extension::handle_timeout`] wants to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Moment> {
+        self.verdict.is_none().then_some(self.deadline)
+    }
+
+    /// Time has passed. Tolerates early calls.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        if now >= self.deadline {
+            for ballot in &mut self.ballots {
+                ballot.get_or_insert(Ballot::Unknown);
+            }
+            self.decide();
+        }
+    }
+
+    /// A server's answer.
+    pub fn handle_vote(&mut self, server: usize, vote: Vote) {
+        let ballot = match vote {
+            Vote::Yes => Ballot::Yes,
+            // It will say so itself once it votes again.
+            Vote::Quarantined { .. } | Vote::Foreign => Ballot::Unknown,
+            _ => Ballot::No,
+        };
+        self.put(server, ballot);
+    }
+
+    /// No answer came, or none will.
+    pub fn handle_silence(&mut self, server: usize) {
+        self.put(server, Ballot::Unknown);
+    }
+
+    fn put(&mut self, server: usize, ballot: Ballot) {
+        if let Some(place) = self.ballots.get_mut(server) {
+            *place = Some(ballot);
+        }
+        self.decide();
+    }
+
+    fn decide(&mut self) {
+        if self.verdict.is_some() {
+            return;
+        }
+        let count = |like: Option<Ballot>| self.ballots.iter().filter(|b| **b == like).count();
+        let (yes, no, open) = (
+            count(Some(Ballot::Yes)),
+            count(Some(Ballot::No)),
+            count(None),
+        );
+        let quorum = self.size.quorum();
+        if yes >= quorum {
+            self.verdict = Some(ExtensionVerdict::Held);
+        } else if self.size.servers() - no < quorum {
+            self.verdict = Some(ExtensionVerdict::Gone);
+        } else if yes + open < quorum {
+            self.verdict = Some(ExtensionVerdict::Unanswered);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn extension(votes: &[Option<Vote>]) -> Option<ExtensionVerdict> {
+        let size = QuorumSize::new(5, None).unwrap();
+        let mut extension = Extension::new(size, Moment(100));
+        for (server, vote) in votes.iter().enumerate() {
+            match vote {
+                Some(vote) => extension.handle_vote(server, *vote),
+                None => extension.handle_silence(server),
+            }
+        }
+        extension.verdict()
+    }
+
+    #[test]
+    fn a_quorum_keeps_and_too_many_refusals_end_it() {
+        let (yes, no, silent) = (Some(Vote::Yes), Some(Vote::Lost), None);
+        let left = Duration::from_secs(1);
+        let quarantined = Some(Vote::Quarantined { left });
+        use ExtensionVerdict::{Gone, Held, Unanswered};
+        assert_eq!(extension(&[yes, no, silent, yes, yes]), Some(Held));
+        assert_eq!(extension(&[no, yes, no, yes]), None);
+        assert_eq!(extension(&[no, yes, no, yes, no]), Some(Gone));
+        assert_eq!(extension(&[no, no, no]), Some(Gone));
+        assert_eq!(extension(&[yes, yes, no, no, silent]), Some(Unanswered));
+        assert_eq!(
+            extension(&[silent, quarantined, quarantined]),
+            Some(Unanswered)
+        );
+    }
+
+    #[test]
+    fn who_is_late_is_silent() {
+        let size = QuorumSize::new(3, None).unwrap();
+        let mut extension = Extension::new(size, Moment(100));
+        extension.handle_vote(0, Vote::Yes);
+        extension.handle_timeout(Moment(99));
+        assert_eq!(extension.poll_timeout(), Some(Moment(100)));
+        extension.handle_timeout(Moment(100));
+        assert_eq!(extension.verdict(), Some(ExtensionVerdict::Unanswered));
+        extension.handle_vote(1, Vote::Yes);
+        assert_eq!(extension.verdict(), Some(ExtensionVerdict::Unanswered));
+    }
+}

@@ -1,0 +1,213 @@
+use std::time::Duration;
+
+use super::QuorumSize;
+use crate::{Backoff, Moment};
+
+/// What is known of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FarewellVerdict {
+    /// The claim has left, and was ours till then.
+    Held,
+    /// The claim has left; no quorum says that it held.
+    NotHeld,
+}
+
+/// One claim that leaves: told to every server, again and again, until each has
+/// confirmed it, or until the votes have lapsed by themselves.
+#[derive(Debug, Clone)]
+pub struct Farewell {
+    size: QuorumSize,
+    until: Moment,
+    /// Whether the lease was valid by its own clock when it was given back.
+    valid: bool,
+    servers: Vec<Server>,
+}
+
+#[derive(Debug, Clone)]
+struct Server {
+    due: Moment,
+    in_flight: bool,
+    asked: bool,
+    confirmed: Option<bool>,
+    backoff: Backoff,
+}
+
+impl Farewell {
+    /// A claim leaves at `now`. Its votes have lapsed by `until`; `valid` says
+    /// whether its lease could still be relied on.
+    #[must_use]
+    pub fn new(size: QuorumSize, now: Moment, until: Moment, valid: bool, seed: u64) -> Self {
+        let servers = (0..size.servers() as u64)
+            .map(|number| Server {
+                due: now,
+                in_flight: false,
+                asked: false,
+                confirmed: None,
+                backoff: Backoff::new(
+                    Duration::from_millis(50),
+                    Duration::from_secs(1),
+                    seed.wrapping_add(number),
+                ),
+            })
+            .collect();
+        Self {
+            size,
+            until,
+            valid,
+            servers,
+        }
+    }
+
+    /// The next server to tell, if one is due.
+    pub fn poll_transmit(&mut self, now: Moment) -> Option<usize> {
+        if now >= self.until && self.servers.iter().all(|server| server.asked) {
+            return None;
+        }
+        let due = |s: &Server| s.confirmed.is_none() && !s.in_flight && s.due <= now;
+        let server = self.servers.iter().position(due)?;
+        self.servers[server].in_flight = true;
+        self.servers[server].asked = true;
+        Some(server)
+    }
+
+    /// When [`Farewell::poll_transmit`] wants to be called next; `None` when
+    /// nothing is left to do at `now` but to take answers.
+    #[must_use]
+    pub fn poll_timeout(&self, now: Moment) -> Option<Moment> {
+        if now >= self.until && self.servers.iter().all(|server| server.asked) {
+            return None;
+        }
+        let due = |s: &Server| (s.confirmed.is_none() && !s.in_flight).then_some(s.due);
+        let next = self.servers.iter().filter_map(due).min()?;
+        Some(next.min(self.until))
+    }
+
+    /// Whether nothing is left to do at `now`.
+    #[must_use]
+    pub fn is_over(&self, now: Moment) -> bool {
+        let answered = self.servers.iter().all(|s| s.confirmed.is_some());
+        answered || (now >= self.until && self.servers.iter().all(|s| s.asked && !s.in_flight))
+    }
+
+    /// A server has forgotten the vote; whether there was one.
+    pub fn handle_released(&mut self, server: usize, held: bool) {
+        if let Some(server) = self.servers.get_mut(server) {
+            server.in_flight = false;
+            // A second answer is about nothing.
+            server.confirmed.get_or_insert(held);
+        }
+    }
+
+    /// No answer came.
+    pub fn handle_silence(&mut self, now: Moment, server: usize) {
+        if let Some(server) = self.servers.get_mut(server) {
+            server.in_flight = false;
+            server.due = now + server.backoff.pause();
+        }
+    }
+
+    /// Whether the claim has left, as far as it can be said: a quorum has
+    /// forgotten it, and can vote for another.
+    #[must_use]
+    pub fn verdict(&self) -> Option<FarewellVerdict> {
+        let quorum = self.size.quorum();
+        let confirmed = self.servers.iter().filter_map(|s| s.confirmed);
+        let held = confirmed.clone().filter(|held| *held).count();
+        let open = self.servers.len() - confirmed.clone().count();
+        if held >= quorum {
+            return Some(FarewellVerdict::Held);
+        }
+        if confirmed.count() < quorum || (held + open >= quorum && self.some_first_answer_is_open())
+        {
+            return None;
+        }
+        Some(if self.valid && held > 0 {
+            FarewellVerdict::Held
+        } else {
+            FarewellVerdict::NotHeld
+        })
+    }
+
+    /// Whether a server has not yet had its time for a first answer.
+    fn some_first_answer_is_open(&self) -> bool {
+        let first = |s: &Server| s.confirmed.is_none() && s.in_flight;
+        self.servers.iter().any(first)
+    }
+
+    /// The servers that have not confirmed it.
+    pub fn unconfirmed(&self) -> impl Iterator<Item = usize> {
+        let open = |(n, s): (usize, &Server)| s.confirmed.is_none().then_some(n);
+        self.servers.iter().enumerate().filter_map(open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNTIL: Moment = Moment(30_000_000);
+
+    fn farewell(valid: bool) -> Farewell {
+        let size = QuorumSize::new(5, None).unwrap();
+        let mut farewell = Farewell::new(size, Moment(0), UNTIL, valid, 1);
+        for server in 0..5 {
+            assert_eq!(farewell.poll_transmit(Moment(0)), Some(server));
+        }
+        assert_eq!(farewell.poll_transmit(Moment(0)), None);
+        farewell
+    }
+
+    #[test]
+    fn each_server_is_told_until_it_confirms() {
+        let mut farewell = farewell(true);
+        for server in 0..3 {
+            assert_eq!(farewell.verdict(), None);
+            farewell.handle_released(server, true);
+        }
+        assert_eq!(farewell.verdict(), Some(FarewellVerdict::Held));
+        assert!(!farewell.is_over(Moment(0)));
+        farewell.handle_silence(Moment(5), 3);
+        farewell.handle_released(4, true);
+        let again = farewell.poll_timeout(Moment(5)).unwrap();
+        assert!(again > Moment(5) && again <= Moment(50_005));
+        assert_eq!(farewell.poll_transmit(again), Some(3));
+        assert_eq!(farewell.unconfirmed().collect::<Vec<_>>(), [3]);
+        farewell.handle_released(3, false);
+        assert!(farewell.is_over(again));
+    }
+
+    #[test]
+    fn it_ends_when_the_votes_have_lapsed() {
+        let mut farewell = farewell(true);
+        for server in 0..5 {
+            farewell.handle_silence(Moment(5), server);
+        }
+        assert_eq!(farewell.verdict(), None);
+        assert!(!farewell.is_over(Moment(6)));
+        assert_eq!(farewell.poll_transmit(UNTIL), None);
+        assert!(farewell.is_over(UNTIL));
+    }
+
+    #[test]
+    fn what_was_ours_is_said_as_well_as_it_can_be() {
+        // Two servers are down, one of three has lost its data.
+        for (valid, verdict) in [
+            (true, FarewellVerdict::Held),
+            (false, FarewellVerdict::NotHeld),
+        ] {
+            let mut farewell = farewell(valid);
+            farewell.handle_released(0, true);
+            farewell.handle_released(1, true);
+            farewell.handle_released(2, false);
+            assert_eq!(farewell.verdict(), None, "the others may answer");
+            farewell.handle_silence(Moment(1), 3);
+            farewell.handle_silence(Moment(1), 4);
+            assert_eq!(farewell.verdict(), Some(verdict));
+        }
+        let mut farewell = farewell(true);
+        for server in 0..3 {
+            farewell.handle_released(server, false);
+        }
+        assert_eq!(farewell.verdict(), Some(FarewellVerdict::NotHeld));
+    }
+}

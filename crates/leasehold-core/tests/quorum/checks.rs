@@ -1,0 +1,115 @@
+//! What must hold, whatever happens.
+
+use leasehold_core::{ClaimId, Token};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(dead_code, reason = "shown when a world fails")]
+pub(crate) enum Fault {
+    /// Two clients rely on the key at once.
+    TwoHolders { at: u64, tokens: (Token, Token) },
+    /// A token that is not above those of all bids completed before it began.
+    TokenFell { at: u64, before: Token, now: Token },
+    /// A lease ended although its holder lives, its time was not over, no server
+    /// had lost anything and nobody took the key.
+    LostForNothing { at: u64, token: Token },
+    /// A server votes for a claim after it has confirmed that it left.
+    Orphan { at: u64, id: ClaimId },
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Had {
+    pub(crate) leases: u64,
+    pub(crate) leases_after_loss: u64,
+    pub(crate) renewals: u64,
+    pub(crate) busy: u64,
+    pub(crate) unanswered: u64,
+    pub(crate) reproposals: u64,
+    pub(crate) losses: u64,
+    pub(crate) quarantined: u64,
+    pub(crate) repaired: u64,
+    pub(crate) late: u64,
+}
+
+impl Had {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.leases += other.leases;
+        self.leases_after_loss += other.leases_after_loss;
+        self.renewals += other.renewals;
+        self.busy += other.busy;
+        self.unanswered += other.unanswered;
+        self.reproposals += other.reproposals;
+        self.losses += other.losses;
+        self.quarantined += other.quarantined;
+        self.repaired += other.repaired;
+        self.late += other.late;
+    }
+}
+
+/// What was seen, by the world's own time.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    /// Bids that were completed: when, and with which token.
+    completed: Vec<(u64, Token)>,
+    /// Who relies on the key: until when, and with which token.
+    believers: Vec<Option<(u64, Token)>>,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) had: Had,
+}
+
+impl Checks {
+    pub(crate) fn new(clients: usize) -> Self {
+        Self {
+            believers: vec![None; clients],
+            ..Self::default()
+        }
+    }
+
+    /// A bid that began at `began` is completed now.
+    pub(crate) fn completed(&mut self, began: u64, now: u64, token: Token) {
+        let before = self.completed.iter().filter(|(when, _)| *when <= began);
+        if let Some(before) = before.map(|(_, token)| *token).max()
+            && before >= token
+        {
+            self.faults.push(Fault::TokenFell {
+                at: now,
+                before,
+                now: token,
+            });
+        }
+        if self.completed.iter().any(|(_, other)| *other == token) {
+            self.faults.push(Fault::TokenFell {
+                at: now,
+                before: token,
+                now: token,
+            });
+        }
+        self.completed.push((now, token));
+        self.had.leases += 1;
+        if self.had.losses > 0 {
+            self.had.leases_after_loss += 1;
+        }
+    }
+
+    /// A client relies on the key until then.
+    pub(crate) fn believes(&mut self, client: usize, token: Token, now: u64, until: u64) {
+        if until <= now {
+            return;
+        }
+        let others = self.believers.iter().enumerate();
+        let rival = others
+            .filter(|(other, _)| *other != client)
+            .find_map(|(_, believer)| believer.filter(|(until, _)| *until > now));
+        if let Some((_, other)) = rival {
+            self.faults.push(Fault::TwoHolders {
+                at: now,
+                tokens: (other, token),
+            });
+        }
+        self.believers[client] = Some((until, token));
+    }
+
+    /// A client does not rely on it any more.
+    pub(crate) fn ends(&mut self, client: usize) {
+        self.believers[client] = None;
+    }
+}

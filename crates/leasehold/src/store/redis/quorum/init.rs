@@ -1,0 +1,64 @@
+//! Marking servers that are known to be new.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold_core::quorum::Vote;
+
+use super::super::run;
+use super::super::script::micros;
+use super::script::{SCRIPTS, read_vote};
+use super::{RedlockOptions, RedlockStore};
+use crate::error::StoreError;
+
+/// A server that was marked, or why it was not.
+#[derive(Debug, Clone)]
+pub struct Initialised {
+    /// Host and port.
+    pub server: String,
+    /// What is left of its quarantine: zero for a server that votes now.
+    pub outcome: Result<Duration, StoreError>,
+}
+
+impl RedlockStore {
+    /// Marks the servers behind `options` that have never been used as new: they
+    /// vote at once, where they would wait for the end of their quarantine.
+    ///
+    /// A server that is marked already is not believed to be new: its quarantine
+    /// takes as long as it takes. One that belongs to another set (other members,
+    /// `max_ttl` or `quarantine`) joins this one, with a quarantine.
+    ///
+    /// **Only for servers that have no data because they never had any**: one that
+    /// has lost its data would vote while claims that it has forgotten hold.
+    ///
+    /// # Errors
+    /// `Invalid` for options that cannot work; what goes wrong at one server
+    /// stands in its [`Initialised::outcome`].
+    pub async fn initialise(options: RedlockOptions) -> Result<Vec<Initialised>, StoreError> {
+        let store = Self::start(options)?;
+        let inner = &store.inner;
+        let limit = inner.options.servers[0].connect_timeout;
+        let marked = inner.members.iter().map(|member| async move {
+            let outcome = member.within(limit, async {
+                let (_, wire) = member.wire().await?;
+                let run_id = member.run_id(&wire).await?;
+                let key = member.marker_key();
+                let value = run(&wire, &SCRIPTS.init, &[&key], |call| {
+                    call.arg(&*run_id)
+                        .arg(&inner.terms.set)
+                        .arg(micros(inner.terms.quarantine));
+                })
+                .await?;
+                match read_vote(&value)?.0 {
+                    Vote::Quarantined { left } => Ok(left),
+                    _ => Err(super::super::script::unreadable(&value)),
+                }
+            });
+            Initialised {
+                server: member.name.clone(),
+                outcome: outcome.await,
+            }
+        });
+        Ok(join_all(marked).await)
+    }
+}

@@ -1,0 +1,168 @@
+//! What people see: what a majority says.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use leasehold_core::quorum::{Hold, Node, Vote};
+use leasehold_core::{Arrival, Capacity, ClaimView, Holder, Key, Mode, Snapshot, StoreTime, Token};
+
+use super::super::list::{PAGE, escape, read_page};
+use super::super::{refusal, run};
+use super::Inner;
+use super::member::Member;
+use super::report::Report;
+use super::script::{SCRIPTS, read_look};
+use crate::error::{ErrorKind, StoreError};
+
+impl Inner {
+    /// A key as a quorum of servers sees it, and the highest token that any of
+    /// them has heard of.
+    pub(super) async fn look(&self, key: &Key) -> Result<(Snapshot, Token), StoreError> {
+        let limit = self.options.node_timeout;
+        let looks = self.members.iter().map(|member| {
+            member.within(limit, async move {
+                let (_, wire) = member.wire().await?;
+                let key = member.lock_key(key.as_str());
+                let value = run(&wire, &SCRIPTS.inspect, &[&key], |_| {}).await?;
+                read_look(&value)
+            })
+        });
+        let looks = join_all(looks).await;
+        let mut report = Report::new(self.size);
+        for (server, look) in looks.iter().enumerate() {
+            report.note(
+                server,
+                &look.as_ref().map(|_| Vote::Done).map_err(Clone::clone),
+            );
+        }
+        let seen: Vec<_> = looks.into_iter().flatten().collect();
+        if seen.len() < self.size.quorum() {
+            return Err(report.error(self, ErrorKind::Unavailable, limit));
+        }
+        Ok(self.view(&seen))
+    }
+
+    fn view(&self, seen: &[(StoreTime, Node)]) -> (Snapshot, Token) {
+        let highest = seen.iter().map(|(_, node)| node.highest()).max();
+        let highest = highest.unwrap_or_default();
+        let silent = self.size.servers() - seen.len();
+        let votes = |(clock, node): &(StoreTime, Node)| {
+            node.live(*clock).map(|hold| (hold.id.clone(), hold.token))
+        };
+        // A claim that holds, or may hold by the votes of those who are silent.
+        let holder = seen.iter().find_map(|one| {
+            let for_whom = votes(one)?;
+            let count = seen
+                .iter()
+                .filter(|other| votes(other).as_ref() == Some(&for_whom))
+                .count();
+            (count + silent >= self.size.quorum()).then_some(one)
+        });
+        let clock = holder
+            .or_else(|| seen.first())
+            .map_or(StoreTime(0), |(clock, _)| *clock);
+        let holders: Vec<_> = holder
+            .and_then(|(clock, node)| node.live(*clock))
+            .map(view_of)
+            .into_iter()
+            .collect();
+        let snapshot = Snapshot {
+            capacity: (!holders.is_empty()).then_some(Capacity::Lock),
+            last_token: seen
+                .iter()
+                .map(|(_, node)| node.accepted)
+                .max()
+                .unwrap_or_default(),
+            at: clock,
+            clock,
+            holders,
+            waiters: Vec::new(),
+        };
+        (snapshot, highest)
+    }
+
+    /// The keys that somebody holds.
+    pub(super) async fn list(
+        self: &Arc<Self>,
+        pattern: &str,
+    ) -> Result<Vec<(Key, Snapshot)>, StoreError> {
+        let limit = self.options.node_timeout;
+        let scans = self
+            .members
+            .iter()
+            .map(|member| scan(member, pattern, limit));
+        let scans = join_all(scans).await;
+        let mut report = Report::new(self.size);
+        for (server, scan) in scans.iter().enumerate() {
+            report.note(
+                server,
+                &scan.as_ref().map(|_| Vote::Done).map_err(Clone::clone),
+            );
+        }
+        if scans.iter().flatten().count() < self.size.quorum() {
+            return Err(report.error(self, ErrorKind::Unavailable, limit));
+        }
+        let keys: BTreeSet<Key> = scans.into_iter().flatten().flatten().collect();
+        let keys: Vec<_> = keys.into_iter().collect();
+        let mut live = Vec::new();
+        for page in keys.chunks(PAGE) {
+            let looks = join_all(page.iter().map(|key| self.look(key))).await;
+            for (key, look) in page.iter().zip(looks) {
+                let (snapshot, _) = look?;
+                if snapshot.capacity.is_some() {
+                    live.push((key.clone(), snapshot));
+                }
+            }
+        }
+        Ok(live)
+    }
+}
+
+/// The keys of one server.
+async fn scan(
+    member: &Member,
+    pattern: &str,
+    limit: std::time::Duration,
+) -> Result<Vec<Key>, StoreError> {
+    let (_, wire) = member.within(limit, member.wire()).await?;
+    let prefix = member.lock_key("");
+    let glob = format!("{}{pattern}", escape(&prefix));
+    let mut keys = Vec::new();
+    let mut cursor = b"0".to_vec();
+    loop {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(&cursor)
+            .arg("MATCH")
+            .arg(&glob)
+            .arg("COUNT")
+            .arg(PAGE);
+        let page = member.within(limit, async {
+            wire.send(scan).await.map_err(refusal::of_connection)
+        });
+        let (next, names) = read_page(page.await?)?;
+        let names = names.iter().filter_map(|name| name.strip_prefix(&prefix));
+        keys.extend(names.filter_map(|name| Key::new(name).ok()));
+        cursor = next;
+        if cursor == b"0" {
+            return Ok(keys);
+        }
+    }
+}
+
+fn view_of(hold: &Hold) -> Holder {
+    let hint = hold.id.expose();
+    Holder {
+        claim: ClaimView {
+            arrival: Arrival(hold.token.0),
+            mode: Mode::Exclusive,
+            owner: hold.body.owner.clone(),
+            since: hold.since,
+            deadline: hold.until,
+            id_hint: hint[..hint.len().min(6)].to_owned(),
+            note: hold.body.note.clone(),
+            kept: false,
+        },
+        token: hold.token,
+    }
+}

@@ -1,0 +1,21 @@
+-- Asks one of several servers for its vote. The twin of `Marker::admit` and
+-- `Node::acquire`.
+--
+-- KEYS[1]  <prefix>lock:<name>
+-- KEYS[2]  <prefix>boot
+-- ARGV     see vote.lua
+--
+-- Returns  1, at                    yes
+--          2, at, left, highest     busy
+--          3, at, highest           stale
+--          4, at, by                the token is too far ahead of this clock
+--          6, at                    the claim is another client's
+--          7, at, left              in quarantine
+--          8, at                    of another set
+--          packed as one byte and doubles, or the error LHTYPE, LHVERSION
+local key = KEYS[1]
+-- include time.lua
+-- include node.lua
+-- include gate.lua
+-- include vote.lua
+return admit(ARGV[7], ARGV[8], ARGV[9] + 0) or acquire()

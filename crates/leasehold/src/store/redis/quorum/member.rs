@@ -1,0 +1,212 @@
+//! One server of the set: its connection, and what it is asked over it.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use leasehold_core::quorum::{SetTerms, Vote};
+use leasehold_core::{Backoff, Inbox};
+use redis::Value;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::super::connect::Target;
+use super::super::link::Shared;
+use super::super::options::RedisOptions;
+use super::super::wire::Wire;
+use super::super::{refusal, run};
+use super::options::address;
+use super::script::{Ask, read_vote};
+use crate::error::{ErrorKind, StoreError};
+
+/// The pauses between tries to reach a server for the first time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Where a server stands.
+#[derive(Clone)]
+enum Opening {
+    /// Not reached yet; with the reason of the last failure.
+    Not(Option<StoreError>),
+    /// Reached once: from then on the link finds it again by itself.
+    Open(Arc<Shared>),
+}
+
+pub(super) struct Member {
+    /// Host and port, for people.
+    pub(super) name: String,
+    options: RedisOptions,
+    opening: watch::Sender<Opening>,
+    /// The run id that was read on this connection.
+    run: Mutex<Option<(Weak<Wire>, Arc<str>)>>,
+}
+
+impl Member {
+    /// Starts to reach for the server, in the background until it is reached or
+    /// nobody wants it any more.
+    pub(super) fn start(options: RedisOptions, seed: u64) -> Arc<Self> {
+        let member = Arc::new(Self {
+            name: address(&options),
+            options,
+            opening: watch::Sender::new(Opening::Not(None)),
+            run: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&member);
+        tokio::spawn(async move {
+            let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed);
+            loop {
+                let Some(options) = weak.upgrade().map(|member| member.options.clone()) else {
+                    return;
+                };
+                let opened = match Target::new(&options) {
+                    Ok(target) => Shared::open(target).await,
+                    Err(error) => Err(error),
+                };
+                let Some(member) = weak.upgrade() else { return };
+                match opened {
+                    Ok(shared) => {
+                        member.opening.send_replace(Opening::Open(shared));
+                        return;
+                    }
+                    Err(error) => {
+                        tracing::debug!(server = %member.name, %error, "cannot connect");
+                        member.opening.send_replace(Opening::Not(Some(error)));
+                    }
+                }
+                drop(member);
+                tokio::time::sleep(pauses.pause()).await;
+            }
+        });
+        member
+    }
+
+    /// The first attempt has been made: whether it reached the server.
+    pub(super) async fn first_try(&self) -> Result<(), StoreError> {
+        let mut opening = self.opening.subscribe();
+        let tried = opening.wait_for(|opening| !matches!(opening, Opening::Not(None)));
+        match tried.await.as_deref() {
+            Ok(Opening::Not(Some(error))) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The link to the server; waits until it was reached.
+    pub(super) async fn shared(&self) -> Result<Arc<Shared>, StoreError> {
+        let mut opening = self.opening.subscribe();
+        let open = opening.wait_for(|opening| {
+            // Waiting does not cure a refusal.
+            let refused = |error: &StoreError| error.kind() != ErrorKind::Unavailable;
+            match opening {
+                Opening::Open(_) => true,
+                Opening::Not(last) => last.as_ref().is_some_and(refused),
+            }
+        });
+        match open.await.as_deref() {
+            Ok(Opening::Open(shared)) => Ok(Arc::clone(shared)),
+            Ok(Opening::Not(last)) => Err(refusal::no_connection(last.as_ref())),
+            Err(_) => Err(refusal::no_connection(None)),
+        }
+    }
+
+    pub(super) async fn wire(&self) -> Result<(Arc<Shared>, Arc<Wire>), StoreError> {
+        let shared = self.shared().await?;
+        let wire = shared.wire().await?;
+        Ok((shared, wire))
+    }
+
+    /// The run id of the server process at the other end of this connection. A
+    /// process that has restarted cannot have kept it.
+    pub(super) async fn run_id(&self, wire: &Arc<Wire>) -> Result<Arc<str>, StoreError> {
+        if let Some((known, run)) = &*self.run.lock().unwrap_or_else(PoisonError::into_inner)
+            && std::ptr::eq(known.as_ptr(), Arc::as_ptr(wire))
+            && known.strong_count() > 0
+        {
+            return Ok(Arc::clone(run));
+        }
+        let mut info = redis::cmd("INFO");
+        info.arg("server");
+        let answer = wire.send(info).await.map_err(refusal::of_connection)?;
+        let text = match answer {
+            Value::VerbatimString { text, .. } => text,
+            Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Value::ServerError(error) => return Err(refusal::of_server(&error)),
+            other => return Err(super::super::script::unreadable(&other)),
+        };
+        let run = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("run_id:"))
+            .filter(|run| !run.is_empty() && run.len() < 256);
+        let Some(run) = run else {
+            return Err(StoreError::new(
+                ErrorKind::Unsupported,
+                "the server does not say its run id, so its restarts go unnoticed",
+            )
+            .with_hint("does a proxy stand in between? Redlock needs the servers themselves"));
+        };
+        let run: Arc<str> = run.into();
+        *self.run.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((Arc::downgrade(wire), Arc::clone(&run)));
+        Ok(run)
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.options.prefix)
+    }
+
+    pub(super) fn lock_key(&self, name: &str) -> String {
+        self.key(&format!("lock:{name}"))
+    }
+
+    pub(super) fn marker_key(&self) -> String {
+        self.key("boot")
+    }
+
+    /// Asks for a vote, for `limit` at most.
+    pub(super) async fn ask(
+        &self,
+        key: &str,
+        ask: &Ask,
+        terms: &SetTerms,
+        limit: Duration,
+    ) -> Result<Vote, StoreError> {
+        self.within(limit, async {
+            let (shared, wire) = self.wire().await?;
+            let run_id = if ask.needs_marker() {
+                self.run_id(&wire).await?
+            } else {
+                Arc::from("")
+            };
+            let (key, marker) = (self.lock_key(key), self.marker_key());
+            let keys = [&*key, &*marker];
+            let keys = if ask.needs_marker() {
+                &keys[..]
+            } else {
+                &keys[..1]
+            };
+            let inbox: &Inbox = shared.inbox();
+            let value = run(&wire, ask.script(), keys, |call| {
+                ask.add(call, &run_id, inbox, terms, self.options.retention);
+            })
+            .await?;
+            Ok(read_vote(&value)?.0)
+        })
+        .await
+    }
+
+    /// Whatever is asked, for `limit` at most; says why there was no connection.
+    pub(super) async fn within<T>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        timeout(limit, work).await.unwrap_or_else(|_| {
+            let opening = self.opening.borrow();
+            Err(match &*opening {
+                Opening::Not(Some(last)) => refusal::no_connection(Some(last)),
+                _ => StoreError::new(
+                    ErrorKind::Unavailable,
+                    format!("no answer within {limit:?}"),
+                ),
+            })
+        })
+    }
+}

@@ -1,0 +1,4 @@
+//! What is tested from within.
+
+mod options;
+mod replay;

@@ -1,0 +1,468 @@
+//! Redlock on real servers: what users see, and what fails.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails with the message"
+)]
+#![cfg(feature = "redis")]
+
+mod redlock_support;
+
+use std::time::Duration;
+
+use leasehold::core::Reply;
+use leasehold::store::LockStore;
+use leasehold::store::redis::{RedlockOptions, RedlockStore};
+use leasehold::{ErrorKind, Released, Settings};
+use leasehold_testkit::proxy::{Direction, Proxy};
+use redlock_support::{Data, Set, claim, key, release, renew, token};
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(20);
+const TTL: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a_lock_over_five_servers() {
+    let set = Set::start(5, "").await;
+    let (a, b) = (set.client().await, set.client().await);
+    let lease = a.mutex("orders/42").unwrap().lock().await.unwrap();
+    assert!(lease.is_valid());
+    let lock = b.mutex("orders/42").unwrap();
+    assert!(lock.try_lock().await.unwrap().is_none());
+    let seen = b.inspect("orders/42").await.unwrap();
+    assert_eq!(seen.holders[0].token, lease.token());
+    assert_eq!(b.list("orders/*").await.unwrap().len(), 1);
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock().await.unwrap() }
+    });
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    let next = timeout(SOON, waiting).await.unwrap().unwrap();
+    assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+}
+
+#[tokio::test]
+async fn two_of_five_may_be_down_stopped_or_slow() {
+    let set = Set::start(5, "").await;
+    let store = set.store().await;
+    let key = key("k");
+    let mut last = token(
+        store
+            .claim(&key, &claim(&store, 1, TTL))
+            .await
+            .unwrap()
+            .reply,
+    );
+    set.servers[1].kill();
+    set.servers[3].stop();
+    let renewed = store.renew(&key, &renew(1, TTL)).await.unwrap().reply;
+    assert_eq!(token(renewed), last);
+    let released = store.release(&key, &release(1)).await.unwrap().reply;
+    assert_eq!(released, Reply::Released { held: true });
+    for number in 2..20 {
+        let granted = store
+            .claim(&key, &claim(&store, number, TTL))
+            .await
+            .unwrap();
+        let next = token(granted.reply);
+        assert!(next > last);
+        last = next;
+        let busy = store
+            .claim(&key, &claim(&store, 99, TTL))
+            .await
+            .unwrap()
+            .reply;
+        assert!(matches!(busy, Reply::Busy { .. }), "{busy:?}");
+        let released = store.release(&key, &release(number)).await.unwrap().reply;
+        assert_eq!(released, Reply::Released { held: true });
+    }
+    // A client that comes now finds it so.
+    let late = set.client().await;
+    let lease = late.mutex("k").unwrap().lock().await.unwrap();
+    lease.release().await.unwrap();
+    set.servers[3].cont();
+}
+
+#[tokio::test]
+async fn with_three_of_five_down_it_fails_in_time_and_says_who_did_what() {
+    let set = Set::start(5, "max_ttl=10s").await;
+    let settings = Settings {
+        operation_timeout: Duration::from_secs(2),
+        ..Settings::default()
+    };
+    let settings = Settings {
+        ttl: TTL,
+        ..settings
+    };
+    let client = set.client_with(settings).await;
+    let other = set.store().await;
+    set.servers[0].kill();
+    set.servers[2].kill();
+    set.servers[4].stop();
+    let error = timeout(SOON, client.mutex("k").unwrap().lock())
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let said = error.to_string();
+    assert!(
+        said.contains("2 of 5 servers agreed, 3 are needed"),
+        "{said}"
+    );
+    let port = |server: usize| format!("127.0.0.1:{}", set.servers[server].port());
+    for server in [1, 3] {
+        assert!(said.contains(&format!("{}: yes", port(server))), "{said}");
+    }
+    assert!(said.contains(&format!("{}: no answer", port(4))), "{said}");
+    assert!(said.contains(&format!("{}: ", port(0))), "{said}");
+    // What it had got is released: the two that are up vote for another.
+    set.servers[4].cont();
+    let granted = timeout(SOON, async {
+        loop {
+            match other
+                .claim(&key("k"), &claim(&other, 1, TTL))
+                .await
+                .unwrap()
+                .reply
+            {
+                Reply::Standing(_) => return,
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    });
+    granted.await.expect("all votes were given back");
+}
+
+#[tokio::test]
+async fn a_server_without_its_data_does_not_vote_until_all_that_it_forgot_is_over() {
+    let set = Set::start(3, "max_ttl=500ms").await;
+    let store = set.store().await;
+    let (key, ttl) = (key("k"), Duration::from_millis(500));
+    set.servers[2].kill();
+    let first = token(
+        store
+            .claim(&key, &claim(&store, 1, ttl))
+            .await
+            .unwrap()
+            .reply,
+    );
+    set.servers[0].restart(Data::Lose);
+    set.servers[2].start_again();
+    let other = set.store().await;
+    let began = std::time::SystemTime::now();
+    let error = other.claim(&key, &claim(&other, 2, ttl)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(
+        error.to_string().contains("it may have lost some"),
+        "{error}"
+    );
+    let second = timeout(SOON, async {
+        let mut number = 3;
+        loop {
+            if let Ok(answer) = other.claim(&key, &claim(&other, number, ttl)).await
+                && matches!(answer.reply, Reply::Standing(_))
+            {
+                return token(answer.reply);
+            }
+            number += 1;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(second.await.unwrap() > first);
+    assert!(began.elapsed().unwrap() > Duration::from_millis(900));
+}
+
+/// Two of five swallow every answer, or are slow: nobody waits for them. Three: the
+/// same claim asks again when they are back, and its votes are its own.
+#[tokio::test]
+async fn servers_that_swallow_their_answers_are_gone_round() {
+    let set = Set::start(5, "set=blue").await;
+    let proxies: Vec<_> = set.servers.iter().map(Proxy::to).collect();
+    let members = proxies
+        .iter()
+        .map(|proxy| format!("127.0.0.1:{}", proxy.port()));
+    let members = members.collect::<Vec<_>>().join(",");
+    let url = format!("redlock://{members}/?set=blue&node_timeout=300ms");
+    let options = RedlockOptions::from_url(&url).unwrap();
+    let store = RedlockStore::connect(options).await.unwrap();
+    let key = key("k");
+    // All connections are up, and their run ids are known.
+    let mut last = token(
+        store
+            .claim(&key, &claim(&store, 1, TTL))
+            .await
+            .unwrap()
+            .reply,
+    );
+    store.release(&key, &release(1)).await.unwrap();
+    proxies[0].black_hole(Direction::ToClient);
+    proxies[4].delay(Direction::ToClient, Duration::from_secs(1));
+    for number in 2..6 {
+        let next = token(
+            store
+                .claim(&key, &claim(&store, number, TTL))
+                .await
+                .unwrap()
+                .reply,
+        );
+        assert!(next > last);
+        last = next;
+        assert_eq!(
+            token(store.renew(&key, &renew(number, TTL)).await.unwrap().reply),
+            last
+        );
+        let released = store.release(&key, &release(number)).await.unwrap().reply;
+        assert_eq!(released, Reply::Released { held: true });
+    }
+    proxies[2].black_hole(Direction::ToClient);
+    let wanted = claim(&store, 9, TTL);
+    let began = std::time::SystemTime::now();
+    let error = store.claim(&key, &wanted).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(began.elapsed().unwrap() < Duration::from_secs(2));
+    assert!(
+        error.to_string().contains("no answer within 300ms"),
+        "{error}"
+    );
+    for proxy in [0, 2, 4] {
+        proxies[proxy].heal();
+        proxies[proxy].reset();
+    }
+    let granted = timeout(SOON, async {
+        loop {
+            if let Ok(answer) = store.claim(&key, &wanted).await {
+                return token(answer.reply);
+            }
+        }
+    });
+    assert!(granted.await.unwrap() > last);
+    let seen = store.inspect(&key).await.unwrap();
+    assert_eq!(seen.holders.len(), 1);
+}
+
+/// Numbers from a seed (SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % sides
+    }
+
+    fn millis(&mut self, most: u64) -> Duration {
+        Duration::from_millis(self.roll(most + 1))
+    }
+}
+
+/// What several clients believed: from when until when, and with which token.
+type Holds =
+    std::sync::Arc<std::sync::Mutex<Vec<(std::time::SystemTime, std::time::SystemTime, u64)>>>;
+
+/// One client that asks again and again, and holds for a while; it works for as
+/// long as its lease is valid by its own clock.
+async fn contend(url: String, ttl: Duration, seed: u64, until: tokio::time::Instant, holds: Holds) {
+    let settings = Settings {
+        ttl,
+        operation_timeout: Duration::from_millis(500),
+        ..Settings::default()
+    };
+    let builder = leasehold::Client::builder().store(url).settings(settings);
+    let Ok(client) = builder.connect().await else {
+        return;
+    };
+    let lock = client.mutex("k").unwrap();
+    let mut dice = Dice(seed);
+    while tokio::time::Instant::now() < until {
+        if let Ok(Some(lease)) = lock.try_lock().await {
+            let from = std::time::SystemTime::now();
+            // A lease that is not renewed any more still counts till its end.
+            let work = tokio::time::sleep(dice.millis(600));
+            let _ = timeout(lease.remaining(), lease.run(work)).await;
+            let to = std::time::SystemTime::now();
+            if lease.is_valid() || to > from {
+                holds.lock().unwrap().push((from, to, lease.token().get()));
+            }
+            let _ = lease.release().await;
+        }
+        tokio::time::sleep(dice.millis(30)).await;
+    }
+}
+
+/// Two holds that overlap.
+fn overlap(holds: &Holds) -> Option<(u64, u64)> {
+    let mut holds = holds.lock().unwrap().clone();
+    holds.sort_unstable();
+    let mut last: Option<(std::time::SystemTime, u64)> = None;
+    for (from, to, token) in holds {
+        if let Some((end, other)) = last
+            && from < end
+        {
+            return Some((other, token));
+        }
+        last = Some(last.map_or((to, token), |(end, other)| {
+            if end > to { (end, other) } else { (to, token) }
+        }));
+    }
+    None
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// One random schedule: clients contend, and one server after the other comes
+/// back without its data. How often two held at once, and how often one did.
+async fn schedule(parameters: &str, seed: u64) -> (Option<(u64, u64)>, usize) {
+    let set = Set::start(3, parameters).await;
+    let ttl = Duration::from_millis(600);
+    let holds = Holds::default();
+    let mut dice = Dice(seed);
+    let end = tokio::time::Instant::now() + Duration::from_millis(1_500);
+    let contenders: Vec<_> = (0..3)
+        .map(|n| tokio::spawn(contend(set.url(), ttl, seed * 10 + n, end, holds.clone())))
+        .collect();
+    while tokio::time::Instant::now() < end {
+        tokio::time::sleep(dice.millis(400)).await;
+        let server = usize::try_from(dice.roll(3)).unwrap();
+        set.servers[server].kill();
+        set.servers[server].start_again();
+    }
+    for contender in contenders {
+        contender.await.unwrap();
+    }
+    let held = holds.lock().unwrap().len();
+    (overlap(&holds), held)
+}
+
+/// The schedules, several at a time.
+async fn schedules(parameters: &'static str, count: u64) -> (Vec<(u64, (u64, u64))>, usize) {
+    let (mut doubled, mut held) = (Vec::new(), 0);
+    let mut next = 0;
+    let mut running = tokio::task::JoinSet::new();
+    while next < count || !running.is_empty() {
+        while next < count && running.len() < 4 {
+            let seed = next;
+            running.spawn(async move { (seed, schedule(parameters, seed).await) });
+            next += 1;
+        }
+        if let Some(done) = running.join_next().await {
+            let (seed, (overlap, holds)) = done.unwrap();
+            doubled.extend(overlap.map(|tokens| (seed, tokens)));
+            held += holds;
+        }
+    }
+    (doubled, held)
+}
+
+/// `LEASEHOLD_SCHEDULES=200` runs as many as are promised.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_restart_without_their_data_never_let_two_hold() {
+    let count = number("LEASEHOLD_SCHEDULES").unwrap_or(24);
+    let (doubled, held) = schedules("max_ttl=1s", count).await;
+    assert!(doubled.is_empty(), "{doubled:?}");
+    assert!(held as u64 > count, "{held} holds in {count} schedules");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_quarantine_the_same_schedules_let_two_hold() {
+    let count = number("LEASEHOLD_SCHEDULES").unwrap_or(24);
+    let (doubled, held) = schedules("max_ttl=1s&quarantine=0s", count).await;
+    eprintln!("{} of {count} schedules, {held} holds", doubled.len());
+    assert!(!doubled.is_empty(), "{held} holds in {count} schedules");
+}
+
+/// `LEASEHOLD_ACQUISITIONS=10000` runs as many as are promised.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_rise_while_servers_restart() {
+    let wanted = number("LEASEHOLD_ACQUISITIONS").unwrap_or(1_500);
+    let set = Set::start(5, "max_ttl=200ms").await;
+    let ttl = Duration::from_millis(200);
+    let stores = [set.store().await, set.store().await, set.store().await];
+    let key = key("k");
+    let (mut last, mut got, mut refused, mut dice) = (0, 0, 0, Dice(5));
+    let mut number = 0;
+    while got < wanted {
+        number += 1;
+        if number % 300 == 0 {
+            let server = usize::try_from(dice.roll(5)).unwrap();
+            let data = if dice.roll(2) == 0 {
+                Data::Keep
+            } else {
+                Data::Lose
+            };
+            set.servers[server].restart(data);
+        }
+        let store = &stores[usize::try_from(dice.roll(3)).unwrap()];
+        match store
+            .claim(&key, &claim(store, number, ttl))
+            .await
+            .map(|answer| answer.reply)
+        {
+            Ok(Reply::Standing(standing)) => {
+                let token = standing.token.unwrap().0;
+                assert!(token > last, "{token} after {last}");
+                (last, got) = (token, got + 1);
+                // Some are given back, some lapse.
+                if dice.roll(200) > 0 {
+                    let _ = store.release(&key, &release(number)).await;
+                }
+            }
+            Ok(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            Err(_) => {
+                refused += 1;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+    eprintln!("{got} acquisitions in {number} tries, {refused} refused or unanswered");
+}
+
+/// Acquisitions per second of so many clients at one key, each holding 5 ms.
+async fn rate(set: &Set, clients: usize, name: &str) -> f64 {
+    let span = Duration::from_millis(1_200);
+    let mut tasks = tokio::task::JoinSet::new();
+    let mut opened = Vec::new();
+    for _ in 0..clients {
+        opened.push(set.client().await);
+    }
+    let end = tokio::time::Instant::now() + span;
+    for client in opened {
+        let lock = client.mutex(name).unwrap();
+        tasks.spawn(async move {
+            let mut count = 0_u32;
+            while tokio::time::Instant::now() < end {
+                let left = end.duration_since(tokio::time::Instant::now());
+                let Ok(lease) = lock.lock_within(left).await else {
+                    break;
+                };
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                lease.release().await.unwrap();
+                count += 1;
+            }
+            drop(client);
+            count
+        });
+    }
+    let mut count = 0;
+    while let Some(done) = tasks.join_next().await {
+        count += done.unwrap();
+    }
+    f64::from(count) / span.as_secs_f64()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_clients_get_at_least_half_of_what_two_get() {
+    let set = Set::start(5, "").await;
+    let mut ratios = Vec::new();
+    for round in 0..5 {
+        let two = rate(&set, 2, &format!("two {round}")).await;
+        let twenty = rate(&set, 20, &format!("twenty {round}")).await;
+        ratios.push((twenty / two, two, twenty));
+    }
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    eprintln!("(ratio, two, twenty) {ratios:?}");
+    assert!(ratios[2].0 >= 0.5, "{ratios:?}");
+}

@@ -42,7 +42,7 @@ pub(crate) struct Measured {
 
 /// Connects, for measuring: what is compared shares one connection.
 pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Failure> {
-    if !is_server(store.url.trim()) {
+    if !is_one_server(store.url.trim()) {
         return Ok(Measured {
             client: connect(store).await?,
             baseline: None,
@@ -66,9 +66,9 @@ pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Fa
     })
 }
 
-fn is_server(url: &str) -> bool {
+fn is_one_server(url: &str) -> bool {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-    !matches!(scheme, "" | "local" | "memory")
+    !matches!(scheme, "" | "local" | "memory") && !scheme.ends_with("-cluster")
 }
 
 /// Leaves the store: what is still held or waited for is given back. What the store does not

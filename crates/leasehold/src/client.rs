@@ -30,6 +30,7 @@ use crate::store::{Capabilities, LockStore};
 /// | `redis://[user:password@]host[:port][/db]`, `valkey://` | a server |
 /// | `rediss://…` | a server, with TLS |
 /// | `redis+unix:///path/to/socket` | a server, by its Unix socket |
+/// | `redis-cluster://[user:password@]host[:port],host…`, `rediss-cluster://…` | a cluster |
 ///
 /// # Errors
 /// `Invalid` for a URL that makes no sense, `Unavailable` when there is nobody,

@@ -27,7 +27,8 @@ pub(crate) struct Credentials {
 }
 
 /// What a URL may begin with, for hints.
-const SCHEMES: &str = "memory:, local:, redis://, rediss://, redis+unix:// or valkey://";
+const SCHEMES: &str =
+    "memory:, local:, redis://, rediss://, redis+unix://, redis-cluster:// or valkey://";
 
 /// Opens the store at `url`; says the URL without its password, fit to be
 /// handed to another process.
@@ -48,6 +49,9 @@ pub(crate) async fn open(
         }
         "local" => local(url).await,
         "redis" | "rediss" | "redis+unix" | "valkey" | "valkeys" => redis(url, credentials).await,
+        "redis-cluster" | "rediss-cluster" | "valkey-cluster" | "valkeys-cluster" => {
+            cluster(url, credentials).await
+        }
         "" => Err(
             StoreError::new(ErrorKind::Invalid, "the store is not a URL")
                 .with_hint(format!("begin it with {SCHEMES}")),
@@ -86,13 +90,35 @@ async fn redis(
     Ok((Arc::new(store), shown.redacted_url()))
 }
 
+#[cfg(feature = "redis")]
+async fn cluster(
+    url: &str,
+    credentials: &Credentials,
+) -> Result<(Arc<dyn LockStore>, String), StoreError> {
+    use crate::store::redis::{RedisClusterOptions, RedisStore};
+    let mut options = RedisClusterOptions::from_url(url)?;
+    options.node = authorized(options.node, credentials)?;
+    let mut shown = options.clone();
+    shown.node.password = None;
+    let store = RedisStore::connect_cluster(options).await?;
+    Ok((Arc::new(store), shown.redacted_url()))
+}
+
 /// The options of a URL, and what goes before it.
 #[cfg(feature = "redis")]
 pub(crate) fn redis_options(
     url: &str,
     credentials: &Credentials,
 ) -> Result<crate::store::redis::RedisOptions, StoreError> {
-    let mut options = crate::store::redis::RedisOptions::from_url(url)?;
+    let options = crate::store::redis::RedisOptions::from_url(url)?;
+    authorized(options, credentials)
+}
+
+#[cfg(feature = "redis")]
+fn authorized(
+    mut options: crate::store::redis::RedisOptions,
+    credentials: &Credentials,
+) -> Result<crate::store::redis::RedisOptions, StoreError> {
     let Credentials {
         user,
         password,
@@ -117,6 +143,14 @@ pub(crate) fn redis_options(
 
 #[cfg(not(feature = "redis"))]
 async fn redis(
+    url: &str,
+    _credentials: &Credentials,
+) -> Result<(Arc<dyn LockStore>, String), StoreError> {
+    Err(not_built(url, "redis"))
+}
+
+#[cfg(not(feature = "redis"))]
+async fn cluster(
     url: &str,
     _credentials: &Credentials,
 ) -> Result<(Arc<dyn LockStore>, String), StoreError> {

@@ -39,7 +39,7 @@ pub struct Capabilities {
     pub durable_tokens: bool,
     /// The store sees that a client died before its claims lapse.
     pub liveness: bool,
-    /// Several keys can be claimed in one step.
+    /// Several keys can be claimed in one step, whichever they are.
     pub multi: bool,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Measured {
 
 /// Connects, for measuring: what is compared shares one connection.
 pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Failure> {
-    if !is_server(store.url.trim()) {
+    if !is_one_server(store.url.trim()) {
         return Ok(Measured {
             client: connect(store).await?,
             baseline: None,
@@ -88,9 +88,10 @@ fn log_in(options: &mut RedisOptions, store: &StoreArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-fn is_server(url: &str) -> bool {
+fn is_one_server(url: &str) -> bool {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-    !matches!(scheme, "" | "local" | "memory" | "redlock" | "redlocks")
+    let several = scheme.ends_with("-cluster") || scheme.starts_with("redlock");
+    !several && !matches!(scheme, "" | "local" | "memory")
 }
 
 /// Leaves the store: what is still held or waited for is given back. What the store does not

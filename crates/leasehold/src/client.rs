@@ -31,6 +31,7 @@ use crate::store::{Capabilities, LockStore};
 /// | `rediss://…` | a server, with TLS |
 /// | `redis+unix:///path/to/socket` | a server, by its Unix socket |
 /// | `redlock://[user:password@]host[:port],…[/db]` | three or more independent servers, by majority |
+/// | `redis-cluster://[user:password@]host[:port],host…`, `rediss-cluster://…` | a cluster |
 ///
 /// # Errors
 /// `Invalid` for a URL that makes no sense, `Unavailable` when there is nobody,

@@ -81,7 +81,7 @@ impl Access {
     }
 }
 
-/// Stores of one process or machine: opening them is the examination.
+/// Stores of one process or machine, and clusters: opening them is the examination.
 async fn without_servers(url: &str, access: &Access) -> Result<Report, StoreError> {
     let (store, shown) = match open::open(url, &access.credentials()).await {
         Ok(opened) => opened,
@@ -96,7 +96,26 @@ async fn without_servers(url: &str, access: &Access) -> Result<Report, StoreErro
             });
         }
     };
-    let (promise, finding) = if store.capabilities().name == "memory" {
+    let name = store.capabilities().name;
+    let (promise, finding) = if name == "redis" {
+        // A cluster. Each node has settings of its own.
+        let answered = store.list("leasehold-doctor/*").await.err();
+        let finding = match &answered {
+            Some(error) => Finding::of_error("reach", None, error),
+            None => Finding::new(
+                Severity::Warning,
+                "reach",
+                "every primary of the cluster answers",
+            )
+            .meaning("how each of them is set up was not looked at")
+            .remedied("see docs/stores/cluster.md for the settings that matter"),
+        };
+        (
+            "Exclusion while a lease is valid, until a primary loses data or a replica takes over, \
+             as long as the nodes' clocks agree. Fencing: tokens rise over all of that.",
+            finding,
+        )
+    } else if name == "memory" {
         let found = "locks live in the memory of one process";
         (
             "Exclusion and fencing among the tasks of this process.",

@@ -18,8 +18,8 @@
 //! transaction. `SAFETY.md` says what each store promises, and what ends it.
 //!
 //! # Features
-//! `local` (the store in files of one machine), `redis` (one server), `tls`
-//! (`rediss://`): all on by default, each works alone. The memory store is
+//! `local` (the store in files of one machine), `redis` (one server, or a cluster),
+//! `tls` (`rediss://`): all on by default, each works alone. The memory store is
 //! always there.
 
 pub mod blocking;
@@ -83,6 +83,7 @@ mod pages {
         holding: "docs/holding.md",
         identity: "docs/identity.md",
         blocking: "docs/blocking.md",
+        cluster: "docs/stores/cluster.md",
         mutex: "docs/kinds/mutex.md",
         rwlock: "docs/kinds/rwlock.md",
         semaphore: "docs/kinds/semaphore.md",

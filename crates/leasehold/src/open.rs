@@ -27,8 +27,7 @@ pub(crate) struct Credentials {
 }
 
 /// What a URL may begin with, for hints.
-const SCHEMES: &str =
-    "memory:, local:, redis://, rediss://, redis+unix://, valkey:// or redlock://";
+const SCHEMES: &str = "memory:, local:, redis://, rediss://, redis+unix://, valkey://, redis-cluster:// or redlock://";
 
 /// Opens the store at `url`; says the URL without its password, fit to be
 /// handed to another process.
@@ -49,6 +48,9 @@ pub(crate) async fn open(
         }
         "local" => local(url).await,
         "redis" | "rediss" | "redis+unix" | "valkey" | "valkeys" => redis(url, credentials).await,
+        "redis-cluster" | "rediss-cluster" | "valkey-cluster" | "valkeys-cluster" => {
+            cluster(url, credentials).await
+        }
         "redlock" | "redlocks" => redlock(url, credentials).await,
         "" => Err(
             StoreError::new(ErrorKind::Invalid, "the store is not a URL")
@@ -85,6 +87,20 @@ async fn redis(
     let mut shown = options.clone();
     shown.password = None;
     let store = RedisStore::connect(options).await?;
+    Ok((Arc::new(store), shown.redacted_url()))
+}
+
+#[cfg(feature = "redis")]
+async fn cluster(
+    url: &str,
+    credentials: &Credentials,
+) -> Result<(Arc<dyn LockStore>, String), StoreError> {
+    use crate::store::redis::{RedisClusterOptions, RedisStore};
+    let mut options = RedisClusterOptions::from_url(url)?;
+    log_in(&mut options.node, credentials)?;
+    let mut shown = options.clone();
+    shown.node.password = None;
+    let store = RedisStore::connect_cluster(options).await?;
     Ok((Arc::new(store), shown.redacted_url()))
 }
 
@@ -155,6 +171,14 @@ async fn redlock(
 
 #[cfg(not(feature = "redis"))]
 async fn redis(
+    url: &str,
+    _credentials: &Credentials,
+) -> Result<(Arc<dyn LockStore>, String), StoreError> {
+    Err(not_built(url, "redis"))
+}
+
+#[cfg(not(feature = "redis"))]
+async fn cluster(
     url: &str,
     _credentials: &Credentials,
 ) -> Result<(Arc<dyn LockStore>, String), StoreError> {

@@ -428,8 +428,16 @@ pub async fn shutdown_releases_everything(fixture: &dyn Fixture) {
         .await
         .expect("a lease");
     let lock = a.mutex("theirs").expect("a lock");
-    let waiting = tokio::spawn(async move { lock.lock().await });
-    queued(&b, "theirs", 1).await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let waits = Acquire {
+        wait: Wait::Forever,
+        progress: Some(Arc::new(move |p: &leasehold::Progress| {
+            tell.send(p.position).ok();
+        })),
+    };
+    let waiting = tokio::spawn(async move { lock.acquire(waits).await });
+    // The client itself knows of its place, not just the store.
+    assert_eq!(soon("a place", told.recv()).await, Some(1));
     let done = a.shutdown(LIMIT).await;
     // Whoever waits without a queue has nothing to give back.
     let all = 20 + u64::from(a.capabilities().queueing);

@@ -41,7 +41,7 @@ pub struct Capabilities {
     pub durable_tokens: bool,
     /// The store sees that a client died before its claims lapse.
     pub liveness: bool,
-    /// Several keys can be claimed in one step.
+    /// Several keys can be claimed in one step, whichever they are.
     pub multi: bool,
     /// Only plain exclusive claims: no readers, permits, re-entrant owners and
     /// minimum holds, and a claim's id and client stay what they are.

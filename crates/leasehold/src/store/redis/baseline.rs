@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Script, Value, cmd};
 
-use super::{RedisStore, refusal};
+use super::{RedisStore, Route, refusal};
 use crate::error::{ErrorKind, StoreError};
 
 /// Compare-and-delete, as every lock on `SET NX` has it (redis.io, "Distributed
@@ -163,11 +163,18 @@ impl Baseline {
     }
 
     fn key(&self, name: &str) -> String {
-        format!("{}bench:{name}", self.store.shared.target().prefix)
+        format!("{}bench:{name}", self.store.prefix())
     }
 
     async fn send(&self, command: Cmd) -> Result<Value, StoreError> {
-        let wire = self.store.shared.wire().await?;
+        let Route::One(shared) = &self.store.route else {
+            return Err(StoreError::new(
+                ErrorKind::Unsupported,
+                "a cluster has no one server to compare with",
+            )
+            .with_hint("measure one of its nodes alone"));
+        };
+        let wire = shared.wire().await?;
         match wire.send(command).await.map_err(refusal::of_connection)? {
             Value::ServerError(error) => Err(refusal::of_server(&error)),
             value => Ok(value),

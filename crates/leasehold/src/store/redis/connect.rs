@@ -142,7 +142,9 @@ impl Target {
         self.cluster
             .store(field("cluster_enabled") == "1", Ordering::Release);
         check_version(field("redis_version"))?;
-        if field("role") == "slave" && field("slave_read_only") != "0" {
+        // In a cluster a replica says itself who has the key.
+        let alone = !self.is_cluster();
+        if alone && field("role") == "slave" && field("slave_read_only") != "0" {
             return Err(
                 StoreError::new(ErrorKind::Refused, "the server is a read-only replica")
                     .with_hint("connect to the primary; after a fail-over, to the new one"),

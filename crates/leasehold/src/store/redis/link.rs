@@ -30,6 +30,7 @@ enum State {
 /// What the store, its connection and its tasks share.
 pub(super) struct Shared {
     target: Target,
+    observer: Option<Observer>,
     inbox: Inbox,
     channel: String,
     state: watch::Sender<State>,
@@ -39,31 +40,63 @@ pub(super) struct Shared {
     reconnecting: Mutex<Option<AbortHandle>>,
 }
 
+/// Told on the connection's own task: `true` when the connection stands, `false`
+/// when it is lost.
+pub(super) type Observer = Box<dyn Fn(bool) + Send + Sync>;
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
     /// Opens the connection.
-    pub(super) async fn open(target: Target) -> Result<Arc<Self>, StoreError> {
+    pub(super) async fn open(
+        target: Target,
+        observer: Option<Observer>,
+    ) -> Result<Arc<Self>, StoreError> {
+        let shared = Self::new(target, observer);
+        let wire = shared.connect().await?;
+        shared.publish(wire);
+        Ok(shared)
+    }
+
+    /// Opens the connection in the background, however long that takes.
+    pub(super) fn start(target: Target, observer: Observer) -> Arc<Self> {
+        let shared = Self::new(target, Some(observer));
+        shared.find_again(Duration::ZERO);
+        shared
+    }
+
+    fn new(target: Target, observer: Option<Observer>) -> Arc<Self> {
         let inbox = Inbox::from_random(u64::from_le_bytes(
             uuid::Uuid::new_v4().as_u128().to_le_bytes()[..8]
                 .try_into()
                 .unwrap_or_default(),
         ));
-        let shared = Arc::new(Self {
+        Arc::new(Self {
             channel: format!("{}inbox:{}", target.prefix, inbox.as_str()),
             inbox,
             target,
+            observer,
             state: watch::Sender::new(State::Down(None)),
             sink: Mutex::default(),
             epochs: AtomicU64::new(0),
             subscribing: tokio::sync::Mutex::default(),
             reconnecting: Mutex::default(),
-        });
-        let wire = shared.connect().await?;
-        shared.publish(wire);
-        Ok(shared)
+        })
+    }
+
+    /// Whether the connection stands, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Up(_))
+    }
+
+    /// Why there is no connection.
+    pub(super) fn why_down(&self) -> StoreError {
+        match &*self.state.borrow() {
+            State::Down(last) => refusal::no_connection(last.as_ref()),
+            State::Up(_) => refusal::no_connection(None),
+        }
     }
 
     pub(super) fn inbox(&self) -> &Inbox {
@@ -98,10 +131,7 @@ impl Shared {
         };
         match tokio::time::timeout(self.target.response_timeout, up).await {
             Ok(wire) => wire,
-            Err(_) => Err(match &*self.state.borrow() {
-                State::Down(last) => refusal::no_connection(last.as_ref()),
-                State::Up(_) => refusal::no_connection(None),
-            }),
+            Err(_) => Err(self.why_down()),
         }
     }
 
@@ -124,7 +154,7 @@ impl Shared {
         let wire = Arc::new(Wire::new(connection, signals, link));
         if lock(&self.sink).is_some() {
             self.subscribe(&wire).await?;
-        } else {
+        } else if !self.target.is_cluster() {
             let (shared, wire) = (Arc::clone(self), Arc::clone(&wire));
             tokio::spawn(async move {
                 if let Err(error) = shared.try_count(wire).await {
@@ -139,6 +169,7 @@ impl Shared {
     fn publish(self: &Arc<Self>, wire: Arc<Wire>) {
         let signals = Arc::clone(&wire.signals);
         self.state.send_replace(State::Up(wire));
+        self.tell(true);
         if signals.dead.load(Ordering::Acquire) {
             self.lost(&signals);
         }
@@ -154,33 +185,47 @@ impl Shared {
             }
             current
         });
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
         if was_current {
             tracing::debug!(url = %self.target.redacted, "lost the connection");
-            let link = Arc::downgrade(self);
-            let seed = u64::from_str_radix(self.inbox.as_str(), 16).unwrap_or(0);
-            let task = runtime.spawn(async move {
-                let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed);
-                loop {
-                    tokio::time::sleep(backoff.pause()).await;
-                    let Some(link) = link.upgrade() else { return };
-                    match link.connect().await {
-                        Ok(wire) => return link.reopened(wire),
-                        Err(error) => {
-                            tracing::debug!(%error, "cannot connect again");
-                            link.state.send_replace(State::Down(Some(error)));
-                        }
-                    }
-                }
-            });
-            *lock(&self.reconnecting) = Some(task.abort_handle());
+            self.tell(false);
+            self.find_again(FIRST_PAUSE);
         }
     }
 
+    fn tell(&self, up: bool) {
+        if let Some(observer) = &self.observer {
+            observer(up);
+        }
+    }
+
+    /// Connects in the background, after pauses that begin with `first`.
+    fn find_again(self: &Arc<Self>, first: Duration) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let link = Arc::downgrade(self);
+        let seed = u64::from_str_radix(self.inbox.as_str(), 16).unwrap_or(0);
+        let task = runtime.spawn(async move {
+            let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed);
+            tokio::time::sleep(first).await;
+            loop {
+                let Some(link) = link.upgrade() else { return };
+                match link.connect().await {
+                    Ok(wire) => return link.reopened(wire),
+                    Err(error) => {
+                        tracing::debug!(%error, "cannot connect");
+                        link.state.send_replace(State::Down(Some(error)));
+                    }
+                }
+                drop(link);
+                tokio::time::sleep(backoff.pause()).await;
+            }
+        });
+        *lock(&self.reconnecting) = Some(task.abort_handle());
+    }
+
     fn reopened(self: &Arc<Self>, wire: Arc<Wire>) {
-        tracing::debug!(url = %self.target.redacted, "connected again");
+        tracing::debug!(url = %self.target.redacted, "connected");
         self.publish(wire);
         let sink = lock(&self.sink).clone();
         if let Some(sink) = sink {

@@ -1,22 +1,89 @@
 //! The keys that somebody holds or waits for.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 use leasehold_core::{Key, Snapshot};
 use redis::Value;
 
-use super::record::Record;
-use super::script::SCRIPTS;
-use super::{RedisStore, refusal, run};
+use super::cluster::Cluster;
+use super::wire::Wire;
+use super::{RedisStore, Route, refusal};
 use crate::error::{ErrorKind, StoreError};
+use crate::store::LockStore;
 
 /// How many keys one `SCAN` looks at, and how many are looked into at once.
 pub(super) const PAGE: usize = 256;
+
+/// How often all nodes of a cluster are gone through while slots move.
+const SCANS: usize = 3;
 
 pub(super) async fn list(
     store: &RedisStore,
     pattern: &str,
 ) -> Result<Vec<(Key, Snapshot)>, StoreError> {
-    let wire = store.shared.wire().await?;
+    let mut names = match &store.route {
+        Route::One(shared) => scan(store, &shared.wire().await?, pattern).await?,
+        Route::Cluster(cluster) => scan_all(store, cluster, pattern).await?,
+    };
+    // SCAN may name a key twice.
+    names.sort_unstable();
+    names.dedup();
+
+    let mut live = Vec::new();
+    for page in names.chunks(PAGE) {
+        let looks = page.iter().filter_map(|name| {
+            let key = Key::new(name).ok()?;
+            Some(async move {
+                let look = store.inspect(&key).await?;
+                Ok((key, look))
+            })
+        });
+        for look in join_all(looks).await {
+            match look {
+                Ok((key, snapshot)) if snapshot.capacity.is_some() => live.push((key, snapshot)),
+                Ok(_) => {}
+                // One bad key must not hide the others; `inspect` names it.
+                Err(error) if StoreError::kind(&error) == ErrorKind::Corrupt => {
+                    tracing::warn!(%error, "passed over a key that cannot be read");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(live)
+}
+
+/// The names of all keys of a cluster. Those that change their node meanwhile may
+/// be seen on neither: then once more.
+async fn scan_all(
+    store: &RedisStore,
+    cluster: &Arc<Cluster>,
+    pattern: &str,
+) -> Result<Vec<String>, StoreError> {
+    let mut names = Vec::new();
+    for _ in 0..SCANS {
+        let changes = cluster.changes();
+        let links = cluster.links()?;
+        let scans = links
+            .iter()
+            .map(async |link| scan(store, &link.wire().await?, pattern).await);
+        for found in join_all(scans).await {
+            names.extend(found?);
+        }
+        if cluster.changes() == changes {
+            break;
+        }
+    }
+    Ok(names)
+}
+
+/// The names of the keys of one server.
+async fn scan(
+    store: &RedisStore,
+    wire: &Arc<Wire>,
+    pattern: &str,
+) -> Result<Vec<String>, StoreError> {
     let prefix = store.redis_key("");
     let glob = format!("{}{pattern}", escape(&prefix));
     let mut names: Vec<String> = Vec::new();
@@ -34,37 +101,9 @@ pub(super) async fn list(
         names.extend(keys.into_iter().filter_map(name));
         cursor = next;
         if cursor == b"0" {
-            break;
+            return Ok(names);
         }
     }
-    // SCAN may name a key twice.
-    names.sort_unstable();
-    names.dedup();
-
-    let mut live = Vec::new();
-    for page in names.chunks(PAGE) {
-        let looks = page.iter().filter_map(|name| {
-            let key = Key::new(name).ok()?;
-            let (wire, redis_key) = (&wire, store.redis_key(name));
-            Some(async move {
-                let value = run(wire, &SCRIPTS.inspect, &[&redis_key], |_| {}).await?;
-                let (record, clock) = Record::read(value)?;
-                Ok((key, record.look(clock)))
-            })
-        });
-        for look in join_all(looks).await {
-            match look {
-                Ok((key, snapshot)) if snapshot.capacity.is_some() => live.push((key, snapshot)),
-                Ok(_) => {}
-                // One bad key must not hide the others; `inspect` names it.
-                Err(error) if StoreError::kind(&error) == ErrorKind::Corrupt => {
-                    tracing::warn!(%error, "passed over a key that cannot be read");
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(live)
 }
 
 pub(super) fn read_page(answer: Value) -> Result<(Vec<u8>, Vec<String>), StoreError> {

@@ -1,9 +1,10 @@
-//! `redis://`: one Redis or Valkey server, 6.2 or later.
+//! `redis://`: one Redis or Valkey server, 6.2 or later; `redis-cluster://`: a
+//! cluster of them.
 //!
 //! Every verb is one script and one round trip, also on several keys; the record of a key lies under
 //! one key of Redis, `<prefix>lock:<name>`, and the pushes of a client go to one
 //! channel, `<prefix>inbox:<name>`. All commands of a store share one connection
-//! through a batcher; pushes arrive on it too (RESP3).
+//! through a batcher (one a node in a cluster); pushes arrive on it too (RESP3).
 //!
 //! Nothing is retried blindly: a lost connection or a response that does not
 //! come in time is `Unavailable`, outcome unknown, and the same claim id asks
@@ -11,6 +12,7 @@
 //! them: then nothing has run.
 
 mod baseline;
+mod cluster;
 mod connect;
 mod doctor;
 mod link;
@@ -35,6 +37,8 @@ use leasehold_core::{Claim, Inbox, Key, Release, Renew, Snapshot};
 use redis::{Cmd, Value};
 
 pub use self::baseline::{Baseline, ServerCost};
+use self::cluster::Cluster;
+pub use self::cluster::RedisClusterOptions;
 use self::connect::Target;
 pub(crate) use self::doctor::examine;
 use self::link::Shared;
@@ -46,10 +50,16 @@ use self::wire::Wire;
 use crate::error::StoreError;
 use crate::store::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts};
 
-/// A store on one Redis or Valkey server. Cheap to share behind an `Arc`; its
-/// connection closes when it is dropped.
+/// A store on one Redis or Valkey server, or on a cluster of them. Cheap to share
+/// behind an `Arc`; its connections close when it is dropped.
 pub struct RedisStore {
-    shared: Arc<Shared>,
+    route: Route,
+}
+
+/// The way from a key to its server.
+enum Route {
+    One(Arc<Shared>),
+    Cluster(Arc<Cluster>),
 }
 
 impl RedisStore {
@@ -60,8 +70,23 @@ impl RedisStore {
     /// a read-only replica, or refuses the credentials, `Invalid` for options
     /// that cannot work, `Unsupported` for TLS without the feature `tls`.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
-        let shared = Shared::open(Target::new(&options)?).await?;
-        Ok(Self { shared })
+        let shared = Shared::open(Target::new(&options)?, None).await?;
+        Ok(Self {
+            route: Route::One(shared),
+        })
+    }
+
+    /// Opens a store on a cluster: asks the nodes that are named for the others.
+    /// Connections to these are opened when a key needs them.
+    ///
+    /// # Errors
+    /// As [`RedisStore::connect`]; `Unavailable` if none of the named nodes can be
+    /// reached, `Refused` if it is not part of a cluster.
+    pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
+        let cluster = Cluster::open(options).await?;
+        Ok(Self {
+            route: Route::Cluster(cluster),
+        })
     }
 
     /// Opens a store with the address, the login and the certificates of a
@@ -78,25 +103,56 @@ impl RedisStore {
         options: RedisOptions,
     ) -> Result<Self, StoreError> {
         options.check()?;
-        let shared = Shared::open(Target::of_client(client, &options)?).await?;
-        Ok(Self { shared })
+        let shared = Shared::open(Target::of_client(client, &options)?, None).await?;
+        Ok(Self {
+            route: Route::One(shared),
+        })
     }
 
-    /// The URL of the server, without the password.
+    /// The URL of the server or cluster, without the password.
     #[must_use]
     pub fn redacted_url(&self) -> &str {
-        &self.shared.target().redacted
+        match &self.route {
+            Route::One(shared) => &shared.target().redacted,
+            Route::Cluster(cluster) => cluster.redacted(),
+        }
     }
 
-    fn terms(&self, wire: &Wire) -> Terms {
-        Terms {
-            retention: self.shared.target().retention,
-            believed: wire.believed.load(Ordering::Acquire),
+    fn prefix(&self) -> &str {
+        match &self.route {
+            Route::One(shared) => &shared.target().prefix,
+            Route::Cluster(cluster) => &cluster.options().prefix,
         }
     }
 
     fn redis_key(&self, name: &str) -> String {
-        format!("{}lock:{name}", self.shared.target().prefix)
+        format!("{}lock:{name}", self.prefix())
+    }
+
+    /// Runs a script where its keys are; says on which epoch of the inbox.
+    async fn run(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: impl Fn(&mut Cmd, Terms),
+    ) -> Result<(Value, u64), StoreError> {
+        let shared = match &self.route {
+            Route::One(shared) => shared,
+            Route::Cluster(cluster) => {
+                return cluster.run(script.on(true), keys, arguments).await;
+            }
+        };
+        let wire = shared.wire().await?;
+        // Read before sending: what is sent before the inbox is open may be
+        // answered with pushes that nobody hears.
+        let epoch = wire.epoch();
+        let terms = Terms {
+            retention: shared.target().retention,
+            believed: wire.believed.load(Ordering::Acquire),
+        };
+        let script = script.on(shared.target().is_cluster());
+        let value = run(&wire, false, script, keys, |call| arguments(call, terms)).await?;
+        Ok((value, epoch))
     }
 
     async fn step(
@@ -105,31 +161,33 @@ impl RedisStore {
         key: &Key,
         arguments: impl Fn(&mut Cmd, Terms),
     ) -> Result<Answer, StoreError> {
-        let wire = self.shared.wire().await?;
-        // Read before sending: what is sent before the inbox is open may be
-        // answered with pushes that nobody hears.
-        let epoch = wire.epoch();
-        let terms = self.terms(&wire);
         let key = self.redis_key(key.as_str());
-        let value = run(&wire, script, &[&key], |call| arguments(call, terms)).await?;
+        let (value, epoch) = self.run(script, &[&key], arguments).await?;
         let (reply, at) = script::read_reply(&value)?;
         Ok(Answer { reply, at, epoch })
     }
 }
 
 /// Runs a script, which the server is told in full if it does not know it.
+/// `asking` for a key whose slot is on its way to this server.
 async fn run(
     wire: &Arc<Wire>,
+    asking: bool,
     script: &Script,
     keys: &[&str],
     arguments: impl Fn(&mut Cmd),
 ) -> Result<Value, StoreError> {
-    let call = || {
+    let ask = async || {
         let mut call = script::call(script, keys);
         arguments(&mut call);
-        call
+        let answer = if asking {
+            wire.send_asking(call).await
+        } else {
+            wire.send(call).await
+        };
+        answer.map_err(refusal::of_connection)
     };
-    let answer = wire.send(call()).await.map_err(refusal::of_connection)?;
+    let answer = ask().await?;
     match &answer {
         Value::ServerError(error) if error.code() == "NOSCRIPT" => {}
         _ => return Ok(answer),
@@ -139,7 +197,7 @@ async fn run(
     if let Value::ServerError(error) = wire.send(load).await.map_err(refusal::of_connection)? {
         return Err(refusal::of_server(&error));
     }
-    wire.send(call()).await.map_err(refusal::of_connection)
+    ask().await
 }
 
 #[async_trait]
@@ -147,6 +205,8 @@ impl LockStore for RedisStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             durable_tokens: true,
+            // In a cluster those that lie in one slot can be, and no others.
+            multi: matches!(self.route, Route::One(_)),
             ..Capabilities::queueing("redis")
         }
     }
@@ -161,17 +221,22 @@ impl LockStore for RedisStore {
 
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
         check_parts(parts)?;
-        let wire = self.shared.wire().await?;
-        let (epoch, terms) = (wire.epoch(), self.terms(&wire));
         let keys: Vec<_> = parts
             .iter()
             .map(|(key, _)| self.redis_key(key.as_str()))
             .collect();
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-        let value = run(&wire, &SCRIPTS.claim_all, &keys, |call| {
+        if matches!(self.route, Route::Cluster(_)) && !Cluster::are_together(&keys) {
+            return Ok(None);
+        }
+        let asked = self.run(&SCRIPTS.claim_all, &keys, |call, terms| {
             script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
-        })
-        .await?;
+        });
+        let (value, epoch) = asked.await?;
+        if matches!(&value, Value::ServerError(error) if error.code() == "TRYAGAIN") {
+            // Their slot is on its way, and some have arrived before others.
+            return Ok(None);
+        }
         let answer = |(reply, at)| Answer { reply, at, epoch };
         Ok(Some(match script::read_replies(&value)? {
             Ok(replies) => AllAnswer::All(replies.into_iter().map(answer).collect()),
@@ -215,9 +280,8 @@ impl LockStore for RedisStore {
     }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
-        let wire = self.shared.wire().await?;
         let key = self.redis_key(key.as_str());
-        let value = run(&wire, &SCRIPTS.inspect, &[&key], |_| {}).await?;
+        let (value, _) = self.run(&SCRIPTS.inspect, &[&key], |_, _| {}).await?;
         let (record, clock) = Record::read(value)?;
         Ok(record.look(clock))
     }
@@ -227,11 +291,17 @@ impl LockStore for RedisStore {
     }
 
     fn inbox(&self) -> &Inbox {
-        self.shared.inbox()
+        match &self.route {
+            Route::One(shared) => shared.inbox(),
+            Route::Cluster(cluster) => cluster.inbox(),
+        }
     }
 
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
-        Ok(Box::new(self.shared.listen(sink).await?))
+        match &self.route {
+            Route::One(shared) => Ok(Box::new(shared.listen(sink).await?)),
+            Route::Cluster(cluster) => cluster.listen(sink).await,
+        }
     }
 }
 

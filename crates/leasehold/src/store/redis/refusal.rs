@@ -11,6 +11,9 @@ pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> ~leasehold:* &le
     -@all +evalsha +script|load +time +mget +exists +type +set +setrange +del +hset +hget +hmget \
     +hgetall +hdel +pexpire +publish +subscribe +unsubscribe +scan +info +ping";
 
+/// What a user of a cluster needs besides.
+const ACL_IN_CLUSTER: &str = "+cluster|slots +asking";
+
 /// The rule for this user, with this prefix.
 pub(super) fn acl(user: &str, prefix: &str) -> String {
     ACL.replace("<name>", user).replace("leasehold:", prefix)
@@ -19,6 +22,15 @@ pub(super) fn acl(user: &str, prefix: &str) -> String {
 /// An error that the server answered.
 pub(super) fn of_server(error: &ServerError) -> StoreError {
     refusal(error.code(), error.details().unwrap_or_default())
+}
+
+/// An error that the server answered when it was asked for the other nodes.
+pub(super) fn of_topology(error: &ServerError) -> StoreError {
+    let detail = error.details().unwrap_or_default();
+    if detail.contains("cluster support disabled") {
+        return refused("the server is not part of a cluster", "use redis:// for it");
+    }
+    of_server(error)
 }
 
 /// An error of the connection, or one that the server answered to a single command.
@@ -78,7 +90,10 @@ fn refusal(code: &str, detail: &str) -> StoreError {
         ),
         "NOPERM" => refused(
             format!("the user may not do this: {detail}"),
-            format!("this rule is enough (with the prefix you use): {ACL}"),
+            format!(
+                "this rule is enough (with the prefix you use): {ACL}; for a cluster add \
+                 {ACL_IN_CLUSTER}"
+            ),
         ),
         "WRONGPASS" | "NOAUTH" => refused(
             "the server refuses the user name or password",
@@ -94,7 +109,7 @@ fn refusal(code: &str, detail: &str) -> StoreError {
         ),
         "MOVED" | "ASK" | "CLUSTERDOWN" | "CROSSSLOT" => refused(
             "the server is a node of a Redis Cluster and does not keep this key",
-            "this store is for one server",
+            "for a cluster write redis-cluster://, with one or more of its nodes",
         ),
         "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" => {
             refused(format!("the server is not ready: {detail}"), "try later")

@@ -20,7 +20,13 @@ use crate::error::{ErrorKind, StoreError};
 pub(super) struct Script {
     pub(super) text: String,
     pub(super) hash: String,
+    /// The same for the nodes of a cluster.
+    in_cluster: Option<Box<Self>>,
 }
+
+/// The line of `time.lua` that says where the script runs.
+const ALONE: &str = "local in_cluster = false\n";
+const IN_CLUSTER: &str = "local in_cluster = true\n";
 
 /// What the scripts share, by the name in their `-- include` lines. `queue` comes
 /// before the parts that it is made of.
@@ -42,14 +48,31 @@ const PARTS: [(&str, &str); 12] = [
 impl Script {
     pub(super) fn new(text: String) -> Self {
         let hash = redis::Script::new(&text).get_hash().to_owned();
-        Self { text, hash }
+        Self {
+            text,
+            hash,
+            in_cluster: None,
+        }
     }
 
     fn assemble(text: &str) -> Self {
         let include = |text: String, (name, part): (&str, &str)| {
             text.replace(&format!("-- include {name}.lua\n"), part)
         };
-        Self::new(PARTS.into_iter().fold(text.to_owned(), include))
+        let text = PARTS.into_iter().fold(text.to_owned(), include);
+        let in_cluster = Self::new(text.replace(ALONE, IN_CLUSTER));
+        Self {
+            in_cluster: Some(Box::new(in_cluster)),
+            ..Self::new(text)
+        }
+    }
+
+    /// The script as it runs on one server, or on a node of a cluster.
+    pub(super) fn on(&self, cluster: bool) -> &Self {
+        match &self.in_cluster {
+            Some(script) if cluster => script,
+            _ => self,
+        }
     }
 }
 

@@ -87,10 +87,16 @@ impl Wire {
         } else {
             self.send_batched(command).await
         };
+        self.note(&mut flight, &answer);
+        answer
+    }
+
+    /// What an answer, or the lack of one, says about the connection.
+    fn note(&self, flight: &mut Flight<'_>, answer: &RedisResult<Value>) {
         flight.answered = answer
             .as_ref()
             .map_or_else(|error| !error.is_timeout(), |_| true);
-        if let Err(error) = &answer
+        if let Err(error) = answer
             && error.is_unrecoverable_error()
             && let Some(link) = self.link.upgrade()
         {
@@ -98,6 +104,22 @@ impl Wire {
             // runtime.
             link.lost(&self.signals);
         }
+    }
+
+    /// Sends a command with `ASKING` right before it: what others send at the same
+    /// time does not come between, since a pipeline is written in one piece.
+    pub(super) async fn send_asking(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
+        let mut flight = Flight::start(self);
+        let mut pipeline = redis::Pipeline::with_capacity(2);
+        pipeline.cmd("ASKING").add_command(command);
+        let mut connection = self.connection.clone();
+        let answers = connection.send_packed_commands(&pipeline, 0, 2).await;
+        let answer = answers.map(|answers| {
+            let refused = |answer: &Value| matches!(answer, Value::ServerError(_));
+            let first = answers.iter().position(refused).unwrap_or(1);
+            answers.into_iter().nth(first).unwrap_or(Value::Nil)
+        });
+        self.note(&mut flight, &answer);
         answer
     }
 

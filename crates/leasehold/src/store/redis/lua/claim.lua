@@ -24,7 +24,7 @@ local id, retention = ARGV[1], ARGV[5] + 0
 
 -- The short path: nobody holds or waits, and there is no minimum hold.
 local traits = string.byte(ARGV[6])
-if traits % 16 < 8
+if traits % 16 < 8 and not in_cluster
   and (absent or (raw and claim_size == 0 and not (buried_count > 0 and string.find(raw, id, 55, true)))) then
   local deadline = now + ARGV[2]
   local token, arrival = last_token + 1, last_arrival + 1
@@ -49,6 +49,49 @@ if traits % 16 < 8
     return done
   end
   return struct.pack('<Bdddddd', 1, now, arrival, token, 0, deadline, 0)
+end
+
+-- The same in a cluster, where the record is a hash.
+if in_cluster and not raw and traits % 16 < 8 then
+  local free, fresh = absent, absent
+  if not fresh then
+    local fields = redis.pcall('HMGET', key, ' head', ' released')
+    local head = fields[1]
+    if head and #head > 54 and string.sub(head, 1, 3) == 'lh\1' then
+      local _, granted, waiting, watched
+      last_seen, offset, last_token, last_arrival, furthest, expires, buried_count, _, _, _, granted, waiting, watched =
+        struct.unpack('<ddddddBdddddd', head, 4)
+      free = clock >= last_seen and granted + waiting + watched == 0
+        and not (buried_count > 0 and string.find(fields[2], id, 1, true))
+    end
+  end
+  if free then
+    local at = clock + offset
+    local deadline, of, weight = at + ARGV[2], struct.unpack('<I4I4', ARGV[6], 2)
+    local token, arrival = last_token + 1, last_arrival + 1
+    if token < clock then token = clock end
+    if arrival < clock then arrival = clock end
+    if furthest < deadline then furthest = deadline end
+    local keep = furthest - at + retention
+    local extend = expires < clock + keep - retention / 16
+    if extend then expires = clock + keep end
+    local head = struct.pack('<BBBddddddBdddddddddBc0Bc0BB', 108, 104, 1, clock, offset, token, arrival, furthest, expires,
+      buried_count, traits % 4 == 2 and of or -1, weight, deadline, 1, 0, 0, 0, 0, 0, #id, id, #id, id, 0, 0)
+    local claim = struct.pack('<BBdddd', 0, 0, arrival, token, deadline, at) .. ARGV[6]
+    local done
+    if fresh then
+      done = redis.pcall('HSET', key, ' head', head, id, claim, ' released', '')
+    else
+      done = redis.pcall('HSET', key, ' head', head, id, claim)
+    end
+    if type(done) == 'table' and done.err then
+      return done
+    end
+    if extend then
+      call('PEXPIRE', key, math.ceil(keep / 1000))
+    end
+    return struct.pack('<Bdddddd', 1, at, arrival, token, 0, deadline, 0)
+  end
 end
 
 -- The short path in a queue: a lock is held, nobody has lapsed, and the claim

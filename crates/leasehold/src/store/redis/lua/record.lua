@@ -55,8 +55,12 @@ local function write(must, millis, ...)
 end
 
 -- Whether the record fits the string: nobody waits or watches and at most one
--- holds, whose own capacity is the one in use. A hash stays one until it is empty.
+-- holds, whose own capacity is the one in use. A hash stays one until it is empty,
+-- and in a cluster always.
 local function fits_string()
+  if in_cluster then
+    return false
+  end
   if granted + waiting == 0 then
     return watchers == 0 or #all_watching() == 0
   end

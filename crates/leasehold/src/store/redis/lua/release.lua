@@ -67,6 +67,22 @@ if not raw and not absent and flags % 4 == 3 then
       struct.unpack('<ddddddBdddddddddBc0Bc0Bc0Bc0', head, 4)
     local at = clock + past
     local _, _, _, _, ours, _, traits = struct.unpack('<Bc0Bc0ddddB', mine)
+    -- Nobody to hand it on to, in a cluster: elsewhere the record becomes a string.
+    if in_cluster and clock >= seen and granted == 1 and first_granted == id and waiting + watched == 0
+      and ours > at and traits % 16 < 8
+      and (buried == 0 or (struct.unpack('<d', call('HGET', key, ' released'))) > at) then
+      local keep = math.max(far - at, 0) + retention
+      local extend = ends < clock + keep - retention / 16
+      if extend then ends = clock + keep end
+      -- Letting go first: then the write may pass even if the memory is full.
+      call('HDEL', key, id)
+      call('HSET', key, ' head', struct.pack('<BBBddddddBdddddddddBBBB', 108, 104, 1, clock, past, token, tail, far, ends,
+        buried, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+      if extend then
+        call('PEXPIRE', key, math.ceil(keep / 1000))
+      end
+      return struct.pack('<Bdd', 4, at, 1)
+    end
     local heir = clock >= seen and bears == -1 and granted == 1 and first_granted == id
       and ours > at and traits % 16 < 8 and waiting > 0 and weight == 1048576 and watched == 0
       -- Queue::forget_buried has nothing to forget: the oldest comes first.

@@ -43,7 +43,7 @@ impl RedlockStore {
                 let (_, wire) = member.wire().await?;
                 let run_id = member.run_id(&wire).await?;
                 let key = member.marker_key();
-                let value = run(&wire, &SCRIPTS.init, &[&key], |call| {
+                let value = run(&wire, false, &SCRIPTS.init, &[&key], |call| {
                     call.arg(&*run_id)
                         .arg(&inner.terms.set)
                         .arg(micros(inner.terms.quarantine));

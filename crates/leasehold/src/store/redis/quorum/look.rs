@@ -24,7 +24,7 @@ impl Inner {
             member.within(limit, async move {
                 let (_, wire) = member.wire().await?;
                 let key = member.lock_key(key.as_str());
-                let value = run(&wire, &SCRIPTS.inspect, &[&key], |_| {}).await?;
+                let value = run(&wire, false, &SCRIPTS.inspect, &[&key], |_| {}).await?;
                 read_look(&value)
             })
         });

@@ -58,7 +58,7 @@ impl Member {
                     return;
                 };
                 let opened = match Target::new(&options) {
-                    Ok(target) => Shared::open(target).await,
+                    Ok(target) => Shared::open(target, None).await,
                     Err(error) => Err(error),
                 };
                 let Some(member) = weak.upgrade() else { return };
@@ -183,7 +183,7 @@ impl Member {
                 &keys[..1]
             };
             let inbox: &Inbox = shared.inbox();
-            let value = run(&wire, ask.script(), keys, |call| {
+            let value = run(&wire, false, ask.script(), keys, |call| {
                 ask.add(call, &run_id, inbox, terms, self.options.retention);
             })
             .await?;

@@ -99,8 +99,19 @@ fn assert_seen(twin: &Twin, kinds: &[&str]) {
 
 #[test]
 fn the_scripts_do_what_the_core_does() {
+    do_what_the_core_does(false);
+}
+
+/// There the record is a hash from the first claim to the end of its retention.
+#[test]
+fn the_scripts_of_a_cluster_do_what_the_core_does() {
+    do_what_the_core_does(true);
+}
+
+fn do_what_the_core_does(cluster: bool) {
     let server = RedisServer::start();
-    let mut twin = Twin::new(&server, &HEARD);
+    let mut twin = Twin::of(&server, &HEARD, cluster);
+    let before = server.stats();
     for (kind, mix) in (0..).zip(mixes()) {
         for seed in 0..runs() {
             run(&mut twin, 1_000 * kind + seed, 200, &mix);
@@ -135,6 +146,13 @@ fn the_scripts_do_what_the_core_does() {
     ];
     assert_seen(&twin, &replies);
     assert_seen(&twin, &events);
+    if cluster {
+        let done = server.stats().since(&before);
+        assert!(done.command("hset").calls > 0);
+        for command in ["set", "del"] {
+            assert_eq!(done.command(command).calls, 0, "{command}");
+        }
+    }
 }
 
 /// Claims on several keys at once, among steps on each of them.

@@ -62,6 +62,11 @@ pub(super) struct Twin {
 
 impl Twin {
     pub(super) fn new(server: &RedisServer, heard: &[&str]) -> Self {
+        Self::of(server, heard, false)
+    }
+
+    /// With the scripts of a cluster, or those of one server.
+    pub(super) fn of(server: &RedisServer, heard: &[&str], cluster: bool) -> Self {
         let client = redis::Client::open(server.url()).unwrap();
         let mut subscriber = client.get_connection().unwrap();
         let channels = heard.iter().map(|name| format!("{PREFIX}inbox:{name}"));
@@ -80,6 +85,7 @@ impl Twin {
             ("inspect", &SCRIPTS.inspect),
         ]
         .map(|(verb, script)| {
+            let script = script.on(cluster);
             let lines = script.text.matches(CLOCK).count();
             assert_eq!(lines, 1, "one line of {verb} reads the clock");
             assert!(!script.text.contains("include"), "{verb} is assembled");

@@ -1,0 +1,253 @@
+//! Where the nodes are, and how to talk to them.
+
+use std::fmt;
+use std::fmt::Write;
+
+use leasehold_core::Invalid;
+
+use super::super::options::{RedisAddress, RedisOptions};
+use super::topology::Address;
+
+const EXAMPLE: &str = "write redis-cluster://user:password@host1:6379,host2:6379,host3:6379/";
+
+/// Options for [`RedisStore::connect_cluster`](super::super::RedisStore::connect_cluster).
+/// Plain data; `Debug` hides the password.
+///
+/// ```
+/// use leasehold::store::redis::RedisClusterOptions;
+/// let options = RedisClusterOptions::from_url("redis-cluster://alice:secret@h1,h2:7000/")?;
+/// assert_eq!(options.seeds, [("h1".to_owned(), 6379), ("h2".to_owned(), 7000)]);
+/// assert_eq!(options.redacted_url(), "redis-cluster://alice:***@h1:6379,h2:7000/");
+/// # Ok::<(), leasehold::core::Invalid>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisClusterOptions {
+    /// Hosts and ports of some nodes, which are asked for the others: one that
+    /// answers is enough.
+    pub seeds: Vec<(String, u16)>,
+    /// Whether the connections are encrypted (feature `tls`).
+    pub tls: bool,
+    /// The login, the certificates, the prefix, the retention and the time-outs,
+    /// the same for every node. Its address is not used, and its database is 0.
+    pub node: RedisOptions,
+}
+
+impl RedisClusterOptions {
+    /// A cluster of which these nodes are known.
+    pub fn new<H: Into<String>>(seeds: impl IntoIterator<Item = (H, u16)>) -> Self {
+        Self {
+            seeds: seeds
+                .into_iter()
+                .map(|(host, port)| (host.into(), port))
+                .collect(),
+            tls: false,
+            node: RedisOptions::default(),
+        }
+    }
+
+    /// Reads a URL:
+    ///
+    /// ```text
+    /// redis-cluster://[user:password@]host[:port][,host[:port]…][/][?parameters]
+    /// rediss-cluster://…                          the same with TLS
+    /// valkey-cluster://…  valkeys-cluster://…     the same
+    /// ```
+    ///
+    /// Parameters: as [`RedisOptions::from_url`], but for `db`: a cluster has one
+    /// database only.
+    ///
+    /// # Errors
+    /// [`Invalid`], naming what cannot be read. The password is never repeated.
+    pub fn from_url(url: &str) -> Result<Self, Invalid> {
+        let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
+        let tls = match scheme {
+            "redis-cluster" | "valkey-cluster" => false,
+            "rediss-cluster" | "valkeys-cluster" => true,
+            _ => {
+                let scheme = scheme.split(':').next().unwrap_or_default();
+                return Err(Invalid::new(
+                    format!("the scheme {scheme}: is not one of a cluster"),
+                    "use redis-cluster://, or rediss-cluster:// for TLS",
+                ));
+            }
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, tail) = rest.split_at(end);
+        let tail = tail.strip_prefix('/').unwrap_or(tail);
+        if !tail.is_empty() && !tail.starts_with('?') {
+            return Err(Invalid::new(
+                "a cluster has no databases to choose from",
+                EXAMPLE,
+            ));
+        }
+        let (login, hosts) = match authority.rfind('@') {
+            Some(at) => authority.split_at(at + 1),
+            None => ("", authority),
+        };
+        let mut node = None;
+        let mut seeds = Vec::new();
+        for host in hosts.split(',') {
+            if host.is_empty() {
+                return Err(Invalid::new("a host of the cluster is missing", EXAMPLE));
+            }
+            let one = if tls { "rediss" } else { "redis" };
+            let options = RedisOptions::from_url(&format!("{one}://{login}{host}/{tail}"))?;
+            if let RedisAddress::Tcp { host, port, .. } = &options.address {
+                seeds.push((host.clone(), *port));
+            }
+            node = Some(options);
+        }
+        let options = Self {
+            seeds,
+            tls,
+            node: node.unwrap_or_default(),
+        };
+        options.check()?;
+        Ok(options)
+    }
+
+    /// Refuses options that cannot work.
+    ///
+    /// # Errors
+    /// [`Invalid`], naming the option and its bounds.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.seeds.is_empty() {
+            return Err(Invalid::new("no host of the cluster is named", EXAMPLE));
+        }
+        if self.node.db != 0 {
+            return Err(Invalid::new(
+                format!("a cluster has no database {}", self.node.db),
+                "leave out db; it is 0",
+            ));
+        }
+        self.seeds().try_for_each(|seed| self.at(&seed).check())
+    }
+
+    /// The URL of these options, without the password: but for that it reads
+    /// back the same.
+    #[must_use]
+    pub fn redacted_url(&self) -> String {
+        let mark = Address::new("h", 1);
+        let one = self.at(&mark).redacted_url();
+        let (head, tail) = one.split_once("h:1/0").unwrap_or((&one, ""));
+        let login = head.split_once("://").map_or("", |(_, login)| login);
+        let mut url = format!("redis{}-cluster://{login}", if self.tls { "s" } else { "" });
+        for (at, seed) in self.seeds().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            // Writing to a string cannot fail.
+            let _ = write!(url, "{comma}{seed}");
+        }
+        url + "/" + tail
+    }
+
+    pub(super) fn seeds(&self) -> impl Iterator<Item = Address> {
+        let address = |(host, port): &(String, u16)| Address::new(host, *port);
+        self.seeds.iter().map(address)
+    }
+
+    /// How to talk to one node.
+    pub(super) fn at(&self, node: &Address) -> RedisOptions {
+        RedisOptions {
+            address: RedisAddress::Tcp {
+                host: node.host.clone(),
+                port: node.port,
+                tls: self.tls,
+            },
+            ..self.node.clone()
+        }
+    }
+}
+
+impl fmt::Debug for RedisClusterOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisClusterOptions")
+            .field("url", &self.redacted_url())
+            .field("retention", &self.node.retention)
+            .field("connect_timeout", &self.node.connect_timeout)
+            .field("response_timeout", &self.node.response_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_url_says_everything() {
+        let url = "rediss-cluster://al%40ice:s%2C%3Acret@[::1]:7000,h2,10.0.0.3:7003/?prefix=a:\
+            &response_timeout=250ms&ca=/ca.pem";
+        let options = RedisClusterOptions::from_url(url).unwrap();
+        let seeds = [("::1", 7_000), ("h2", 6_379), ("10.0.0.3", 7_003)];
+        let mut wanted = RedisClusterOptions::new(seeds);
+        wanted.tls = true;
+        wanted.node = RedisOptions::tls("10.0.0.3", 7_003)
+            .credentials(Some("al@ice"), "s,:cret")
+            .prefix("a:")
+            .response_timeout(Duration::from_millis(250))
+            .ca_file("/ca.pem");
+        assert_eq!(options, wanted);
+        let shown = options.redacted_url();
+        assert_eq!(
+            shown,
+            "rediss-cluster://al%40ice:***@[::1]:7000,h2:6379,10.0.0.3:7003/\
+             ?prefix=a%3A&response_timeout=250ms&ca=/ca.pem"
+        );
+        let again = RedisClusterOptions::from_url(&shown).unwrap();
+        assert_eq!(again.seeds, options.seeds);
+        for shown in [format!("{options:?}"), shown] {
+            assert!(!shown.contains("cret"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn short_urls() {
+        for (url, shown) in [
+            ("redis-cluster://h", "redis-cluster://h:6379/"),
+            (
+                "valkey-cluster://h1,h2/",
+                "redis-cluster://h1:6379,h2:6379/",
+            ),
+            (
+                "valkeys-cluster://:pw@h?prefix=p",
+                "rediss-cluster://:***@h:6379/?prefix=p",
+            ),
+        ] {
+            let options = RedisClusterOptions::from_url(url).unwrap();
+            assert_eq!(options.redacted_url(), shown);
+        }
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        for (url, message) in [
+            ("redis-cluster://", "a host of the cluster is missing"),
+            ("redis-cluster://a,,b", "a host of the cluster is missing"),
+            (
+                "redis-cluster://a/1",
+                "a cluster has no databases to choose from",
+            ),
+            ("redis-cluster://a/?db=1", "a cluster has no database 1"),
+            ("redis://a", "the scheme redis: is not one of a cluster"),
+            (
+                "redis-cluster:a",
+                "the scheme redis-cluster: is not one of a cluster",
+            ),
+            (
+                "redis-cluster://:secret@a/?color=red",
+                "the URL has an unknown parameter \"color\"",
+            ),
+            (
+                "redis-cluster://a/?prefix=lock:",
+                "the prefix \"lock:\" cannot be used",
+            ),
+        ] {
+            let refused = RedisClusterOptions::from_url(url).unwrap_err();
+            assert_eq!(refused.message, message, "{url}");
+            assert!(refused.hint.is_some(), "{url}");
+        }
+        let nowhere = RedisClusterOptions::new(Vec::<(String, u16)>::new());
+        assert!(nowhere.check().is_err());
+    }
+}

@@ -1,0 +1,262 @@
+//! Which node has which slots.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use redis::Value;
+
+use super::slots::SLOTS;
+
+/// Where a node listens.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Address {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl Address {
+    pub(super) fn new(host: impl Into<String>, port: u16) -> Self {
+        Self {
+            host: host.into(),
+            port,
+        }
+    }
+
+    /// An address as the node at `asked` said it: without a host, or with `?` for
+    /// one that was not set up, it is the host that was asked.
+    pub(super) fn said(host: &str, port: u16, asked: &Self) -> Self {
+        match host {
+            "" | "?" => Self::new(&asked.host, port),
+            host => Self::new(host, port),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') {
+            write!(f, "[{host}]:{port}")
+        } else {
+            write!(f, "{host}:{port}")
+        }
+    }
+}
+
+/// The primaries, the other nodes, and who has which slot.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Topology {
+    nodes: Vec<Address>,
+    /// The node of each slot, counted from 1; zero where nobody has it.
+    owners: Vec<u16>,
+    replicas: BTreeSet<Address>,
+}
+
+impl Topology {
+    /// Reads what the node at `asked` answered to `CLUSTER SLOTS`; `None` if that
+    /// is something else.
+    pub(super) fn read(answer: &Value, asked: &Address) -> Option<Self> {
+        let mut topology = Self::default();
+        for range in items(answer)? {
+            let [first, last, primary, replicas @ ..] = items(range)? else {
+                return None;
+            };
+            let (first, last) = (slot(first)?, slot(last)?);
+            topology.assign(first..=last, address(primary, asked)?);
+            for replica in replicas {
+                topology.replicas.insert(address(replica, asked)?);
+            }
+        }
+        Some(topology)
+    }
+
+    /// Who has a slot.
+    pub(super) fn owner(&self, slot: u16) -> Option<&Address> {
+        let owner = self.owners.get(usize::from(slot)).copied()?;
+        self.nodes.get(usize::from(owner).checked_sub(1)?)
+    }
+
+    /// Those who have slots.
+    pub(super) fn primaries(&self) -> &[Address] {
+        &self.nodes
+    }
+
+    /// All that were named.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Address> {
+        self.nodes.iter().chain(&self.replicas)
+    }
+
+    /// One slot has moved.
+    pub(super) fn moved(&mut self, slot: u16, to: Address) {
+        if slot < SLOTS {
+            self.assign(slot..=slot, to);
+        }
+    }
+
+    fn assign(&mut self, slots: std::ops::RangeInclusive<u16>, to: Address) {
+        let known = self.nodes.iter().position(|node| *node == to);
+        let at = known.unwrap_or_else(|| {
+            self.nodes.push(to);
+            self.nodes.len() - 1
+        });
+        let Ok(owner) = u16::try_from(at + 1) else {
+            return;
+        };
+        self.owners.resize(usize::from(SLOTS), 0);
+        for slot in slots {
+            self.owners[usize::from(slot)] = owner;
+        }
+    }
+}
+
+fn items(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
+}
+
+fn slot(value: &Value) -> Option<u16> {
+    match value {
+        Value::Int(slot) => u16::try_from(*slot).ok().filter(|slot| *slot < SLOTS),
+        _ => None,
+    }
+}
+
+/// Reads a node: its endpoint, its port, its id, and since 7.0 what else is known
+/// of it. The endpoint is nothing where it is to be the one that was asked.
+fn address(node: &Value, asked: &Address) -> Option<Address> {
+    let [endpoint, Value::Int(port), rest @ ..] = items(node)? else {
+        return None;
+    };
+    let host = match text(endpoint)? {
+        // A name was to be announced, and none was set.
+        "?" => rest.get(1).and_then(ip).unwrap_or_default(),
+        host => host,
+    };
+    Some(Address::said(host, u16::try_from(*port).ok()?, asked))
+}
+
+/// The `ip` among what else is known of a node.
+fn ip(more: &Value) -> Option<&str> {
+    match more {
+        Value::Map(pairs) => pairs
+            .iter()
+            .find(|(name, _)| text(name) == Some("ip"))
+            .and_then(|(_, ip)| text(ip)),
+        Value::Array(items) => items
+            .chunks_exact(2)
+            .find(|pair| text(&pair[0]) == Some("ip"))
+            .and_then(|pair| text(&pair[1])),
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::Nil => Some(""),
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    fn node(host: Value, port: i64) -> Value {
+        Value::Array(vec![host, Value::Int(port), bulk("id")])
+    }
+
+    fn range(first: i64, last: i64, nodes: impl IntoIterator<Item = Value>) -> Value {
+        let bounds = [Value::Int(first), Value::Int(last)];
+        Value::Array(bounds.into_iter().chain(nodes).collect())
+    }
+
+    fn asked() -> Address {
+        Address::new("asked", 7_000)
+    }
+
+    #[test]
+    fn slots_have_owners() {
+        let answer = Value::Array(vec![
+            range(
+                0,
+                99,
+                [node(bulk("10.0.0.1"), 6379), node(bulk("10.0.0.2"), 6379)],
+            ),
+            range(100, 100, [node(bulk("10.0.0.3"), 6380)]),
+            range(16_383, 16_383, [node(bulk("10.0.0.1"), 6379)]),
+        ]);
+        let mut topology = Topology::read(&answer, &asked()).unwrap();
+        let first = Address::new("10.0.0.1", 6379);
+        let other = Address::new("10.0.0.3", 6380);
+        for (slot, owner) in [
+            (0, Some(&first)),
+            (99, Some(&first)),
+            (100, Some(&other)),
+            (101, None),
+            (16_383, Some(&first)),
+            (16_384, None),
+        ] {
+            assert_eq!(topology.owner(slot), owner, "{slot}");
+        }
+        assert_eq!(topology.primaries(), [first.clone(), other.clone()]);
+        assert_eq!(topology.nodes().count(), 3);
+
+        let stranger = Address::new("10.0.0.4", 6379);
+        for (slot, to) in [(99, &other), (101, &stranger), (16_384, &first)] {
+            topology.moved(slot, to.clone());
+        }
+        assert_eq!(topology.owner(98), Some(&first));
+        assert_eq!(topology.owner(99), Some(&other));
+        assert_eq!(topology.owner(101), Some(&stranger));
+        assert_eq!(topology.nodes().count(), 4);
+    }
+
+    #[test]
+    fn a_node_that_says_no_host_is_where_it_was_asked() {
+        let more = |pairs: Vec<(Value, Value)>| {
+            let known = [bulk("?"), Value::Int(1), bulk("id"), Value::Map(pairs)];
+            Value::Array(known.into())
+        };
+        for (node, host) in [
+            (node(bulk(""), 1), "asked"),
+            (node(Value::Nil, 1), "asked"),
+            (node(bulk("?"), 1), "asked"),
+            (node(bulk("node-1.example.org"), 1), "node-1.example.org"),
+            (more(vec![]), "asked"),
+            (more(vec![(bulk("ip"), bulk("10.0.0.9"))]), "10.0.0.9"),
+        ] {
+            let answer = Value::Array(vec![range(0, 9, [node])]);
+            let topology = Topology::read(&answer, &asked()).unwrap();
+            assert_eq!(topology.owner(5), Some(&Address::new(host, 1)));
+        }
+    }
+
+    #[test]
+    fn what_is_no_topology_is_none() {
+        for answer in [
+            Value::Okay,
+            Value::Array(vec![Value::Int(1)]),
+            Value::Array(vec![range(0, 16_384, [node(bulk("h"), 1)])]),
+            Value::Array(vec![range(0, 1, [])]),
+            Value::Array(vec![range(0, 1, [node(bulk("h"), 70_000)])]),
+        ] {
+            assert_eq!(Topology::read(&answer, &asked()), None, "{answer:?}");
+        }
+        let none = Topology::read(&Value::Array(vec![]), &asked()).unwrap();
+        assert_eq!(none.owner(0), None);
+    }
+
+    #[test]
+    fn addresses_are_shown_as_in_urls() {
+        assert_eq!(Address::new("::1", 7).to_string(), "[::1]:7");
+        assert_eq!(Address::new("host", 7).to_string(), "host:7");
+    }
+}

@@ -27,7 +27,8 @@ pub(crate) struct Credentials {
 }
 
 /// What a URL may begin with, for hints.
-const SCHEMES: &str = "memory:, local:, redis://, rediss://, redis+unix:// or valkey://";
+const SCHEMES: &str = "memory:, local:, redis://, rediss://, redis+unix://, redis-sentinel:// or \
+    valkey://";
 
 /// Opens the store at `url`; says the URL without its password, fit to be
 /// handed to another process.
@@ -47,7 +48,10 @@ pub(crate) async fn open(
             Ok((Arc::new(store), url.to_owned()))
         }
         "local" => local(url).await,
-        "redis" | "rediss" | "redis+unix" | "valkey" | "valkeys" => redis(url, credentials).await,
+        "redis" | "rediss" | "redis+unix" | "valkey" | "valkeys" | "redis-sentinel"
+        | "rediss-sentinel" | "valkey-sentinel" | "valkeys-sentinel" => {
+            redis(url, credentials).await
+        }
         "" => Err(
             StoreError::new(ErrorKind::Invalid, "the store is not a URL")
                 .with_hint(format!("begin it with {SCHEMES}")),
@@ -80,8 +84,7 @@ async fn redis(
 ) -> Result<(Arc<dyn LockStore>, String), StoreError> {
     use crate::store::redis::RedisStore;
     let options = redis_options(url, credentials)?;
-    let mut shown = options.clone();
-    shown.password = None;
+    let shown = options.clone().without_passwords();
     let store = RedisStore::connect(options).await?;
     Ok((Arc::new(store), shown.redacted_url()))
 }

@@ -12,7 +12,8 @@ use crate::{duration, env, exit};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArgs {
-    /// The store: local:, local:/dir, redis://, rediss:// (TLS), redis+unix:// or valkey://
+    /// The store: local:, local:/dir, redis://, rediss:// (TLS), redis+unix://,
+    /// redis-sentinel://h1,h2,h3/name or valkey://
     ///
     /// `local:` serves the processes of one machine and needs no server. A password in the URL
     /// can be seen by others of this machine in the list of processes, as all arguments can:

@@ -8,10 +8,12 @@ use leasehold_core::{Backoff, Inbox};
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::connect::Target;
+use super::finder::Named;
 use super::wire::{Signals, Wire};
-use super::{push, refusal};
+use super::{primary, push, refusal};
 use crate::error::{ErrorKind, StoreError};
 use crate::store::{Push, PushSink};
 
@@ -37,6 +39,8 @@ pub(super) struct Shared {
     epochs: AtomicU64,
     subscribing: tokio::sync::Mutex<()>,
     reconnecting: Mutex<Option<AbortHandle>>,
+    /// The task that hears of fail-overs.
+    looking_out: Mutex<Option<AbortHandle>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -60,8 +64,13 @@ impl Shared {
             epochs: AtomicU64::new(0),
             subscribing: tokio::sync::Mutex::default(),
             reconnecting: Mutex::default(),
+            looking_out: Mutex::default(),
         });
-        let wire = shared.connect().await?;
+        let wire = if shared.target.search().is_some() {
+            shared.connect_patiently().await?
+        } else {
+            shared.connect().await?
+        };
         shared.publish(wire);
         Ok(shared)
     }
@@ -107,11 +116,33 @@ impl Shared {
 
     // ---- opening and losing ----
 
+    /// During a fail-over there is no primary for a moment.
+    async fn connect_patiently(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
+        let end = Instant::now() + self.target.connect_timeout;
+        let mut backoff = self.backoff();
+        loop {
+            let failed = match self.connect().await {
+                Ok(wire) => return Ok(wire),
+                Err(error) => error,
+            };
+            let pause = backoff.pause();
+            if failed.kind() != ErrorKind::Unavailable || Instant::now() + pause >= end {
+                return Err(failed);
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        let seed = u64::from_str_radix(self.inbox.as_str(), 16).unwrap_or(0);
+        Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed)
+    }
+
     async fn connect(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
         let signals = Arc::new(Signals::default());
         let link = Arc::downgrade(self);
         let of_pushes = (link.clone(), Arc::clone(&signals));
-        let connection = self
+        let opened = self
             .target
             .connect(move |info: PushInfo| {
                 let (link, signals) = &of_pushes;
@@ -121,7 +152,7 @@ impl Shared {
                 Ok::<(), ()>(())
             })
             .await?;
-        let wire = Arc::new(Wire::new(connection, signals, link));
+        let wire = Arc::new(Wire::new(opened, signals, link));
         if lock(&self.sink).is_some() {
             self.subscribe(&wire).await?;
         } else {
@@ -139,6 +170,7 @@ impl Shared {
     fn publish(self: &Arc<Self>, wire: Arc<Wire>) {
         let signals = Arc::clone(&wire.signals);
         self.state.send_replace(State::Up(wire));
+        self.look_out();
         if signals.dead.load(Ordering::Acquire) {
             self.lost(&signals);
         }
@@ -146,7 +178,7 @@ impl Shared {
 
     /// The connection with these signals is lost: opens another in the background.
     pub(super) fn lost(self: &Arc<Self>, signals: &Arc<Signals>) {
-        signals.dead.store(true, Ordering::Release);
+        signals.die();
         let was_current = self.state.send_if_modified(|state| {
             let current = matches!(state, State::Up(wire) if Arc::ptr_eq(&wire.signals, signals));
             if current {
@@ -160,9 +192,8 @@ impl Shared {
         if was_current {
             tracing::debug!(url = %self.target.redacted, "lost the connection");
             let link = Arc::downgrade(self);
-            let seed = u64::from_str_radix(self.inbox.as_str(), 16).unwrap_or(0);
+            let mut backoff = self.backoff();
             let task = runtime.spawn(async move {
-                let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed);
                 loop {
                     tokio::time::sleep(backoff.pause()).await;
                     let Some(link) = link.upgrade() else { return };
@@ -185,6 +216,38 @@ impl Shared {
         let sink = lock(&self.sink).clone();
         if let Some(sink) = sink {
             sink.push(Push::Reset);
+        }
+    }
+
+    // ---- fail-overs ----
+
+    /// Sees that fail-overs are heard of, where there are Sentinels.
+    fn look_out(self: &Arc<Self>) {
+        let (Some(search), Ok(runtime)) =
+            (self.target.search(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let mut task = lock(&self.looking_out);
+        // It ends with the runtime on which it was started.
+        if task.as_ref().is_none_or(AbortHandle::is_finished) {
+            let looking = primary::look_out(Arc::clone(search), Arc::downgrade(self));
+            *task = Some(runtime.spawn(looking).abort_handle());
+        }
+    }
+
+    /// A Sentinel has named this primary: if we speak to another, we leave it.
+    pub(super) fn heard_of(self: &Arc<Self>, named: &Named) {
+        let State::Up(wire) = self.state.borrow().clone() else {
+            return;
+        };
+        let Some(ours) = &wire.server.named else {
+            return;
+        };
+        let later = named.epoch > ours.epoch || named.epoch == 0;
+        if later && named.primary != ours.primary {
+            tracing::debug!(url = %self.target.redacted, "another server is the primary now");
+            self.lost(&wire.signals);
         }
     }
 
@@ -282,8 +345,10 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some(task) = lock(&self.reconnecting).take() {
-            task.abort();
+        for task in [&self.reconnecting, &self.looking_out] {
+            if let Some(task) = lock(task).take() {
+                task.abort();
+            }
         }
     }
 }

@@ -13,13 +13,16 @@
 mod baseline;
 mod connect;
 mod doctor;
+mod finder;
 mod link;
 mod list;
 mod options;
+mod primary;
 mod push;
 mod record;
 mod refusal;
 mod script;
+mod sentinels;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -32,6 +35,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::{Claim, Inbox, Key, Release, Renew, Snapshot};
 use redis::{Cmd, Value};
+use tokio::time::Instant;
 
 pub use self::baseline::{Baseline, ServerCost};
 use self::connect::Target;
@@ -40,6 +44,7 @@ use self::link::Shared;
 pub use self::options::{RedisAddress, RedisOptions};
 use self::record::Record;
 use self::script::{SCRIPTS, Script, Terms};
+pub use self::sentinels::Sentinels;
 use self::wire::Wire;
 use crate::error::StoreError;
 use crate::store::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts};
@@ -103,15 +108,39 @@ impl RedisStore {
         key: &Key,
         arguments: impl Fn(&mut Cmd, Terms),
     ) -> Result<Answer, StoreError> {
-        let wire = self.shared.wire().await?;
-        // Read before sending: what is sent before the inbox is open may be
-        // answered with pushes that nobody hears.
-        let epoch = wire.epoch();
-        let terms = self.terms(&wire);
         let key = self.redis_key(key.as_str());
-        let value = run(&wire, script, &[&key], |call| arguments(call, terms)).await?;
+        let (value, epoch) = self.ask(script, &[&key], arguments).await?;
         let (reply, at) = script::read_reply(&value)?;
         Ok(Answer { reply, at, epoch })
+    }
+
+    /// Runs a script on the primary; says the answer, and the epoch of the
+    /// connection on which it came. A server that says it is none has carried
+    /// out nothing: the request goes to the next, for as long as an answer may
+    /// take.
+    async fn ask(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: impl Fn(&mut Cmd, Terms),
+    ) -> Result<(Value, u64), StoreError> {
+        let end = Instant::now() + self.shared.target().response_timeout;
+        loop {
+            let wire = self.shared.wire().await?;
+            // Read before sending: what is sent before the inbox is open may be
+            // answered with pushes that nobody hears.
+            let epoch = wire.epoch();
+            let terms = self.terms(&wire);
+            let value = run(&wire, script, keys, |call| arguments(call, terms)).await?;
+            match &value {
+                Value::ServerError(error)
+                    if refusal::is_elsewhere(error) && Instant::now() < end =>
+                {
+                    wire.leave();
+                }
+                _ => return Ok((value, epoch)),
+            }
+        }
     }
 }
 
@@ -159,17 +188,16 @@ impl LockStore for RedisStore {
 
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
         check_parts(parts)?;
-        let wire = self.shared.wire().await?;
-        let (epoch, terms) = (wire.epoch(), self.terms(&wire));
         let keys: Vec<_> = parts
             .iter()
             .map(|(key, _)| self.redis_key(key.as_str()))
             .collect();
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-        let value = run(&wire, &SCRIPTS.claim_all, &keys, |call| {
-            script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
-        })
-        .await?;
+        let (value, epoch) = self
+            .ask(&SCRIPTS.claim_all, &keys, |call, terms| {
+                script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
+            })
+            .await?;
         let answer = |(reply, at)| Answer { reply, at, epoch };
         Ok(Some(match script::read_replies(&value)? {
             Ok(replies) => AllAnswer::All(replies.into_iter().map(answer).collect()),

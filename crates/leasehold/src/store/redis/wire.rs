@@ -14,9 +14,10 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
+use super::connect::{Opened, Server};
 use super::link::Shared;
 
 /// How many commands travel as one pipeline at most. All answers of a pipeline
@@ -35,6 +36,24 @@ pub(super) struct Signals {
     pub(super) epoch: AtomicU64,
     /// Set when the connection is lost.
     pub(super) dead: AtomicBool,
+    died: Notify,
+}
+
+impl Signals {
+    pub(super) fn die(&self) {
+        self.dead.store(true, Ordering::Release);
+        self.died.notify_waiters();
+    }
+
+    async fn died(&self) {
+        let died = self.died.notified();
+        tokio::pin!(died);
+        // Enlist before looking, so that it does not fall between.
+        died.as_mut().enable();
+        if !self.dead.load(Ordering::Acquire) {
+            died.await;
+        }
+    }
 }
 
 pub(super) struct Wire {
@@ -42,6 +61,7 @@ pub(super) struct Wire {
     pub(super) signals: Arc<Signals>,
     /// Whether the count of `PUBLISH` was found to be right.
     pub(super) believed: AtomicBool,
+    pub(super) server: Server,
     link: Weak<Shared>,
     queue: Mutex<Vec<Job>>,
     in_flight: AtomicUsize,
@@ -57,13 +77,10 @@ struct Job {
 }
 
 impl Wire {
-    pub(super) fn new(
-        connection: MultiplexedConnection,
-        signals: Arc<Signals>,
-        link: Weak<Shared>,
-    ) -> Self {
+    pub(super) fn new(opened: Opened, signals: Arc<Signals>, link: Weak<Shared>) -> Self {
         Self {
-            connection,
+            connection: opened.connection,
+            server: opened.server,
             signals,
             believed: AtomicBool::new(false),
             link,
@@ -82,10 +99,23 @@ impl Wire {
     /// server ([`Value::ServerError`]). May be dropped at any point.
     pub(super) async fn send(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
         let mut flight = Flight::start(self);
-        let answer = if flight.alone {
-            self.connection.clone().send_packed_command(&command).await
+        let answer = async {
+            if flight.alone {
+                self.connection.clone().send_packed_command(&command).await
+            } else {
+                self.send_batched(command).await
+            }
+        };
+        let answer = if self.server.named.is_some() {
+            // A primary that was replaced may be stopped, and go on later: its
+            // answers are not to be waited for, and not to be believed.
+            tokio::select! {
+                biased;
+                () = self.signals.died() => Err(closed()),
+                answer = answer => answer,
+            }
         } else {
-            self.send_batched(command).await
+            answer.await
         };
         flight.answered = answer
             .as_ref()
@@ -112,6 +142,13 @@ impl Wire {
             tokio::spawn(Batch::new(self).send());
         }
         answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// The server cannot do its work: connects again, perhaps to another.
+    pub(super) fn leave(&self) {
+        if let Some(link) = self.link.upgrade() {
+            link.lost(&self.signals);
+        }
     }
 
     fn queue(&self) -> MutexGuard<'_, Vec<Job>> {

@@ -200,6 +200,7 @@ fn carry(driver: Arc<Driver>, send: Send) -> BoxFuture<'static, Done> {
         entry,
         subject,
         errand,
+        held,
         sent,
     } = send;
     // A request must fail early enough to be repeated within the lease.
@@ -208,6 +209,7 @@ fn carry(driver: Arc<Driver>, send: Send) -> BoxFuture<'static, Done> {
         let store = &driver.store;
         let ask = async {
             match &errand {
+                Errand::Renew(renew) if held => driver.renew_held(&subject.key, renew).await,
                 Errand::Renew(renew) => store.renew(&subject.key, renew).await,
                 Errand::Release => driver.release_once(&subject).await,
             }

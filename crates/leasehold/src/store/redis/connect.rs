@@ -8,9 +8,11 @@ use std::time::Duration;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    Value,
 };
 
+use super::acknowledge::{Acknowledge, Demand};
 use super::finder::{Address, Named};
 use super::options::{RedisAddress, RedisOptions};
 use super::primary::Search;
@@ -25,6 +27,7 @@ pub(super) struct Target {
     pub(super) redacted: String,
     pub(super) connect_timeout: Duration,
     pub(super) response_timeout: Duration,
+    pub(super) acknowledge: Option<Acknowledge>,
     cluster: AtomicBool,
 }
 
@@ -45,6 +48,10 @@ pub(super) struct Opened {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Server {
     pub(super) is_primary: bool,
+    /// Another each time the server is started.
+    pub(super) run_id: String,
+    /// What must be acknowledged, if anything must.
+    pub(super) demand: Option<Demand>,
     /// What a Sentinel said about it.
     pub(super) named: Option<Named>,
 }
@@ -91,6 +98,7 @@ impl Target {
             redacted: options.redacted_url(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
+            acknowledge: options.acknowledge,
             cluster: AtomicBool::new(false),
         }
     }
@@ -116,6 +124,16 @@ impl Target {
         match &self.place {
             Place::Fixed(client) => self.open_at(client, pushes).await,
             Place::Sought(search) => search.connect(self, pushes).await,
+        }
+    }
+
+    /// Opens a further connection to a server, on which nothing is heard.
+    pub(super) async fn open_beside(&self, server: &Server) -> Result<Opened, StoreError> {
+        let deaf = |_: PushInfo| Ok::<(), ()>(());
+        match (&self.place, &server.named) {
+            (Place::Fixed(client), _) => self.open_at(client, deaf).await,
+            (Place::Sought(search), Some(named)) => search.open(self, named, deaf).await,
+            (Place::Sought(search), None) => search.connect(self, deaf).await,
         }
     }
 
@@ -223,8 +241,15 @@ impl Target {
                  set maxmemory-policy to noeviction, or keep locks on a server of their own"
             );
         }
+        let connected = field("connected_slaves").parse().unwrap_or(0);
+        let demand = self.acknowledge.map(|policy| policy.demand(connected));
+        if let Some(demand) = demand.filter(|_| is_primary) {
+            demand.probe(connection, &info).await?;
+        }
         Ok(Server {
             is_primary,
+            run_id: field("run_id").to_owned(),
+            demand,
             named: None,
         })
     }

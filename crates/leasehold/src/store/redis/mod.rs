@@ -10,6 +10,8 @@
 //! again. Scripts are sent by hash, and in full when the server does not know
 //! them: then nothing has run.
 
+mod acker;
+mod acknowledge;
 mod baseline;
 mod connect;
 mod doctor;
@@ -33,10 +35,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, Inbox, Key, Release, Renew, Snapshot};
+use leasehold_core::{Claim, Inbox, Key, Release, Renew, Reply, Snapshot, StoreTime};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+pub use self::acknowledge::{Acknowledge, AcknowledgedBy};
 pub use self::baseline::{Baseline, ServerCost};
 use self::connect::Target;
 pub(crate) use self::doctor::examine;
@@ -47,7 +50,10 @@ use self::script::{SCRIPTS, Script, Terms};
 pub use self::sentinels::Sentinels;
 use self::wire::Wire;
 use crate::error::StoreError;
-use crate::store::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts};
+use crate::store::{
+    Acknowledged, Acknowledges, AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink,
+    check_parts,
+};
 
 /// A store on one Redis or Valkey server. Cheap to share behind an `Arc`; its
 /// connection closes when it is dropped.
@@ -108,22 +114,31 @@ impl RedisStore {
         key: &Key,
         arguments: impl Fn(&mut Cmd, Terms),
     ) -> Result<Answer, StoreError> {
-        let key = self.redis_key(key.as_str());
-        let (value, epoch) = self.ask(script, &[&key], arguments).await?;
-        let (reply, at) = script::read_reply(&value)?;
-        Ok(Answer { reply, at, epoch })
+        self.step_by(Counts::AtOnce, script, key, arguments).await
     }
 
-    /// Runs a script on the primary; says the answer, and the epoch of the
-    /// connection on which it came. A server that says it is none has carried
+    async fn step_by(
+        &self,
+        counts: Counts,
+        script: &Script,
+        key: &Key,
+        arguments: impl Fn(&mut Cmd, Terms),
+    ) -> Result<Answer, StoreError> {
+        let key = self.redis_key(key.as_str());
+        let (value, context) = self.ask(counts, script, &[&key], arguments).await?;
+        context.answer(script::read_reply(&value)?)
+    }
+
+    /// Runs a script on the primary. A server that says it is none has carried
     /// out nothing: the request goes to the next, for as long as an answer may
     /// take.
     async fn ask(
         &self,
+        counts: Counts,
         script: &Script,
         keys: &[&str],
         arguments: impl Fn(&mut Cmd, Terms),
-    ) -> Result<(Value, u64), StoreError> {
+    ) -> Result<(Value, Context), StoreError> {
         let end = Instant::now() + self.shared.target().response_timeout;
         loop {
             let wire = self.shared.wire().await?;
@@ -131,33 +146,87 @@ impl RedisStore {
             // answered with pushes that nobody hears.
             let epoch = wire.epoch();
             let terms = self.terms(&wire);
-            let value = run(&wire, script, keys, |call| arguments(call, terms)).await?;
+            let (value, acknowledged) =
+                run_by(&wire, counts, script, keys, |call| arguments(call, terms)).await?;
             match &value {
                 Value::ServerError(error)
                     if refusal::is_elsewhere(error) && Instant::now() < end =>
                 {
                     wire.leave();
                 }
-                _ => return Ok((value, epoch)),
+                _ => {
+                    return Ok((
+                        value,
+                        Context {
+                            epoch,
+                            acknowledged,
+                        },
+                    ));
+                }
             }
         }
     }
 }
 
-/// Runs a script, which the server is told in full if it does not know it.
+/// When an answer counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    AtOnce,
+    /// If it holds the key: once it is acknowledged, where a policy asks for it.
+    Acknowledged,
+}
+
+/// What is known of an answer besides the reply.
+struct Context {
+    epoch: u64,
+    acknowledged: Option<Result<Acknowledged, StoreError>>,
+}
+
+impl Context {
+    fn answer(&self, (reply, at): (Reply, StoreTime)) -> Result<Answer, StoreError> {
+        let mut answer = Answer::new(reply, at, self.epoch);
+        if answer.holds() {
+            answer.acknowledged = self.acknowledged.clone().transpose()?;
+        }
+        Ok(answer)
+    }
+}
+
+/// Runs a script, whose answer counts at once.
 async fn run(
     wire: &Arc<Wire>,
     script: &Script,
     keys: &[&str],
     arguments: impl Fn(&mut Cmd),
 ) -> Result<Value, StoreError> {
-    let call = || {
+    let (value, _) = run_by(wire, Counts::AtOnce, script, keys, arguments).await?;
+    Ok(value)
+}
+
+/// Runs a script, which the server is told in full if it does not know it.
+async fn run_by(
+    wire: &Arc<Wire>,
+    counts: Counts,
+    script: &Script,
+    keys: &[&str],
+    arguments: impl Fn(&mut Cmd),
+) -> Result<(Value, Option<Result<Acknowledged, StoreError>>), StoreError> {
+    let send = || async {
         let mut call = script::call(script, keys);
         arguments(&mut call);
-        call
+        match &wire.acker {
+            Some(acker) if counts == Counts::Acknowledged => {
+                let (value, acknowledged) = acker.send(wire, call).await?;
+                Ok((value, Some(acknowledged)))
+            }
+            _ => {
+                let value = wire.send(call).await.map_err(refusal::of_connection)?;
+                Ok((value, None))
+            }
+        }
     };
-    let answer = wire.send(call()).await.map_err(refusal::of_connection)?;
-    match &answer {
+    let answer = send().await?;
+    match &answer.0 {
         Value::ServerError(error) if error.code() == "NOSCRIPT" => {}
         _ => return Ok(answer),
     }
@@ -166,7 +235,7 @@ async fn run(
     if let Value::ServerError(error) = wire.send(load).await.map_err(refusal::of_connection)? {
         return Err(refusal::of_server(&error));
     }
-    wire.send(call()).await.map_err(refusal::of_connection)
+    send().await
 }
 
 #[async_trait]
@@ -174,13 +243,18 @@ impl LockStore for RedisStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             durable_tokens: true,
+            acknowledges: self
+                .shared
+                .target()
+                .acknowledge
+                .map_or(Acknowledges::Nothing, |policy| policy.acknowledges()),
             ..Capabilities::queueing("redis")
         }
     }
 
     async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
         claim.mode.check()?;
-        self.step(&SCRIPTS.claim, key, |call, terms| {
+        self.step_by(Counts::Acknowledged, &SCRIPTS.claim, key, |call, terms| {
             script::add_claim(call, claim, terms);
         })
         .await
@@ -193,23 +267,39 @@ impl LockStore for RedisStore {
             .map(|(key, _)| self.redis_key(key.as_str()))
             .collect();
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-        let (value, epoch) = self
-            .ask(&SCRIPTS.claim_all, &keys, |call, terms| {
-                script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
-            })
+        let (value, context) = self
+            .ask(
+                Counts::Acknowledged,
+                &SCRIPTS.claim_all,
+                &keys,
+                |call, terms| {
+                    script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
+                },
+            )
             .await?;
-        let answer = |(reply, at)| Answer { reply, at, epoch };
         Ok(Some(match script::read_replies(&value)? {
-            Ok(replies) => AllAnswer::All(replies.into_iter().map(answer).collect()),
+            Ok(replies) => AllAnswer::All(
+                replies
+                    .into_iter()
+                    .map(|reply| context.answer(reply))
+                    .collect::<Result<_, _>>()?,
+            ),
             Err((part, reply)) => AllAnswer::NotAll {
                 part,
-                answer: answer(reply),
+                answer: context.answer(reply)?,
             },
         }))
     }
 
     async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
         self.step(&SCRIPTS.renew, key, |call, terms| {
+            script::add_renew(call, renew, terms);
+        })
+        .await
+    }
+
+    async fn confirm(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        self.step_by(Counts::Acknowledged, &SCRIPTS.renew, key, |call, terms| {
             script::add_renew(call, renew, terms);
         })
         .await

@@ -7,11 +7,13 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 use url::Url;
 
+use super::acknowledge::{Acknowledge, Said};
 use super::sentinels::{self, Sentinels};
 
 /// The query parameters of a URL.
 const PARAMETERS: &str = "prefix, retention, connect_timeout, response_timeout, db; with TLS \
-    ca, cert, key; with a socket user, pass; with Sentinels sentinel_user, sentinel_pass";
+    ca, cert, key; with a socket user, pass; with Sentinels sentinel_user, sentinel_pass; with \
+    replicas acknowledge, acknowledge_timeout, acknowledge_renewals";
 
 /// The shortest time for which an idle key keeps its last token.
 pub(super) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
@@ -62,6 +64,8 @@ pub struct RedisOptions {
     pub connect_timeout: Duration,
     /// How long an answer may take. Default 5 s.
     pub response_timeout: Duration,
+    /// Who must have a grant before it counts; default nobody but the server.
+    pub acknowledge: Option<Acknowledge>,
     /// Certificates to trust instead of the system's, a PEM file.
     pub ca_file: Option<PathBuf>,
     /// The client's own certificate and its key, PEM files.
@@ -124,6 +128,7 @@ impl RedisOptions {
             retention: Duration::from_secs(24 * 3600),
             connect_timeout: Duration::from_secs(5),
             response_timeout: Duration::from_secs(5),
+            acknowledge: None,
             ca_file: None,
             client_certificate: None,
         }
@@ -172,6 +177,13 @@ impl RedisOptions {
         self
     }
 
+    /// A grant counts only once it was acknowledged as this policy says.
+    #[must_use]
+    pub fn acknowledge(mut self, policy: Acknowledge) -> Self {
+        self.acknowledge = Some(policy);
+        self
+    }
+
     /// Trusts the certificates in this PEM file instead of the system's.
     #[must_use]
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
@@ -205,7 +217,10 @@ impl RedisOptions {
     /// (durations such as `500ms`, `5s`, `10m`, `24h`, `7d`), `db`; with TLS `ca`,
     /// `cert`, `key` (PEM files); with a socket `user` and `pass`; with Sentinels
     /// `sentinel_user` and `sentinel_pass`, which log in at these, as `user` and
-    /// `password` do at the servers.
+    /// `password` do at the servers. `acknowledge` says who must have a grant
+    /// before it counts: `none`, a number of replicas, `majority` (of the
+    /// replicas), `disk` or `disk:<replicas>`; within `acknowledge_timeout` (1 s),
+    /// and for renewals too unless `acknowledge_renewals=no`; see [`Acknowledge`].
     ///
     /// # Errors
     /// [`Invalid`], naming what cannot be read. The password is never repeated.
@@ -263,6 +278,7 @@ impl RedisOptions {
             options.db = parse_db(&db)?;
         }
         let (mut certificate, mut key) = (None, None);
+        let mut said = Said::default();
         let socket = matches!(options.address, RedisAddress::Unix(_));
         for (name, value) in url.query_pairs() {
             match &*name {
@@ -286,6 +302,7 @@ impl RedisOptions {
                         *place = Some(value.into_owned());
                     }
                 }
+                name if said.read(name, &value)? => {}
                 other => {
                     return Err(Invalid::new(
                         format!("the URL has an unknown parameter {other:?}"),
@@ -294,6 +311,7 @@ impl RedisOptions {
                 }
             }
         }
+        options.acknowledge = said.policy()?;
         options.client_certificate = match (certificate, key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
@@ -336,6 +354,9 @@ impl RedisOptions {
         }
         if let RedisAddress::Sentinel(sentinels) = &self.address {
             sentinels.check()?;
+        }
+        if let Some(policy) = &self.acknowledge {
+            policy.check()?;
         }
         if !self.is_encrypted() && (self.ca_file.is_some() || self.client_certificate.is_some()) {
             return Err(Invalid::new(
@@ -454,6 +475,9 @@ impl RedisOptions {
                 add(name, &format!("{}ms", duration.as_millis()));
             }
         }
+        for (name, value) in self.acknowledge.iter().flat_map(Acknowledge::parameters) {
+            add(name, &value);
+        }
         if let Some(ca) = &self.ca_file {
             add("ca", &ca.to_string_lossy());
         }
@@ -484,6 +508,7 @@ impl fmt::Debug for RedisOptions {
             .field("retention", &self.retention)
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
+            .field("acknowledge", &self.acknowledge)
             .field("ca_file", &self.ca_file)
             .field("client_certificate", &self.client_certificate)
             .finish()
@@ -509,7 +534,7 @@ fn parse_db(text: &str) -> Result<i64, Invalid> {
     })
 }
 
-fn parse_duration(name: &str, text: &str) -> Result<Duration, Invalid> {
+pub(super) fn parse_duration(name: &str, text: &str) -> Result<Duration, Invalid> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let millis = match unit {

@@ -17,6 +17,7 @@ use redis::{Cmd, RedisResult, Value};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
+use super::acker::Acker;
 use super::connect::{Opened, Server};
 use super::link::Shared;
 
@@ -45,7 +46,7 @@ impl Signals {
         self.died.notify_waiters();
     }
 
-    async fn died(&self) {
+    pub(super) async fn died(&self) {
         let died = self.died.notified();
         tokio::pin!(died);
         // Enlist before looking, so that it does not fall between.
@@ -62,6 +63,8 @@ pub(super) struct Wire {
     /// Whether the count of `PUBLISH` was found to be right.
     pub(super) believed: AtomicBool,
     pub(super) server: Server,
+    /// The connections for what must be acknowledged, where a policy asks for it.
+    pub(super) acker: Option<Acker>,
     link: Weak<Shared>,
     queue: Mutex<Vec<Job>>,
     in_flight: AtomicUsize,
@@ -80,6 +83,7 @@ impl Wire {
     pub(super) fn new(opened: Opened, signals: Arc<Signals>, link: Weak<Shared>) -> Self {
         Self {
             connection: opened.connection,
+            acker: opened.server.demand.map(Acker::new),
             server: opened.server,
             signals,
             believed: AtomicBool::new(false),
@@ -142,6 +146,10 @@ impl Wire {
             tokio::spawn(Batch::new(self).send());
         }
         answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    pub(super) fn link(&self) -> Option<Arc<Shared>> {
+        self.link.upgrade()
     }
 
     /// The server cannot do its work: connects again, perhaps to another.

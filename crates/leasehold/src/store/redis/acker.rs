@@ -6,11 +6,13 @@
 //! else uses meanwhile. What is asked for during a turn goes along with the
 //! next, many at once.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
 
 use super::acknowledge::Demand;
 use super::refusal;
@@ -23,6 +25,9 @@ const CONNECTIONS: usize = 4;
 
 /// How many scripts travel with one `WAIT` at most.
 const PIPELINE: usize = 64;
+
+/// One connection stays open; the others close when they were idle for so long.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// What a command was answered, and what its `WAIT` was.
 type Outcome = Result<(Value, Result<Acknowledged, StoreError>), StoreError>;
@@ -41,7 +46,10 @@ pub(super) struct Acker {
 #[derive(Default)]
 struct State {
     jobs: Vec<Job>,
-    idle: Vec<MultiplexedConnection>,
+    /// Since when; the one that was busy last comes last.
+    idle: Vec<(MultiplexedConnection, Instant)>,
+    /// Whether a task closes those that are idle for long.
+    reaping: bool,
     /// How many tasks are at work, each with a connection or opening one.
     workers: usize,
 }
@@ -56,6 +64,13 @@ impl Acker {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the first connection.
+    pub(super) async fn open(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
+        let connection = open(wire, self.demand).await?;
+        self.state().idle.push((connection, Instant::now()));
+        Ok(())
     }
 
     /// Sends one command, and waits for its answer and for what its `WAIT`
@@ -120,12 +135,16 @@ impl Worker {
                 let mut state = acker.state();
                 state.jobs.retain(|job| !job.answer.is_closed());
                 if state.jobs.is_empty() {
-                    state.idle.extend(connection);
+                    state.idle.extend(connection.map(|it| (it, Instant::now())));
                     state.workers -= 1;
                     self.done = true;
+                    if state.idle.len() > 1 && !state.reaping {
+                        state.reaping = true;
+                        tokio::spawn(reap(Arc::downgrade(&wire)));
+                    }
                     return;
                 }
-                connection = connection.or_else(|| state.idle.pop());
+                connection = connection.or_else(|| state.idle.pop().map(|(it, _)| it));
                 let count = state.jobs.len().min(PIPELINE);
                 state.jobs.drain(..count).collect()
             };
@@ -142,6 +161,26 @@ impl Worker {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Closes connections that nobody needs, but for one.
+async fn reap(wire: Weak<Wire>) {
+    loop {
+        sleep(LINGER).await;
+        let Some(wire) = wire.upgrade() else { return };
+        let Some(acker) = &wire.acker else { return };
+        let mut state = acker.state();
+        let spare = state.idle.len().saturating_sub(1);
+        let long = state.idle[..spare]
+            .iter()
+            .take_while(|(_, since)| since.elapsed() >= LINGER)
+            .count();
+        state.idle.drain(..long);
+        if state.idle.len() <= 1 {
+            state.reaping = false;
+            return;
         }
     }
 }

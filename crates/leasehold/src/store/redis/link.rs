@@ -153,6 +153,9 @@ impl Shared {
             })
             .await?;
         let wire = Arc::new(Wire::new(opened, signals, link));
+        if let Some(acker) = &wire.acker {
+            acker.open(&wire).await?;
+        }
         if lock(&self.sink).is_some() {
             self.subscribe(&wire).await?;
         } else {

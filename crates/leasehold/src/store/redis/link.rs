@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
 use redis::{PushInfo, PushKind, Value};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -39,6 +39,8 @@ pub(super) struct Shared {
     epochs: AtomicU64,
     subscribing: tokio::sync::Mutex<()>,
     reconnecting: Mutex<Option<AbortHandle>>,
+    /// A Sentinel has named a primary: the pause before the next try is over.
+    named: Arc<Notify>,
     /// The task that hears of fail-overs.
     looking_out: Mutex<Option<AbortHandle>>,
 }
@@ -64,6 +66,7 @@ impl Shared {
             epochs: AtomicU64::new(0),
             subscribing: tokio::sync::Mutex::default(),
             reconnecting: Mutex::default(),
+            named: Arc::default(),
             looking_out: Mutex::default(),
         });
         let wire = if shared.target.search().is_some() {
@@ -195,10 +198,13 @@ impl Shared {
         if was_current {
             tracing::debug!(url = %self.target.redacted, "lost the connection");
             let link = Arc::downgrade(self);
-            let mut backoff = self.backoff();
+            let (mut backoff, named) = (self.backoff(), Arc::clone(&self.named));
             let task = runtime.spawn(async move {
                 loop {
-                    tokio::time::sleep(backoff.pause()).await;
+                    tokio::select! {
+                        () = named.notified() => {}
+                        () = tokio::time::sleep(backoff.pause()) => {}
+                    }
                     let Some(link) = link.upgrade() else { return };
                     match link.connect().await {
                         Ok(wire) => return link.reopened(wire),
@@ -242,7 +248,7 @@ impl Shared {
     /// A Sentinel has named this primary: if we speak to another, we leave it.
     pub(super) fn heard_of(self: &Arc<Self>, named: &Named) {
         let State::Up(wire) = self.state.borrow().clone() else {
-            return;
+            return self.named.notify_one();
         };
         let Some(ours) = &wire.server.named else {
             return;

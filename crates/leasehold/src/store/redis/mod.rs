@@ -139,7 +139,7 @@ impl RedisStore {
         keys: &[&str],
         arguments: impl Fn(&mut Cmd, Terms),
     ) -> Result<(Value, Context), StoreError> {
-        let end = Instant::now() + self.shared.target().response_timeout;
+        let mut end = None;
         loop {
             let wire = self.shared.wire().await?;
             // Read before sending: what is sent before the inbox is open may be
@@ -149,19 +149,19 @@ impl RedisStore {
             let (value, acknowledged) =
                 run_by(&wire, counts, script, keys, |call| arguments(call, terms)).await?;
             match &value {
-                Value::ServerError(error)
-                    if refusal::is_elsewhere(error) && Instant::now() < end =>
-                {
+                Value::ServerError(error) if refusal::is_elsewhere(error) => {
+                    let limit = self.shared.target().response_timeout;
+                    if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + limit) {
+                        return Err(refusal::still_elsewhere(error));
+                    }
                     wire.leave();
                 }
                 _ => {
-                    return Ok((
-                        value,
-                        Context {
-                            epoch,
-                            acknowledged,
-                        },
-                    ));
+                    let context = Context {
+                        epoch,
+                        acknowledged,
+                    };
+                    return Ok((value, context));
                 }
             }
         }

@@ -59,6 +59,14 @@ pub(super) fn is_elsewhere(error: &ServerError) -> bool {
     matches!(code, "READONLY" | "MASTERDOWN" | "LOADING")
 }
 
+/// The same, and no other was found in time: asking again may help.
+pub(super) fn still_elsewhere(error: &ServerError) -> StoreError {
+    let refused = of_server(error);
+    let mut unavailable = StoreError::new(ErrorKind::Unavailable, refused.message.clone());
+    unavailable.hint.clone_from(&refused.hint);
+    unavailable.with_source(refused)
+}
+
 /// Redis 6.2 wraps what goes wrong within a script into an `ERR`, and names
 /// the inner code in the text.
 fn inner_code<'a>(code: &'a str, detail: &str) -> &'a str {

@@ -219,6 +219,8 @@ async fn passwords_of_sentinels_and_servers_are_apart() {
         .sentinel_password("watch");
     let sentinels = builder.start();
     let error = leasehold::connect(&sentinels.url()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.hint().unwrap().contains("sentinel_pass"), "{error:?}");
     assert!(
         error
             .to_string()
@@ -228,6 +230,41 @@ async fn passwords_of_sentinels_and_servers_are_apart() {
     let url = format!("{}?sentinel_pass=watch", sentinels.url());
     let lease = leasehold::connect(&url).await.unwrap().mutex("k").unwrap();
     lease.lock().await.unwrap().release().await.unwrap();
+}
+
+/// The rules of `docs/stores/`.
+#[tokio::test]
+async fn the_least_rights_are_enough() {
+    let sentinels = Sentinels::start();
+    let rule = "on >secret resetchannels &+switch-master -@all +subscribe \
+        +sentinel|get-master-addr-by-name +sentinel|master +sentinel|masters";
+    let set = |server: &RedisServer, rule: &str| {
+        let words: Vec<_> = rule.split_whitespace().collect();
+        server.command(&[&["ACL", "SETUSER", "least"], &words[..]].concat());
+    };
+    for sentinel in sentinels.sentinels() {
+        set(sentinel, rule);
+        set(sentinel, "resetpass on >other");
+        sentinel.command(&["ACL", "SETUSER", "default", "off"]);
+    }
+    let rule = "on >secret ~leasehold:* &leasehold:* -@all +evalsha +script|load +time +mget \
+        +exists +type +set +setrange +del +hset +hget +hmget +hgetall +hdel +pexpire +publish \
+        +subscribe +unsubscribe +scan +info +ping +wait";
+    for server in sentinels.servers() {
+        set(server, rule);
+    }
+    let url = sentinels.url().replace("://", "://least:secret@");
+    let url = format!("{url}?sentinel_user=least&sentinel_pass=other&acknowledge=1");
+    let client = leasehold::connect(&url).await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    sentinels.wait_for_replicas().await;
+    let new = sentinels.fail_over().await;
+    until("the lease is asked for", || scripts_run(new) >= 1).await;
+    lease.release().await.unwrap();
+    let error = leasehold::connect(&format!("{url}&sentinel_pass=wrong"))
+        .await
+        .unwrap_err();
+    assert!(!format!("{error:?}").contains("wrong"), "{error:?}");
 }
 
 /// The client has no inbox yet: nobody tells it that the connection was lost.

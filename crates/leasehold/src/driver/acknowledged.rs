@@ -44,9 +44,11 @@ pub(super) async fn confirm(
     wish: &Wish,
     grant: &Grant,
 ) -> Result<(), StoreError> {
-    let policy = driver.store.capabilities().acknowledges;
+    if driver.store.capabilities().acknowledges == Acknowledges::Nothing {
+        return Ok(());
+    }
     let known = grant.signal.acknowledged();
-    if policy == Acknowledges::Nothing || known.is_some_and(|known| known.is_enough()) {
+    if known.is_some_and(|known| known.is_enough()) {
         return Ok(());
     }
     let limit = driver.settings.operation_timeout;

@@ -198,16 +198,16 @@ fn text(value: &Value) -> Option<String> {
 pub(super) struct Failures {
     said: Vec<String>,
     unknown: usize,
+    refused: usize,
     names: BTreeSet<String>,
     last: Option<StoreError>,
 }
 
 impl Failures {
     pub(super) fn no(&mut self, node: &Address, error: StoreError) {
-        self.said.push(format!(
-            "{} says nothing ({error})",
-            address(&node.0, node.1)
-        ));
+        self.said
+            .push(format!("{}: {error}", address(&node.0, node.1)));
+        self.refused += usize::from(error.kind() != ErrorKind::Unavailable);
         self.last = Some(error);
     }
 
@@ -238,8 +238,14 @@ impl Failures {
                 error.with_hint(format!("they know: {}", names.join(", ")))
             };
         }
+        // Waiting does not cure it if nobody lets us in.
+        let refused = self.refused > 0 && self.refused == self.said.len();
         let mut error = StoreError::new(
-            ErrorKind::Unavailable,
+            if refused {
+                ErrorKind::Refused
+            } else {
+                ErrorKind::Unavailable
+            },
             format!(
                 "cannot find the primary {master:?}: {}",
                 self.said.join("; ")
@@ -247,6 +253,9 @@ impl Failures {
         )
         .with_hint("are the Sentinels and the primary running, and reachable from here?");
         if let Some(last) = self.last {
+            if refused {
+                error.hint.clone_from(&last.hint);
+            }
             error = error.with_source(last);
         }
         error
@@ -342,7 +351,7 @@ mod tests {
         let said = error.to_string();
         for part in [
             "primary \"m\"",
-            "a:26379 says nothing (no answer within 500ms)",
+            "a:26379: no answer within 500ms",
             "b:26379 knows no such name",
             "c:26379 names d:6379: that server is a replica",
         ] {

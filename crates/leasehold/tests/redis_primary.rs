@@ -172,6 +172,7 @@ async fn a_demoted_primary_sends_us_on_to_the_new_one() {
     let store = RedisStore::connect(options_of(&[&sentinel])).await.unwrap();
     let key = key("k");
     token(store.claim(&key, &claim(&store, 1)).await.unwrap().reply);
+    old.wait_for_replicas(1);
     sentinel.asked(2).await;
 
     promote(&new);

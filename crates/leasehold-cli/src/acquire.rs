@@ -15,7 +15,7 @@ use crate::cli::WaitArgs;
 use crate::duration::millis;
 use crate::failure::Failure;
 use crate::held::Held;
-use crate::output::{Event, Keys, Printer};
+use crate::output::{Acknowledgements, Event, Keys, Printer};
 use crate::signals::Signals;
 use crate::sys;
 use crate::view::{ClaimView, KeyView};
@@ -88,6 +88,7 @@ pub(crate) async fn acquire(
                 keys: Keys::from(&*wanted.keys),
                 tokens: held.tokens(),
                 waited_ms: millis(held.waited()),
+                acknowledged: held.acknowledged().map(Acknowledgements::from),
                 recovered,
                 announced: scene.announced,
             });

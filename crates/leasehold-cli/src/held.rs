@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
+use leasehold::store::Acknowledged;
 use leasehold::{Error, Lease, LeaseParts, Loss, Permits, Released, Shared, Standpoint};
 
 /// One lease.
@@ -50,6 +51,10 @@ impl Part {
         whichever!(self, lease => lease.waited())
     }
 
+    fn acknowledged(&self) -> Option<Acknowledged> {
+        whichever!(self, lease => lease.acknowledged())
+    }
+
     async fn lost(&self) -> Loss {
         whichever!(self, lease => lease.lost().await)
     }
@@ -95,6 +100,13 @@ impl Held {
             [Part::Exclusive(lease)] => Some(lease.parts()),
             _ => None,
         }
+    }
+
+    /// Who has it besides the server, where a policy asks for it: of several leases
+    /// the one that the fewest have.
+    pub(crate) fn acknowledged(&self) -> Option<Acknowledged> {
+        let acknowledged = self.parts.iter().filter_map(Part::acknowledged);
+        acknowledged.min_by_key(|it| (it.disk, it.replicas))
     }
 
     /// How long it took to get all.

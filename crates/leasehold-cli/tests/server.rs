@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Store, leasehold};
+use common::{Store, events, leasehold};
 use leasehold_testkit::process::{Finished, Process, Signal};
 use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -356,4 +356,25 @@ async fn new_servers_are_marked_once() {
         "{}",
         moved.stdout
     );
+}
+
+#[tokio::test]
+async fn an_acknowledged_lock_says_who_has_it() {
+    let server = RedisServer::start();
+    let replica = RedisServer::builder().replica_of(server.port()).start();
+    server.wait_for_replicas(1);
+    let url = format!("{}?acknowledge=1", server.url());
+    let arguments = ["run", "--json", "k", "--", "true"];
+    let ended = run(&url, &arguments).await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let acquired = events(&ended.stderr)
+        .into_iter()
+        .find(|event| event["event"] == "acquired")
+        .unwrap();
+    let wanted = serde_json::json!({"replicas": 1, "wanted": 1});
+    assert_eq!(acquired["acknowledged"], wanted);
+    replica.stop();
+    let ended = run(&url, &arguments).await;
+    assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
+    assert!(ended.stderr.contains("0 of 1 replica"), "{}", ended.stderr);
 }

@@ -30,6 +30,7 @@ use crate::store::{Capabilities, LockStore};
 /// | `redis://[user:password@]host[:port][/db]`, `valkey://` | a server |
 /// | `rediss://…` | a server, with TLS |
 /// | `redis+unix:///path/to/socket` | a server, by its Unix socket |
+/// | `redis-sentinel://[user:password@]h1,h2,h3/name[/db]`, `rediss-sentinel://` | the primary that Sentinels watch |
 /// | `redlock://[user:password@]host[:port],…[/db]` | three or more independent servers, by majority |
 /// | `redis-cluster://[user:password@]host[:port],host…`, `rediss-cluster://…` | a cluster |
 ///

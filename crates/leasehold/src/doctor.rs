@@ -63,7 +63,8 @@ pub async fn examine(url: &str, access: &Access) -> Result<Report, Error> {
 async fn examine_store(url: &str, access: &Access) -> Result<Report, StoreError> {
     match url.split_once(':').map_or("", |(scheme, _)| scheme) {
         #[cfg(feature = "redis")]
-        "redis" | "rediss" | "redis+unix" | "valkey" | "valkeys" => {
+        "redis" | "rediss" | "redis+unix" | "valkey" | "valkeys" | "redis-sentinel"
+        | "rediss-sentinel" | "valkey-sentinel" | "valkeys-sentinel" => {
             let options = open::redis_options(url, &access.credentials())?;
             Ok(crate::store::redis::examine(&options).await)
         }

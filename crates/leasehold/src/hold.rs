@@ -15,6 +15,7 @@ use crate::driver::subject::Subject;
 use crate::driver::{Driver, random_u64};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::settings::check_ttl;
+use crate::store::Acknowledged;
 
 /// What a release found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +80,10 @@ impl Hold {
 
     pub(crate) fn is_reentrant(&self) -> bool {
         self.reentrant
+    }
+
+    pub(crate) fn acknowledged(&self) -> Option<Acknowledged> {
+        self.signal.acknowledged()
     }
 
     pub(crate) fn token(&self) -> Token {

@@ -13,6 +13,7 @@ use crate::driver::Driver;
 use crate::driver::acquire::{Grant, Wish};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::hold::{Hold, Released};
+use crate::store::Acknowledged;
 
 /// A hold on a key, limited in time and renewed by the watchdog.
 ///
@@ -254,6 +255,14 @@ impl<K: LeaseKind> Lease<K> {
     #[must_use]
     pub fn standpoint(&self) -> Standpoint {
         self.hold.standpoint()
+    }
+
+    /// Who has the lease besides the server that granted it, by the last grant
+    /// or renewal that was acknowledged. `None` where no policy asks for it
+    /// (`acknowledge` in the URL of a Redis store).
+    #[must_use]
+    pub fn acknowledged(&self) -> Option<Acknowledged> {
+        self.hold.acknowledged()
     }
 
     /// How long it took to get it.

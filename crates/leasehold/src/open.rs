@@ -27,7 +27,8 @@ pub(crate) struct Credentials {
 }
 
 /// What a URL may begin with, for hints.
-const SCHEMES: &str = "memory:, local:, redis://, rediss://, redis+unix://, valkey://, redis-cluster:// or redlock://";
+const SCHEMES: &str = "memory:, local:, redis://, rediss://, redis+unix://, valkey://, \
+    redis-sentinel://, redis-cluster:// or redlock://";
 
 /// Opens the store at `url`; says the URL without its password, fit to be
 /// handed to another process.
@@ -47,7 +48,10 @@ pub(crate) async fn open(
             Ok((Arc::new(store), url.to_owned()))
         }
         "local" => local(url).await,
-        "redis" | "rediss" | "redis+unix" | "valkey" | "valkeys" => redis(url, credentials).await,
+        "redis" | "rediss" | "redis+unix" | "valkey" | "valkeys" | "redis-sentinel"
+        | "rediss-sentinel" | "valkey-sentinel" | "valkeys-sentinel" => {
+            redis(url, credentials).await
+        }
         "redis-cluster" | "rediss-cluster" | "valkey-cluster" | "valkeys-cluster" => {
             cluster(url, credentials).await
         }
@@ -84,8 +88,7 @@ async fn redis(
 ) -> Result<(Arc<dyn LockStore>, String), StoreError> {
     use crate::store::redis::RedisStore;
     let options = redis_options(url, credentials)?;
-    let mut shown = options.clone();
-    shown.password = None;
+    let shown = options.clone().without_passwords();
     let store = RedisStore::connect(options).await?;
     Ok((Arc::new(store), shown.redacted_url()))
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold::Loss;
+use leasehold::store::Acknowledged;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -56,6 +57,9 @@ pub(crate) enum Event {
         #[serde(flatten, serialize_with = "token_fields")]
         tokens: Vec<(String, u64)>,
         waited_ms: u64,
+        /// Who has it besides the server, where the store's policy asks for it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        acknowledged: Option<Acknowledgements>,
         /// Whether it is the lease of a process that is gone.
         #[serde(skip_serializing_if = "is_false")]
         recovered: bool,
@@ -107,6 +111,25 @@ pub(crate) enum Event {
         cause: Option<String>,
         status: u8,
     },
+}
+
+/// Who has a grant besides the server that made it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Acknowledgements {
+    replicas: u32,
+    wanted: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<bool>,
+}
+
+impl From<Acknowledged> for Acknowledgements {
+    fn from(acknowledged: Acknowledged) -> Self {
+        Self {
+            replicas: acknowledged.replicas,
+            wanted: acknowledged.wanted,
+            disk: acknowledged.disk,
+        }
+    }
 }
 
 /// The keys of one lock: of several the first stands for all.

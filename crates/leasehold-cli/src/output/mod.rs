@@ -11,7 +11,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use indicatif::ProgressBar;
 
-pub(crate) use event::{ByKey, Event, Keys, Measure, Weight};
+pub(crate) use event::{Acknowledgements, ByKey, Event, Keys, Measure, Weight};
 
 use crate::failure::Failure;
 use crate::{cli, exit};

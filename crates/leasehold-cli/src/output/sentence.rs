@@ -166,6 +166,7 @@ mod tests {
             keys: keys(&["b", "a"]),
             tokens: vec![("b".into(), 7), ("a".into(), 9)],
             waited_ms: 0,
+            acknowledged: None,
             recovered: false,
             announced: false,
         };
@@ -209,6 +210,7 @@ mod tests {
             keys: keys(&["k"]),
             tokens: vec![("k".into(), 7)],
             waited_ms: 1500,
+            acknowledged: None,
             recovered: false,
             announced,
         };

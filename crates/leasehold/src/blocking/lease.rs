@@ -7,6 +7,7 @@ use leasehold_core::{Key, Loss, Mode, Standpoint, Token};
 
 use super::runtime::block_on;
 use crate::lease::{Exclusive, LeaseKind, Overlapping, Shared};
+use crate::store::Acknowledged;
 use crate::{Error, GrantNumber, LeaseParts, Released};
 
 /// A hold on a key: as [`crate::Lease`]. Dropping it never blocks.
@@ -81,6 +82,13 @@ impl<K: LeaseKind> Lease<K> {
     #[must_use]
     pub fn standpoint(&self) -> Standpoint {
         self.0.standpoint()
+    }
+
+    /// Who has the lease besides the server that granted it: as
+    /// [`crate::Lease::acknowledged`].
+    #[must_use]
+    pub fn acknowledged(&self) -> Option<Acknowledged> {
+        self.0.acknowledged()
     }
 
     /// How long it took to get it.

@@ -10,6 +10,7 @@ use leasehold_core::{
 };
 use tokio::time::{sleep, timeout};
 
+use super::acknowledged::{confirm, enough};
 use super::own_id::{COLLISIONS, not_unique};
 use super::registry::EntryId;
 use super::retry::acquire_by_asking;
@@ -18,6 +19,7 @@ use super::subject::{Subject, Terms};
 use super::{Departure, Driver, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
+use crate::store::Acknowledged;
 
 /// What is wanted, and how.
 #[derive(Debug, Clone)]
@@ -81,6 +83,8 @@ pub(super) enum Attempt {
     Late,
     /// Another client has a claim with the same id.
     Taken,
+    /// Too few have acknowledged it: it does not count, and is given back.
+    Unacknowledged(StoreError),
 }
 
 /// So many grants in a row that came too late mean that the TTL is too short
@@ -147,6 +151,7 @@ pub(super) async fn acquire_in_line(
         {
             Attempt::Granted(grant) => return Ok(Some(Grant { rejoined, ..grant })),
             Attempt::Busy => return Ok(None),
+            Attempt::Unacknowledged(error) => return Err(error),
             Attempt::Late if late + 1 == LATE => return Err(too_late(wish.terms.ttl)),
             Attempt::Taken => {
                 taken += 1;
@@ -194,13 +199,19 @@ async fn attempt(
     let mut waiter = Waiter::new(config, now);
     let departure = Departure::new(driver, subject.clone());
     let asked = ask(driver, wish, &claim, &mut waiter).await;
-    let (sends, last_error) = match asked {
+    let Asked {
+        sends,
+        last_error,
+        acknowledged,
+    } = match asked {
         Ok(asked) => asked,
-        Err(refused) => {
+        Err(Failure::Refused(refused)) => {
             // A definite no to the only request: nothing was changed.
             departure.confirmed();
             return Err(refused);
         }
+        // It stands at the store, and is given back as `departure` goes.
+        Err(Failure::Unacknowledged(short)) => return Ok(Attempt::Unacknowledged(short)),
     };
 
     let answered =
@@ -219,6 +230,9 @@ async fn attempt(
             asking.end();
             departure.confirmed();
             signal.set_token(token);
+            if let Some(acknowledged) = acknowledged {
+                signal.set_acknowledged(acknowledged);
+            }
             let grant = Grant {
                 entry,
                 subject,
@@ -309,21 +323,40 @@ pub(crate) fn mismatch(asked: Mode, in_use: Capacity) -> StoreError {
     }
 }
 
-/// Asks until the store has answered once, or it is out of reach. Gives the
-/// number of requests sent and the last error.
+/// What asking for a claim came to.
+struct Asked {
+    sends: u32,
+    last_error: Option<StoreError>,
+    /// Who has the grant, where it must be acknowledged and is.
+    acknowledged: Option<Acknowledged>,
+}
+
+/// Why there is no claim, or none that counts.
+enum Failure {
+    /// Nothing was changed.
+    Refused(StoreError),
+    /// It was granted, and too few have acknowledged it.
+    Unacknowledged(StoreError),
+}
+
+/// Asks until the store has answered once, or it is out of reach.
 async fn ask(
     driver: &Arc<Driver>,
     wish: &Wish,
     claim: &Claim,
     waiter: &mut Waiter,
-) -> Result<(u32, Option<StoreError>), StoreError> {
+) -> Result<Asked, Failure> {
     let mut sends = 0;
-    let mut last_error = None;
+    let (mut last_error, mut acknowledged) = (None, None);
     loop {
         let now = clock::now();
         waiter.handle_timeout(now);
         if waiter.verdict().is_some() || waiter.position().is_some() {
-            return Ok((sends, last_error));
+            return Ok(Asked {
+                sends,
+                last_error,
+                acknowledged,
+            });
         }
         let next = waiter
             .poll_timeout()
@@ -338,6 +371,10 @@ async fn ask(
             .map_or(Duration::ZERO, |end| end.since(now));
         match timeout(limit, driver.store.claim(&wish.key, claim)).await {
             Ok(Ok(answer)) => {
+                if let Some(short) = answer.shortfall() {
+                    return Err(Failure::Unacknowledged(short));
+                }
+                acknowledged = enough(&answer);
                 waiter.handle_reply(
                     clock::now(),
                     now,
@@ -351,7 +388,7 @@ async fn ask(
                 last_error = Some(error);
                 waiter.handle_unanswered(clock::now());
             }
-            Ok(Err(error)) if sends == 1 => return Err(error),
+            Ok(Err(error)) if sends == 1 => return Err(Failure::Refused(error)),
             Ok(Err(error)) => {
                 last_error = Some(error);
                 waiter.handle_unanswered(clock::now());
@@ -421,6 +458,10 @@ pub(super) async fn hand_over(driver: &Arc<Driver>, wish: &Wish, grant: Grant) -
         entry: Some(grant.entry),
         subject: &grant.subject,
     };
+    if let Err(error) = confirm(driver, wish, &grant).await {
+        // What there is of it is given back as `registered` goes.
+        return Attempt::Unacknowledged(error);
+    }
     let remaining = grant.signal.valid_until().since(clock::now());
     if remaining < margin {
         // Whatever comes of it is told by the standpoint.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold_core::{Backoff, Claim, Key, Reply, Standing, Validity};
 use tokio::time::{sleep, timeout};
 
+use super::acknowledged::enough;
 use super::acquire::{Asking, Attempt, Grant, Wish, hand_over, keep, mismatch, too_late};
 use super::signal::Signal;
 use super::subject::Subject;
@@ -90,6 +91,14 @@ pub(crate) async fn acquire_all(
         }
         Ok(Ok((sent, Some(AllAnswer::All(answers))))) => (sent, answers),
     };
+    // One `departure` each: what was granted and does not count is given back.
+    if let Some((at, short)) = answers
+        .iter()
+        .enumerate()
+        .find_map(|(at, answer)| Some((at, answer.shortfall()?)))
+    {
+        return Err((at, short));
+    }
     let mut grants = Vec::with_capacity(wishes.len());
     for ((wish, mut subject), answer) in wishes.iter().zip(subjects).zip(&answers) {
         let Reply::Standing(Standing {
@@ -103,6 +112,9 @@ pub(crate) async fn acquire_all(
         subject.settled = sends == 1;
         let signal = Arc::new(Signal::new(false));
         signal.set_token(token);
+        if let Some(acknowledged) = enough(answer) {
+            signal.set_acknowledged(acknowledged);
+        }
         let mut validity = Validity::default();
         validity.confirm(sent, wish.terms.ttl);
         let entry = keep(driver, &subject, &signal, arrival, validity);
@@ -121,6 +133,7 @@ pub(crate) async fn acquire_all(
         };
         match hand_over(driver, wish, grant).await {
             Attempt::Granted(grant) => handed.push(grant),
+            Attempt::Unacknowledged(error) => late = late.or(Some((at, error))),
             _ => late = late.or(Some((at, too_late(wish.terms.ttl)))),
         }
     }

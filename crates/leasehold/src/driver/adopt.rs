@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold_core::{Adopt, Backoff, ClaimId, Renew, Reply, Rotate, Standing, Validity};
 use tokio::time::{sleep, timeout};
 
+use super::acknowledged::enough;
 use super::acquire::{Asking, Attempt, Grant, Wish, hand_over, keep, too_late};
 use super::own_id::{COLLISIONS, OwnId, not_unique};
 use super::signal::Signal;
@@ -71,8 +72,8 @@ async fn adopt_as(
     let ask = async {
         loop {
             let sent = clock::now();
-            match driver.store.renew(&wish.key, &renew).await {
-                Ok(answer) => return Ok((sent, answer.reply)),
+            match driver.renew_granted(&wish.key, &renew).await {
+                Ok(answer) => return Ok((sent, answer)),
                 Err(error) if error.kind() == ErrorKind::Unavailable => last = error,
                 Err(error) => return Err(error),
             }
@@ -82,7 +83,12 @@ async fn adopt_as(
     let Ok(answered) = timeout(limit, ask).await else {
         return Err(last);
     };
-    let (sent, reply) = answered?;
+    let (sent, answer) = answered?;
+    if let Some(short) = answer.shortfall() {
+        // It is ours at the store, and does not count: given back.
+        return Err(short);
+    }
+    let reply = answer.reply;
     let Reply::Standing(Standing {
         arrival,
         token: Some(token),
@@ -103,6 +109,9 @@ async fn adopt_as(
     validity.confirm(sent, wish.terms.ttl);
     let signal = Arc::new(Signal::new(false));
     signal.set_token(token);
+    if let Some(acknowledged) = enough(&answer) {
+        signal.set_acknowledged(acknowledged);
+    }
     let entry = keep(driver, &subject, &signal, arrival, validity);
     drop(asking);
     departure.confirmed();
@@ -114,6 +123,7 @@ async fn adopt_as(
     };
     match hand_over(driver, wish, grant).await {
         Attempt::Granted(grant) => Ok(Some(Adopted::Lease(grant))),
+        Attempt::Unacknowledged(error) => Err(error),
         _ => Err(too_late(wish.terms.ttl)),
     }
 }

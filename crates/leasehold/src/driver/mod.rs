@@ -4,6 +4,7 @@
 //! - [`Driver`]: what one client's handles share.
 //! - `retry`: waiting where the store keeps no queue.
 //! - `registry`: every claim of the client, and when each wants attention.
+//! - `acknowledged`: what counts only once others have acknowledged it.
 //! - `acquire`: from "I want this key" to a lease.
 //! - `acquire_all`: the same for several keys at once.
 //! - `adopt`: from another process's lease to ours.
@@ -12,6 +13,7 @@
 //! - `subject`: which claim it is, while its id may change.
 //! - `watches`: who wants to hear of a key without claiming it.
 
+mod acknowledged;
 pub(crate) mod acquire;
 pub(crate) mod acquire_all;
 pub(crate) mod adopt;
@@ -206,23 +208,43 @@ impl Driver {
         subject: &Subject,
         renew: Renew,
     ) -> Result<Reply, StoreError> {
+        let asked = self.renew_held(&subject.key, &renew);
+        let answer = self.told(entry, subject, &renew, asked).await?;
+        answer.shortfall().map_or(Ok(answer.reply), Err)
+    }
+
+    /// The first renewal of a grant, which is acknowledged as a grant is.
+    async fn confirm(
+        self: &Arc<Self>,
+        entry: EntryId,
+        subject: &Subject,
+        renew: Renew,
+    ) -> Result<Answer, StoreError> {
+        let asked = self.renew_granted(&subject.key, &renew);
+        self.told(entry, subject, &renew, asked).await
+    }
+
+    /// Tells the registry what a renewal was answered.
+    async fn told(
+        self: &Arc<Self>,
+        entry: EntryId,
+        subject: &Subject,
+        renew: &Renew,
+        asked: impl Future<Output = Result<Answer, StoreError>>,
+    ) -> Result<Answer, StoreError> {
         let sent = clock::now();
         // It must fail early enough to be repeated within the lease.
         let limit = self.settings.operation_timeout.min(subject.terms.ttl / 3);
-        let answer = timeout(limit, self.store.renew(&subject.key, &renew)).await;
+        let answer = timeout(limit, asked).await;
         let result = answer.unwrap_or_else(|_| Err(unanswered(limit)));
-        let outcome = match &result {
-            Ok(answer) => Ok(answer.reply),
-            Err(error) => Err(error.clone()),
-        };
         let done = Done {
             entry,
-            errand: Errand::Renew(renew),
+            errand: Errand::Renew(renew.clone()),
             sent,
-            result,
+            result: result.clone(),
         };
         self.with_registry(|registry, now| registry.complete(&done, now));
-        outcome
+        result
     }
 
     /// Sees that a claim which nobody keeps any more stands under one id, for a

@@ -89,7 +89,7 @@ struct Leaving {
 }
 
 /// What is to be sent to the store.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Errand {
     /// A renewal of a waiting or held claim, which may change it.
     Renew(Renew),
@@ -103,11 +103,13 @@ pub(crate) struct Send {
     pub(crate) entry: EntryId,
     pub(crate) subject: Subject,
     pub(crate) errand: Errand,
+    /// Whether it renews a lease, and not a place in the queue.
+    pub(crate) held: bool,
     pub(crate) sent: Moment,
 }
 
 /// What came of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Done {
     pub(crate) entry: EntryId,
     pub(crate) errand: Errand,
@@ -286,6 +288,7 @@ impl Registry {
                     entry: id,
                     subject: entry.subject.clone(),
                     errand,
+                    held: matches!(entry.stage, Stage::Held(_)),
                     sent: now,
                 });
             }
@@ -300,6 +303,19 @@ impl Registry {
         };
         if let Err(error) = &done.result {
             entry.signal.set_error(error.clone());
+        }
+        if let Ok(answer) = &done.result {
+            if let Some(short) = answer.shortfall() {
+                // Nothing to rely on: as if it had not been answered.
+                let done = Done {
+                    result: Err(short),
+                    ..done.clone()
+                };
+                return self.complete(&done, now);
+            }
+            if let Some(acknowledged) = super::acknowledged::enough(answer) {
+                entry.signal.set_acknowledged(acknowledged);
+            }
         }
         let counts = match (&done.errand, &done.result) {
             (Errand::Renew(renew), Ok(answer)) => entry.note_identity(renew, &answer.reply, now),

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use crate::clock;
 use crate::error::StoreError;
+use crate::store::Acknowledged;
 
 /// One claim's state as others may read it, without a lock of the driver.
 #[derive(Debug, Default)]
@@ -28,6 +29,7 @@ struct State {
     verdict: Option<Verdict>,
     standpoint: Option<Standpoint>,
     last_error: Option<StoreError>,
+    acknowledged: Option<Acknowledged>,
     closed: bool,
 }
 
@@ -102,6 +104,15 @@ impl Signal {
 
     pub(crate) fn last_error(&self) -> Option<StoreError> {
         self.read(|state| state.last_error.clone())
+    }
+
+    /// Others have acknowledged the grant, or a renewal.
+    pub(crate) fn set_acknowledged(&self, acknowledged: Acknowledged) {
+        self.write(|state| state.acknowledged = Some(acknowledged));
+    }
+
+    pub(crate) fn acknowledged(&self) -> Option<Acknowledged> {
+        self.read(|state| state.acknowledged)
     }
 
     /// The client is shut down: whoever waits is to go.

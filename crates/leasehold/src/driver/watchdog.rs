@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::registry::{Done, Errand, Send};
 use super::{Driver, unanswered};
 use crate::clock;
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
 use crate::store::Listening;
 
 /// With nothing to keep, the task stays this long in case there is something
@@ -59,8 +59,10 @@ struct Watchdog {
     opening: FuturesUnordered<BoxFuture<'static, Listened>>,
     inbox: Option<Box<dyn Listening>>,
     listen_after: Moment,
-    /// Whether opening the inbox has failed: then it is tried again with pauses.
-    failed: bool,
+    /// Why opening the inbox has failed last: it is tried again with pauses, for
+    /// leases only if there was no answer. A refusal stays one, and costs them
+    /// no more than that they hear less.
+    failed: Option<ErrorKind>,
     idle_since: Option<Moment>,
 }
 
@@ -72,7 +74,7 @@ impl Watchdog {
             opening: FuturesUnordered::new(),
             inbox: None,
             listen_after: clock::now() + SETTLED,
-            failed: false,
+            failed: None,
             idle_since: None,
         }
     }
@@ -158,10 +160,10 @@ impl Watchdog {
             (registry.has_listeners(), registry.is_empty())
         };
         let due = now >= self.listen_after;
-        let wanted = if self.failed {
-            waiters && due
-        } else {
-            waiters || !empty && due
+        let wanted = match self.failed {
+            None => waiters || !empty && due,
+            Some(ErrorKind::Unavailable) => !empty && due,
+            Some(_) => waiters && due,
         };
         if wanted {
             self.driver.listening.store(true, Ordering::Release);
@@ -185,7 +187,7 @@ impl Watchdog {
                 self.driver.lock().reset(now);
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.failed, true) {
+                if self.failed.replace(error.kind()).is_none() {
                     tracing::warn!(%error, "cannot listen for grants; asking from time to time");
                 }
                 self.listen_after = now + LISTEN_PAUSE;
@@ -200,6 +202,7 @@ fn carry(driver: Arc<Driver>, send: Send) -> BoxFuture<'static, Done> {
         entry,
         subject,
         errand,
+        held,
         sent,
     } = send;
     // A request must fail early enough to be repeated within the lease.
@@ -208,6 +211,7 @@ fn carry(driver: Arc<Driver>, send: Send) -> BoxFuture<'static, Done> {
         let store = &driver.store;
         let ask = async {
             match &errand {
+                Errand::Renew(renew) if held => driver.renew_held(&subject.key, renew).await,
                 Errand::Renew(renew) => store.renew(&subject.key, renew).await,
                 Errand::Release => driver.release_once(&subject).await,
             }

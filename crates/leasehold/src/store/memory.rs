@@ -145,11 +145,7 @@ impl MemoryStore {
         queue.deliver(outcome.events, clock, |event| {
             self.shared.push(key, outcome.at, event)
         });
-        Answer {
-            reply: outcome.reply,
-            at: outcome.at,
-            epoch: self.shared.epoch(&self.inbox),
-        }
+        Answer::new(outcome.reply, outcome.at, self.shared.epoch(&self.inbox))
     }
 
     fn step_all(&self, parts: &[(Key, Claim)]) -> AllAnswer {
@@ -164,7 +160,7 @@ impl MemoryStore {
             .map(|(_, claim)| Command::Claim(claim.clone()))
             .collect();
         let epoch = self.shared.epoch(&self.inbox);
-        let answer = |reply, at| Answer { reply, at, epoch };
+        let answer = |reply, at| Answer::new(reply, at, epoch);
         let outcomes = match Queue::claim_all(&mut tried, &claims, clock) {
             Ok(outcomes) => outcomes,
             Err((part, outcome)) => {

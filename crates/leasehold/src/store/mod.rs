@@ -17,6 +17,7 @@ use leasehold_core::{
 
 use crate::error::StoreError;
 
+mod acknowledged;
 mod glob;
 #[cfg(feature = "local")]
 pub mod local;
@@ -24,6 +25,8 @@ pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub(crate) mod report;
+
+pub use acknowledged::{Acknowledged, Acknowledges};
 
 /// What a store can do: callers ask first instead of failing later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub struct Capabilities {
     /// Only plain exclusive claims: no readers, permits, re-entrant owners and
     /// minimum holds, and a claim's id and client stay what they are.
     pub exclusive_only: bool,
+    /// Which of its answers count only once others have acknowledged them.
+    pub acknowledges: Acknowledges,
 }
 
 impl Capabilities {
@@ -61,6 +66,7 @@ impl Capabilities {
             liveness: false,
             multi: true,
             exclusive_only: false,
+            acknowledges: Acknowledges::Nothing,
         }
     }
 }
@@ -75,6 +81,11 @@ pub struct Answer {
     /// The connection epoch on which the answer came: zero while the inbox is
     /// not open, and another number each time pushes may have been missed.
     pub epoch: u64,
+    /// For a grant or a renewal of one: who has it besides the server that
+    /// answered, where a policy asks for it. If that is not
+    /// [enough](Acknowledged::is_enough), the grant does not count, and is to be
+    /// released.
+    pub acknowledged: Option<Acknowledged>,
 }
 
 /// Something a client's inbox heard.
@@ -275,6 +286,13 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// - `adoption_raises_the_token_and_tells_the_former`
     /// - `adoption_raises_the_token_of_all_claims_of_the_owner`
     async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError>;
+
+    /// The same, and acknowledged as a grant is: the first renewal of a grant
+    /// that was pushed, and every one of a lease where renewals must be
+    /// acknowledged ([`Capabilities::acknowledges`]).
+    async fn confirm(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        self.renew(key, renew).await
+    }
 
     /// Leaves the queue, holding or waiting.
     ///

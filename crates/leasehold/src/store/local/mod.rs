@@ -140,20 +140,13 @@ impl LocalStore {
         let command = Arc::new(command);
         let outcome = batch::run(&self.inner, key, command.clone()).await?;
         self.inner.lookout.note(key, &command, &outcome.reply);
-        Ok(Answer {
-            reply: self.asked_again_soon(outcome.reply, outcome.at, epoch),
-            at: outcome.at,
-            epoch,
-        })
+        let reply = self.asked_again_soon(outcome.reply, outcome.at, epoch);
+        Ok(Answer::new(reply, outcome.at, epoch))
     }
 
     async fn step_all(&self, parts: &[(Key, Claim)]) -> Result<AllAnswer, StoreError> {
         let epoch = self.inner.hearing.epoch();
-        let answer = |outcome: Outcome| Answer {
-            reply: outcome.reply,
-            at: outcome.at,
-            epoch,
-        };
+        let answer = |outcome: Outcome| Answer::new(outcome.reply, outcome.at, epoch);
         let parts = multi::Parts::of(parts);
         Ok(match multi::run(&self.inner, parts).await? {
             Ok(outcomes) => AllAnswer::All(outcomes.into_iter().map(answer).collect()),

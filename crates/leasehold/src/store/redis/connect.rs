@@ -1,73 +1,114 @@
 //! Opening a connection, and looking at what is at its other end.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    Value,
 };
 
+use super::acknowledge::{Acknowledge, Demand};
+use super::finder::{Address, Named};
 use super::options::{RedisAddress, RedisOptions};
+use super::primary::Search;
 use super::refusal;
 use crate::error::{ErrorKind, StoreError};
 
 /// A server, and how to connect to it.
 pub(super) struct Target {
-    client: Client,
+    place: Place,
     pub(super) prefix: String,
     pub(super) retention: Duration,
     pub(super) redacted: String,
-    connect_timeout: Duration,
+    pub(super) connect_timeout: Duration,
     pub(super) response_timeout: Duration,
+    pub(super) acknowledge: Option<Acknowledge>,
     cluster: AtomicBool,
+}
+
+enum Place {
+    /// Always the same address.
+    Fixed(Box<Client>),
+    /// Wherever the Sentinels say.
+    Sought(Arc<Search>),
+}
+
+/// A connection, and what is at its other end.
+pub(super) struct Opened {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) server: Server,
+}
+
+/// One process of a server.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Server {
+    pub(super) is_primary: bool,
+    /// Another each time the server is started.
+    pub(super) run_id: String,
+    /// What must be acknowledged, if anything must.
+    pub(super) demand: Option<Demand>,
+    /// What a Sentinel said about it.
+    pub(super) named: Option<Named>,
 }
 
 impl Target {
     pub(super) fn new(options: &RedisOptions) -> Result<Self, StoreError> {
         options.check()?;
         let address = match &options.address {
-            RedisAddress::Tcp {
-                host,
-                port,
-                tls: false,
-            } => ConnectionAddr::Tcp(host.clone(), *port),
-            RedisAddress::Tcp { host, port, .. } => tls_address(host, *port)?,
+            RedisAddress::Tcp { host, port, .. } => {
+                let address = (host.clone(), *port);
+                return Ok(Self::at(
+                    Place::Fixed(Box::new(client_at(&address, options)?)),
+                    options,
+                ));
+            }
+            RedisAddress::Sentinel(sentinels) => {
+                // Whatever cannot work should fail now, not when it is needed.
+                for node in &sentinels.nodes {
+                    client_at(node, options)?;
+                }
+                let search = Search::new(sentinels.clone(), options);
+                return Ok(Self::at(Place::Sought(Arc::new(search)), options));
+            }
             RedisAddress::Unix(path) => ConnectionAddr::Unix(path.clone()),
         };
-        let info = address.into_connection_info().map_err(unusable)?;
-        let mut login = info.redis_settings().clone().set_db(options.db);
-        if let Some(username) = &options.username {
-            login = login.set_username(username);
-        }
-        if let Some(password) = &options.password {
-            login = login.set_password(password);
-        }
-        let client = build_client(info.set_redis_settings(login), options)?;
-        Self::of_client(&client, options)
+        Ok(Self::at(
+            Place::Fixed(Box::new(client(address, options)?)),
+            options,
+        ))
     }
 
     /// Uses the address, the login and the certificates of a client brought along.
     pub(super) fn of_client(client: &Client, options: &RedisOptions) -> Result<Self, StoreError> {
-        let info = client.get_connection_info().clone();
-        let login = info
-            .redis_settings()
-            .clone()
-            .set_protocol(ProtocolVersion::RESP3)
-            .set_skip_set_lib_name();
-        let tcp = tcp_settings(options.response_timeout);
-        let info = info.set_redis_settings(login).set_tcp_settings(tcp);
-        Ok(Self {
-            client: Client::open(info).map_err(unusable)?,
+        let info = ours(client.get_connection_info(), options.response_timeout);
+        let client = Client::open(info).map_err(unusable)?;
+        Ok(Self::at(Place::Fixed(Box::new(client)), options))
+    }
+
+    fn at(place: Place, options: &RedisOptions) -> Self {
+        Self {
+            place,
             prefix: options.prefix.clone(),
             retention: options.retention,
             redacted: options.redacted_url(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
+            acknowledge: options.acknowledge,
             cluster: AtomicBool::new(false),
-        })
+        }
+    }
+
+    /// How the primary is found, where it has to be.
+    pub(super) fn search(&self) -> Option<&Arc<Search>> {
+        match &self.place {
+            Place::Fixed(_) => None,
+            Place::Sought(search) => Some(search),
+        }
     }
 
     /// Whether the server was found to be part of a cluster.
@@ -75,26 +116,59 @@ impl Target {
         self.cluster.load(Ordering::Acquire)
     }
 
-    /// Opens a connection and looks at the server.
+    /// Opens a connection to where the locks are kept now.
     pub(super) async fn connect(
         &self,
+        pushes: impl AsyncPushSender + Clone,
+    ) -> Result<Opened, StoreError> {
+        match &self.place {
+            Place::Fixed(client) => self.open_at(client, pushes).await,
+            Place::Sought(search) => search.connect(self, pushes).await,
+        }
+    }
+
+    /// Opens a further connection to a server, on which nothing is heard.
+    pub(super) async fn open_beside(&self, server: &Server) -> Result<Opened, StoreError> {
+        let deaf = |_: PushInfo| Ok::<(), ()>(());
+        match (&self.place, &server.named) {
+            (Place::Fixed(client), _) => self.open_at(client, deaf).await,
+            (Place::Sought(search), Some(named)) => search.open(self, named, deaf).await,
+            (Place::Sought(search), None) => search.connect(self, deaf).await,
+        }
+    }
+
+    /// Opens a connection to one server and looks at it.
+    pub(super) async fn open_at(
+        &self,
+        client: &Client,
         pushes: impl AsyncPushSender,
-    ) -> Result<MultiplexedConnection, StoreError> {
-        let mut connection = self.open(pushes).await?;
-        self.look_at(&mut connection).await?;
-        Ok(connection)
+    ) -> Result<Opened, StoreError> {
+        let mut connection = self.reach(client, pushes).await?;
+        let server = self.look_at(&mut connection).await?;
+        Ok(Opened { connection, server })
     }
 
     /// Opens a connection, whatever is at its other end.
     pub(super) async fn open(
         &self,
+        pushes: impl AsyncPushSender + Clone,
+    ) -> Result<MultiplexedConnection, StoreError> {
+        match &self.place {
+            Place::Fixed(client) => self.reach(client, pushes).await,
+            Place::Sought(search) => Ok(search.connect(self, pushes).await?.connection),
+        }
+    }
+
+    async fn reach(
+        &self,
+        client: &Client,
         pushes: impl AsyncPushSender,
     ) -> Result<MultiplexedConnection, StoreError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             .set_response_timeout(Some(self.response_timeout))
             .set_push_sender(pushes);
-        self.client
+        client
             .get_multiplexed_async_connection_with_config(&config)
             .await
             .map_err(|error| self.not_opened(error))
@@ -117,13 +191,14 @@ impl Target {
         }
     }
 
-    async fn look_at(&self, connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
+    async fn look_at(&self, connection: &mut MultiplexedConnection) -> Result<Server, StoreError> {
         let mut pipeline = redis::pipe();
-        for section in ["server", "replication", "memory", "cluster"] {
+        let sections = ["server", "replication", "memory", "cluster", "persistence"];
+        for section in sections {
             pipeline.cmd("INFO").arg(section);
         }
         let sections = connection
-            .send_packed_commands(&pipeline, 0, 4)
+            .send_packed_commands(&pipeline, 0, sections.len())
             .await
             .map_err(refusal::of_connection)?;
         let mut info = HashMap::new();
@@ -142,9 +217,18 @@ impl Target {
         self.cluster
             .store(field("cluster_enabled") == "1", Ordering::Release);
         check_version(field("redis_version"))?;
-        // In a cluster a replica says itself who has the key.
-        let alone = !self.is_cluster();
-        if alone && field("role") == "slave" && field("slave_read_only") != "0" {
+        if field("loading") == "1" {
+            return Err(StoreError::new(
+                ErrorKind::Unavailable,
+                "the server is still reading its data",
+            )
+            .with_hint("wait until it has started"));
+        }
+        let is_primary = field("role") != "slave";
+        // Whoever seeks the primary asks elsewhere, and in a cluster a replica says
+        // itself who has the key; others connect to what they name.
+        let alone = self.search().is_none() && !self.is_cluster();
+        if !is_primary && field("slave_read_only") != "0" && alone {
             return Err(
                 StoreError::new(ErrorKind::Refused, "the server is a read-only replica")
                     .with_hint("connect to the primary; after a fail-over, to the new one"),
@@ -159,7 +243,17 @@ impl Target {
                  set maxmemory-policy to noeviction, or keep locks on a server of their own"
             );
         }
-        Ok(())
+        let connected = field("connected_slaves").parse().unwrap_or(0);
+        let demand = self.acknowledge.map(|policy| policy.demand(connected));
+        if let Some(demand) = demand.filter(|_| is_primary) {
+            demand.probe(connection, &info).await?;
+        }
+        Ok(Server {
+            is_primary,
+            run_id: field("run_id").to_owned(),
+            demand,
+            named: None,
+        })
     }
 }
 
@@ -170,6 +264,45 @@ pub(super) fn text_of(value: &Value) -> Option<String> {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
     }
+}
+
+/// A client for one address, with the login and the certificates of `options`.
+pub(super) fn client_at(
+    (host, port): &Address,
+    options: &RedisOptions,
+) -> Result<Client, StoreError> {
+    let address = if options.is_encrypted() {
+        tls_address(host, *port)?
+    } else {
+        ConnectionAddr::Tcp(host.clone(), *port)
+    };
+    client(address, options)
+}
+
+fn client(address: ConnectionAddr, options: &RedisOptions) -> Result<Client, StoreError> {
+    let info = address.into_connection_info().map_err(unusable)?;
+    let mut login = info.redis_settings().clone().set_db(options.db);
+    if let Some(username) = &options.username {
+        login = login.set_username(username);
+    }
+    if let Some(password) = &options.password {
+        login = login.set_password(password);
+    }
+    let client = build_client(info.set_redis_settings(login), options)?;
+    let info = ours(client.get_connection_info(), options.response_timeout);
+    Client::open(info).map_err(unusable)
+}
+
+/// How we speak to a server, whoever has said where it is.
+fn ours(info: &redis::ConnectionInfo, response_timeout: Duration) -> redis::ConnectionInfo {
+    let login = info
+        .redis_settings()
+        .clone()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_skip_set_lib_name();
+    info.clone()
+        .set_redis_settings(login)
+        .set_tcp_settings(tcp_settings(response_timeout))
 }
 
 fn check_version(version: &str) -> Result<(), StoreError> {
@@ -236,7 +369,7 @@ fn build_client(info: redis::ConnectionInfo, _: &RedisOptions) -> Result<Client,
 fn build_client(info: redis::ConnectionInfo, options: &RedisOptions) -> Result<Client, StoreError> {
     use rustls::crypto::{CryptoProvider, ring};
 
-    if !matches!(options.address, RedisAddress::Tcp { tls: true, .. }) {
+    if !options.is_encrypted() {
         return Client::open(info).map_err(unusable);
     }
     // The redis crate asks for the process's provider, and panics when none can

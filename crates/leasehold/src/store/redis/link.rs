@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
 use redis::{PushInfo, PushKind, Value};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::connect::Target;
+use super::finder::Named;
 use super::wire::{Signals, Wire};
-use super::{push, refusal};
+use super::{primary, push, refusal};
 use crate::error::{ErrorKind, StoreError};
 use crate::store::{Push, PushSink};
 
@@ -38,6 +40,10 @@ pub(super) struct Shared {
     epochs: AtomicU64,
     subscribing: tokio::sync::Mutex<()>,
     reconnecting: Mutex<Option<AbortHandle>>,
+    /// A Sentinel has named a primary: the pause before the next try is over.
+    named: Arc<Notify>,
+    /// The task that hears of fail-overs.
+    looking_out: Mutex<Option<AbortHandle>>,
 }
 
 /// Told on the connection's own task: `true` when the connection stands, `false`
@@ -55,7 +61,11 @@ impl Shared {
         observer: Option<Observer>,
     ) -> Result<Arc<Self>, StoreError> {
         let shared = Self::new(target, observer);
-        let wire = shared.connect().await?;
+        let wire = if shared.target.search().is_some() {
+            shared.connect_patiently().await?
+        } else {
+            shared.connect().await?
+        };
         shared.publish(wire);
         Ok(shared)
     }
@@ -83,6 +93,8 @@ impl Shared {
             epochs: AtomicU64::new(0),
             subscribing: tokio::sync::Mutex::default(),
             reconnecting: Mutex::default(),
+            named: Arc::default(),
+            looking_out: Mutex::default(),
         })
     }
 
@@ -137,11 +149,33 @@ impl Shared {
 
     // ---- opening and losing ----
 
+    /// During a fail-over there is no primary for a moment.
+    async fn connect_patiently(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
+        let end = Instant::now() + self.target.connect_timeout;
+        let mut backoff = self.backoff();
+        loop {
+            let failed = match self.connect().await {
+                Ok(wire) => return Ok(wire),
+                Err(error) => error,
+            };
+            let pause = backoff.pause();
+            if failed.kind() != ErrorKind::Unavailable || Instant::now() + pause >= end {
+                return Err(failed);
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        let seed = u64::from_str_radix(self.inbox.as_str(), 16).unwrap_or(0);
+        Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed)
+    }
+
     async fn connect(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
         let signals = Arc::new(Signals::default());
         let link = Arc::downgrade(self);
         let of_pushes = (link.clone(), Arc::clone(&signals));
-        let connection = self
+        let opened = self
             .target
             .connect(move |info: PushInfo| {
                 let (link, signals) = &of_pushes;
@@ -151,7 +185,10 @@ impl Shared {
                 Ok::<(), ()>(())
             })
             .await?;
-        let wire = Arc::new(Wire::new(connection, signals, link));
+        let wire = Arc::new(Wire::new(opened, signals, link));
+        if let Some(acker) = &wire.acker {
+            acker.open(&wire).await?;
+        }
         if lock(&self.sink).is_some() {
             self.subscribe(&wire).await?;
         } else if !self.target.is_cluster() {
@@ -169,6 +206,7 @@ impl Shared {
     fn publish(self: &Arc<Self>, wire: Arc<Wire>) {
         let signals = Arc::clone(&wire.signals);
         self.state.send_replace(State::Up(wire));
+        self.look_out();
         self.tell(true);
         if signals.dead.load(Ordering::Acquire) {
             self.lost(&signals);
@@ -177,7 +215,7 @@ impl Shared {
 
     /// The connection with these signals is lost: opens another in the background.
     pub(super) fn lost(self: &Arc<Self>, signals: &Arc<Signals>) {
-        signals.dead.store(true, Ordering::Release);
+        signals.die();
         let was_current = self.state.send_if_modified(|state| {
             let current = matches!(state, State::Up(wire) if Arc::ptr_eq(&wire.signals, signals));
             if current {
@@ -198,17 +236,21 @@ impl Shared {
         }
     }
 
-    /// Connects in the background, after pauses that begin with `first`.
+    /// Connects in the background, after pauses that begin with `first` and end
+    /// when a Sentinel names a primary.
     fn find_again(self: &Arc<Self>, first: Duration) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
         let link = Arc::downgrade(self);
-        let seed = u64::from_str_radix(self.inbox.as_str(), 16).unwrap_or(0);
+        let (mut backoff, named) = (self.backoff(), Arc::clone(&self.named));
         let task = runtime.spawn(async move {
-            let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed);
-            tokio::time::sleep(first).await;
+            let mut pause = first;
             loop {
+                tokio::select! {
+                    () = named.notified() => {}
+                    () = tokio::time::sleep(pause) => {}
+                }
                 let Some(link) = link.upgrade() else { return };
                 match link.connect().await {
                     Ok(wire) => return link.reopened(wire),
@@ -217,8 +259,7 @@ impl Shared {
                         link.state.send_replace(State::Down(Some(error)));
                     }
                 }
-                drop(link);
-                tokio::time::sleep(backoff.pause()).await;
+                pause = backoff.pause();
             }
         });
         *lock(&self.reconnecting) = Some(task.abort_handle());
@@ -230,6 +271,38 @@ impl Shared {
         let sink = lock(&self.sink).clone();
         if let Some(sink) = sink {
             sink.push(Push::Reset);
+        }
+    }
+
+    // ---- fail-overs ----
+
+    /// Sees that fail-overs are heard of, where there are Sentinels.
+    fn look_out(self: &Arc<Self>) {
+        let (Some(search), Ok(runtime)) =
+            (self.target.search(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let mut task = lock(&self.looking_out);
+        // It ends with the runtime on which it was started.
+        if task.as_ref().is_none_or(AbortHandle::is_finished) {
+            let looking = primary::look_out(Arc::clone(search), Arc::downgrade(self));
+            *task = Some(runtime.spawn(looking).abort_handle());
+        }
+    }
+
+    /// A Sentinel has named this primary: if we speak to another, we leave it.
+    pub(super) fn heard_of(self: &Arc<Self>, named: &Named) {
+        let State::Up(wire) = self.state.borrow().clone() else {
+            return self.named.notify_one();
+        };
+        let Some(ours) = &wire.server.named else {
+            return;
+        };
+        let later = named.epoch > ours.epoch || named.epoch == 0;
+        if later && named.primary != ours.primary {
+            tracing::debug!(url = %self.target.redacted, "another server is the primary now");
+            self.lost(&wire.signals);
         }
     }
 
@@ -327,8 +400,10 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some(task) = lock(&self.reconnecting).take() {
-            task.abort();
+        for task in [&self.reconnecting, &self.looking_out] {
+            if let Some(task) = lock(task).take() {
+                task.abort();
+            }
         }
     }
 }

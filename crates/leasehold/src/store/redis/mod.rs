@@ -11,18 +11,23 @@
 //! again. Scripts are sent by hash, and in full when the server does not know
 //! them: then nothing has run.
 
+mod acker;
+mod acknowledge;
 mod baseline;
 mod cluster;
 mod connect;
 mod doctor;
+mod finder;
 mod link;
 mod list;
 mod options;
+mod primary;
 mod push;
 mod quorum;
 mod record;
 mod refusal;
 mod script;
+mod sentinels;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -33,9 +38,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, Inbox, Key, Release, Renew, Snapshot};
+use leasehold_core::{Claim, Inbox, Key, Release, Renew, Reply, Snapshot, StoreTime};
 use redis::{Cmd, Value};
+use tokio::time::Instant;
 
+pub use self::acknowledge::{Acknowledge, AcknowledgedBy};
 pub use self::baseline::{Baseline, ServerCost};
 use self::cluster::Cluster;
 pub use self::cluster::RedisClusterOptions;
@@ -46,9 +53,13 @@ pub use self::options::{RedisAddress, RedisOptions};
 pub use self::quorum::{Initialised, RedlockOptions, RedlockStore};
 use self::record::Record;
 use self::script::{SCRIPTS, Script, Terms};
+pub use self::sentinels::Sentinels;
 use self::wire::Wire;
 use crate::error::StoreError;
-use crate::store::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts};
+use crate::store::{
+    Acknowledged, Acknowledges, AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink,
+    check_parts,
+};
 
 /// A store on one Redis or Valkey server, or on a cluster of them. Cheap to share
 /// behind an `Arc`; its connections close when it is dropped.
@@ -125,23 +136,72 @@ impl RedisStore {
         }
     }
 
+    fn acknowledges(&self) -> Acknowledges {
+        let policy = match &self.route {
+            Route::One(shared) => shared.target().acknowledge,
+            Route::Cluster(_) => None,
+        };
+        policy.map_or(Acknowledges::Nothing, |policy| policy.acknowledges())
+    }
+
     fn redis_key(&self, name: &str) -> String {
         format!("{}lock:{name}", self.prefix())
     }
 
-    /// Runs a script where its keys are; says on which epoch of the inbox.
-    async fn run(
+    async fn step(
         &self,
+        script: &Script,
+        key: &Key,
+        arguments: impl Fn(&mut Cmd, Terms),
+    ) -> Result<Answer, StoreError> {
+        self.step_by(Counts::AtOnce, script, key, arguments).await
+    }
+
+    async fn step_by(
+        &self,
+        counts: Counts,
+        script: &Script,
+        key: &Key,
+        arguments: impl Fn(&mut Cmd, Terms),
+    ) -> Result<Answer, StoreError> {
+        let key = self.redis_key(key.as_str());
+        let (value, context) = self.ask(counts, script, &[&key], arguments).await?;
+        context.answer(script::read_reply(&value)?)
+    }
+
+    /// Runs a script where its keys are.
+    async fn ask(
+        &self,
+        counts: Counts,
         script: &Script,
         keys: &[&str],
         arguments: impl Fn(&mut Cmd, Terms),
-    ) -> Result<(Value, u64), StoreError> {
-        let shared = match &self.route {
-            Route::One(shared) => shared,
+    ) -> Result<(Value, Context), StoreError> {
+        match &self.route {
+            Route::One(shared) => ask_primary(shared, counts, script, keys, arguments).await,
             Route::Cluster(cluster) => {
-                return cluster.run(script.on(true), keys, arguments).await;
+                let (value, epoch) = cluster.run(script.on(true), keys, arguments).await?;
+                let context = Context {
+                    epoch,
+                    acknowledged: None,
+                };
+                Ok((value, context))
             }
-        };
+        }
+    }
+}
+
+/// Runs a script on the primary. A server that says it is none has carried out
+/// nothing: the request goes to the next, for as long as an answer may take.
+async fn ask_primary(
+    shared: &Arc<Shared>,
+    counts: Counts,
+    script: &Script,
+    keys: &[&str],
+    arguments: impl Fn(&mut Cmd, Terms),
+) -> Result<(Value, Context), StoreError> {
+    let mut end = None;
+    loop {
         let wire = shared.wire().await?;
         // Read before sending: what is sent before the inbox is open may be
         // answered with pushes that nobody hears.
@@ -151,25 +211,62 @@ impl RedisStore {
             believed: wire.believed.load(Ordering::Acquire),
         };
         let script = script.on(shared.target().is_cluster());
-        let value = run(&wire, false, script, keys, |call| arguments(call, terms)).await?;
-        Ok((value, epoch))
-    }
-
-    async fn step(
-        &self,
-        script: &Script,
-        key: &Key,
-        arguments: impl Fn(&mut Cmd, Terms),
-    ) -> Result<Answer, StoreError> {
-        let key = self.redis_key(key.as_str());
-        let (value, epoch) = self.run(script, &[&key], arguments).await?;
-        let (reply, at) = script::read_reply(&value)?;
-        Ok(Answer { reply, at, epoch })
+        let way = Way::To(counts);
+        let (value, acknowledged) =
+            run_by(&wire, way, script, keys, |call| arguments(call, terms)).await?;
+        match &value {
+            Value::ServerError(error) if refusal::is_elsewhere(error) => {
+                let limit = shared.target().response_timeout;
+                if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + limit) {
+                    return Err(refusal::still_elsewhere(error));
+                }
+                wire.leave();
+            }
+            _ => {
+                let context = Context {
+                    epoch,
+                    acknowledged,
+                };
+                return Ok((value, context));
+            }
+        }
     }
 }
 
-/// Runs a script, which the server is told in full if it does not know it.
-/// `asking` for a key whose slot is on its way to this server.
+/// When an answer counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    AtOnce,
+    /// If it holds the key: once it is acknowledged, where a policy asks for it.
+    Acknowledged,
+}
+
+/// What is known of an answer besides the reply.
+struct Context {
+    epoch: u64,
+    acknowledged: Option<Result<Acknowledged, StoreError>>,
+}
+
+impl Context {
+    fn answer(&self, (reply, at): (Reply, StoreTime)) -> Result<Answer, StoreError> {
+        let mut answer = Answer::new(reply, at, self.epoch);
+        if answer.holds() {
+            answer.acknowledged = self.acknowledged.clone().transpose()?;
+        }
+        Ok(answer)
+    }
+}
+
+/// How a script is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    To(Counts),
+    /// To a server on its way to which the key's slot is.
+    Asking,
+}
+
+/// Runs a script, whose answer counts at once. `asking` for a key whose slot is on
+/// its way to this server.
 async fn run(
     wire: &Arc<Wire>,
     asking: bool,
@@ -177,18 +274,38 @@ async fn run(
     keys: &[&str],
     arguments: impl Fn(&mut Cmd),
 ) -> Result<Value, StoreError> {
-    let ask = async || {
+    let way = if asking {
+        Way::Asking
+    } else {
+        Way::To(Counts::AtOnce)
+    };
+    let (value, _) = run_by(wire, way, script, keys, arguments).await?;
+    Ok(value)
+}
+
+/// Runs a script, which the server is told in full if it does not know it.
+async fn run_by(
+    wire: &Arc<Wire>,
+    way: Way,
+    script: &Script,
+    keys: &[&str],
+    arguments: impl Fn(&mut Cmd),
+) -> Result<(Value, Option<Result<Acknowledged, StoreError>>), StoreError> {
+    let send = async || {
         let mut call = script::call(script, keys);
         arguments(&mut call);
-        let answer = if asking {
-            wire.send_asking(call).await
-        } else {
-            wire.send(call).await
+        let value = match (way, &wire.acker) {
+            (Way::To(Counts::Acknowledged), Some(acker)) => {
+                let (value, acknowledged) = acker.send(wire, call).await?;
+                return Ok((value, Some(acknowledged)));
+            }
+            (Way::Asking, _) => wire.send_asking(call).await,
+            (Way::To(_), _) => wire.send(call).await,
         };
-        answer.map_err(refusal::of_connection)
+        Ok((value.map_err(refusal::of_connection)?, None))
     };
-    let answer = ask().await?;
-    match &answer {
+    let answer: (Value, _) = send().await?;
+    match &answer.0 {
         Value::ServerError(error) if error.code() == "NOSCRIPT" => {}
         _ => return Ok(answer),
     }
@@ -197,7 +314,7 @@ async fn run(
     if let Value::ServerError(error) = wire.send(load).await.map_err(refusal::of_connection)? {
         return Err(refusal::of_server(&error));
     }
-    ask().await
+    send().await
 }
 
 #[async_trait]
@@ -207,13 +324,14 @@ impl LockStore for RedisStore {
             durable_tokens: true,
             // In a cluster those that lie in one slot can be, and no others.
             multi: matches!(self.route, Route::One(_)),
+            acknowledges: self.acknowledges(),
             ..Capabilities::queueing("redis")
         }
     }
 
     async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
         claim.mode.check()?;
-        self.step(&SCRIPTS.claim, key, |call, terms| {
+        self.step_by(Counts::Acknowledged, &SCRIPTS.claim, key, |call, terms| {
             script::add_claim(call, claim, terms);
         })
         .await
@@ -229,26 +347,38 @@ impl LockStore for RedisStore {
         if matches!(self.route, Route::Cluster(_)) && !Cluster::are_together(&keys) {
             return Ok(None);
         }
-        let asked = self.run(&SCRIPTS.claim_all, &keys, |call, terms| {
+        let counts = Counts::Acknowledged;
+        let asked = self.ask(counts, &SCRIPTS.claim_all, &keys, |call, terms| {
             script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
         });
-        let (value, epoch) = asked.await?;
+        let (value, context) = asked.await?;
         if matches!(&value, Value::ServerError(error) if error.code() == "TRYAGAIN") {
             // Their slot is on its way, and some have arrived before others.
             return Ok(None);
         }
-        let answer = |(reply, at)| Answer { reply, at, epoch };
         Ok(Some(match script::read_replies(&value)? {
-            Ok(replies) => AllAnswer::All(replies.into_iter().map(answer).collect()),
+            Ok(replies) => AllAnswer::All(
+                replies
+                    .into_iter()
+                    .map(|reply| context.answer(reply))
+                    .collect::<Result<_, _>>()?,
+            ),
             Err((part, reply)) => AllAnswer::NotAll {
                 part,
-                answer: answer(reply),
+                answer: context.answer(reply)?,
             },
         }))
     }
 
     async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
         self.step(&SCRIPTS.renew, key, |call, terms| {
+            script::add_renew(call, renew, terms);
+        })
+        .await
+    }
+
+    async fn confirm(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        self.step_by(Counts::Acknowledged, &SCRIPTS.renew, key, |call, terms| {
             script::add_renew(call, renew, terms);
         })
         .await
@@ -281,7 +411,9 @@ impl LockStore for RedisStore {
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
         let key = self.redis_key(key.as_str());
-        let (value, _) = self.run(&SCRIPTS.inspect, &[&key], |_, _| {}).await?;
+        let keys = [&*key];
+        let asked = self.ask(Counts::AtOnce, &SCRIPTS.inspect, &keys, |_, _| {});
+        let (value, _) = asked.await?;
         let (record, clock) = Record::read(value)?;
         Ok(record.look(clock))
     }

@@ -7,9 +7,13 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 use url::Url;
 
+use super::acknowledge::{Acknowledge, Said};
+use super::sentinels::{self, Sentinels};
+
 /// The query parameters of a URL.
 const PARAMETERS: &str = "prefix, retention, connect_timeout, response_timeout, db; with TLS \
-    ca, cert, key; with a socket user, pass";
+    ca, cert, key; with a socket user, pass; with Sentinels sentinel_user, sentinel_pass; with \
+    replicas acknowledge, acknowledge_timeout, acknowledge_renewals";
 
 /// The shortest time for which an idle key keeps its last token.
 pub(super) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
@@ -28,6 +32,8 @@ pub enum RedisAddress {
     },
     /// A Unix socket.
     Unix(PathBuf),
+    /// Wherever the Sentinels say that the primary is.
+    Sentinel(Sentinels),
 }
 
 /// Options for [`RedisStore::connect`](super::RedisStore::connect). Plain data;
@@ -58,6 +64,8 @@ pub struct RedisOptions {
     pub connect_timeout: Duration,
     /// How long an answer may take. Default 5 s.
     pub response_timeout: Duration,
+    /// Who must have a grant before it counts; default nobody but the server.
+    pub acknowledge: Option<Acknowledge>,
     /// Certificates to trust instead of the system's, a PEM file.
     pub ca_file: Option<PathBuf>,
     /// The client's own certificate and its key, PEM files.
@@ -68,9 +76,9 @@ impl RedisAddress {
     /// Host and port, or the path.
     pub(super) fn shown(&self) -> String {
         match self {
-            Self::Tcp { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
-            Self::Tcp { host, port, .. } => format!("{host}:{port}"),
+            Self::Tcp { host, port, .. } => sentinels::address(host, *port),
             Self::Unix(path) => path.display().to_string(),
+            Self::Sentinel(sentinels) => format!("the primary {:?}", sentinels.master),
         }
     }
 }
@@ -105,6 +113,11 @@ impl RedisOptions {
         Self::at(RedisAddress::Unix(path.into()))
     }
 
+    /// The primary that these Sentinels watch, wherever it is.
+    pub fn sentinels(sentinels: Sentinels) -> Self {
+        Self::at(RedisAddress::Sentinel(sentinels))
+    }
+
     fn at(address: RedisAddress) -> Self {
         Self {
             address,
@@ -115,6 +128,7 @@ impl RedisOptions {
             retention: Duration::from_secs(24 * 3600),
             connect_timeout: Duration::from_secs(5),
             response_timeout: Duration::from_secs(5),
+            acknowledge: None,
             ca_file: None,
             client_certificate: None,
         }
@@ -163,6 +177,13 @@ impl RedisOptions {
         self
     }
 
+    /// A grant counts only once it was acknowledged as this policy says.
+    #[must_use]
+    pub fn acknowledge(mut self, policy: Acknowledge) -> Self {
+        self.acknowledge = Some(policy);
+        self
+    }
+
     /// Trusts the certificates in this PEM file instead of the system's.
     #[must_use]
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
@@ -188,17 +209,26 @@ impl RedisOptions {
     /// rediss://…                                 the same with TLS
     /// valkey://…  valkeys://…                    the same
     /// redis+unix://[user:password@]/path[?parameters]
+    /// redis-sentinel://[user:password@]h1[:port],h2,h3/name-of-the-primary[/db][?parameters]
+    /// rediss-sentinel://…                        the same with TLS
     /// ```
     ///
     /// Parameters: `prefix`, `retention`, `connect_timeout`, `response_timeout`
     /// (durations such as `500ms`, `5s`, `10m`, `24h`, `7d`), `db`; with TLS `ca`,
-    /// `cert`, `key` (PEM files); with a socket `user` and `pass`.
+    /// `cert`, `key` (PEM files); with a socket `user` and `pass`; with Sentinels
+    /// `sentinel_user` and `sentinel_pass`, which log in at these, as `user` and
+    /// `password` do at the servers. `acknowledge` says who must have a grant
+    /// before it counts: `none`, a number of replicas, `majority` (of the
+    /// replicas), `disk` or `disk:<replicas>`; within `acknowledge_timeout` (1 s),
+    /// and for renewals too unless `acknowledge_renewals=no`; see [`Acknowledge`].
     ///
     /// # Errors
     /// [`Invalid`], naming what cannot be read. The password is never repeated.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
-        let url = Url::parse(url)
+        let (hosts, url) = sentinels::split_hosts(url);
+        let url = Url::parse(&url)
             .map_err(|error| Invalid::new(format!("the URL cannot be read: {error}"), EXAMPLE))?;
+        let mut db = None;
         let mut options = match url.scheme() {
             "redis" | "valkey" => Self::tcp(host(&url)?, url.port().unwrap_or(6379)),
             "rediss" | "valkeys" => Self::tls(host(&url)?, url.port().unwrap_or(6379)),
@@ -211,13 +241,28 @@ impl RedisOptions {
                 }
                 Self::unix(decode("path", url.path())?)
             }
+            "redis-sentinel" | "valkey-sentinel" | "rediss-sentinel" | "valkeys-sentinel" => {
+                let tls = matches!(url.scheme(), "rediss-sentinel" | "valkeys-sentinel");
+                let (sentinels, number) = Sentinels::from_url(&hosts, &url, tls)?;
+                db = number;
+                Self::sentinels(sentinels)
+            }
             other => {
                 return Err(Invalid::new(
                     format!("the scheme {other}: is not one of Redis"),
-                    "use redis, rediss, redis+unix, valkey or valkeys",
+                    "use redis, rediss, redis+unix, redis-sentinel, valkey or valkeys",
                 ));
             }
         };
+        if hosts.len() > 1 && !matches!(options.address, RedisAddress::Sentinel(_)) {
+            return Err(Invalid::new(
+                format!(
+                    "{}: is for one server, and the URL names several",
+                    url.scheme()
+                ),
+                "for Sentinels write redis-sentinel://h1,h2,h3/mymaster",
+            ));
+        }
         if !url.username().is_empty() {
             options.username = Some(decode("user name", url.username())?);
         }
@@ -227,11 +272,13 @@ impl RedisOptions {
             .transpose()?;
         if matches!(options.address, RedisAddress::Tcp { .. }) {
             let path = url.path().trim_start_matches('/');
-            if !path.is_empty() {
-                options.db = parse_db(path)?;
-            }
+            db = Some(path.to_owned()).filter(|path| !path.is_empty());
+        }
+        if let Some(db) = db {
+            options.db = parse_db(&db)?;
         }
         let (mut certificate, mut key) = (None, None);
+        let mut said = Said::default();
         let socket = matches!(options.address, RedisAddress::Unix(_));
         for (name, value) in url.query_pairs() {
             match &*name {
@@ -245,6 +292,17 @@ impl RedisOptions {
                 "user" if socket => options.username = Some(value.into_owned()),
                 "pass" if socket => options.password = Some(value.into_owned()),
                 "key" => key = Some(PathBuf::from(&*value)),
+                "sentinel_user" | "sentinel_pass" if options.login_of_sentinels().is_some() => {
+                    if let Some((user, password)) = options.login_of_sentinels() {
+                        let place = if name == "sentinel_user" {
+                            user
+                        } else {
+                            password
+                        };
+                        *place = Some(value.into_owned());
+                    }
+                }
+                name if said.read(name, &value)? => {}
                 other => {
                     return Err(Invalid::new(
                         format!("the URL has an unknown parameter {other:?}"),
@@ -253,6 +311,7 @@ impl RedisOptions {
                 }
             }
         }
+        options.acknowledge = said.policy()?;
         options.client_certificate = match (certificate, key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
@@ -293,8 +352,13 @@ impl RedisOptions {
                 ));
             }
         }
-        let tls = matches!(self.address, RedisAddress::Tcp { tls: true, .. });
-        if !tls && (self.ca_file.is_some() || self.client_certificate.is_some()) {
+        if let RedisAddress::Sentinel(sentinels) = &self.address {
+            sentinels.check()?;
+        }
+        if let Some(policy) = &self.acknowledge {
+            policy.check()?;
+        }
+        if !self.is_encrypted() && (self.ca_file.is_some() || self.client_certificate.is_some()) {
             return Err(Invalid::new(
                 "certificates are given, but the connection is not encrypted",
                 "use rediss://",
@@ -303,28 +367,59 @@ impl RedisOptions {
         Ok(())
     }
 
+    /// Whether the connections are encrypted.
+    pub(super) fn is_encrypted(&self) -> bool {
+        matches!(
+            self.address,
+            RedisAddress::Tcp { tls: true, .. }
+                | RedisAddress::Sentinel(Sentinels { tls: true, .. })
+        )
+    }
+
+    fn login_of_sentinels(&mut self) -> Option<(&mut Option<String>, &mut Option<String>)> {
+        match &mut self.address {
+            RedisAddress::Sentinel(sentinels) => {
+                Some((&mut sentinels.username, &mut sentinels.password))
+            }
+            _ => None,
+        }
+    }
+
+    /// Forgets the passwords.
+    pub(crate) fn without_passwords(mut self) -> Self {
+        self.password = None;
+        if let Some((_, password)) = self.login_of_sentinels() {
+            *password = None;
+        }
+        self
+    }
+
     /// The URL of these options, without the password: but for that it reads
     /// back the same.
     #[must_use]
     pub fn redacted_url(&self) -> String {
         let secret = self.password.as_ref().map(|_| "***");
+        let begin = |kind: &str| {
+            let mut url = format!(
+                "redis{}{kind}://",
+                if self.is_encrypted() { "s" } else { "" }
+            );
+            encode(self.username.as_deref().unwrap_or_default(), &mut url);
+            if let Some(secret) = secret {
+                url.push(':');
+                url.push_str(secret);
+            }
+            if self.username.is_some() || secret.is_some() {
+                url.push('@');
+            }
+            url
+        };
         let mut url = match &self.address {
-            RedisAddress::Tcp { host, port, tls } => {
-                let mut url = format!("redis{}://", if *tls { "s" } else { "" });
-                encode(self.username.as_deref().unwrap_or_default(), &mut url);
-                if let Some(secret) = secret {
-                    url.push(':');
-                    url.push_str(secret);
-                }
-                if self.username.is_some() || secret.is_some() {
-                    url.push('@');
-                }
-                let (open, close) = if host.contains(':') {
-                    ("[", "]")
-                } else {
-                    ("", "")
-                };
-                url + &format!("{open}{host}{close}:{port}/{}", self.db)
+            RedisAddress::Tcp { host, port, .. } => {
+                begin("") + &format!("{}/{}", sentinels::address(host, *port), self.db)
+            }
+            RedisAddress::Sentinel(sentinels) => {
+                begin("-sentinel") + &format!("{}/{}", sentinels.show(), self.db)
             }
             RedisAddress::Unix(path) => {
                 let mut url = "redis+unix://".to_owned();
@@ -341,6 +436,20 @@ impl RedisOptions {
         };
         if matches!(self.address, RedisAddress::Unix(_)) {
             for (name, value) in [("user", self.username.as_deref()), ("pass", secret)] {
+                if let Some(value) = value {
+                    add(name, value);
+                }
+            }
+        }
+        if let RedisAddress::Sentinel(Sentinels {
+            username, password, ..
+        }) = &self.address
+        {
+            let hidden = password.as_ref().map(|_| "***");
+            for (name, value) in [
+                ("sentinel_user", username.as_deref()),
+                ("sentinel_pass", hidden),
+            ] {
                 if let Some(value) = value {
                     add(name, value);
                 }
@@ -365,6 +474,9 @@ impl RedisOptions {
             if duration != usual {
                 add(name, &format!("{}ms", duration.as_millis()));
             }
+        }
+        for (name, value) in self.acknowledge.iter().flat_map(Acknowledge::parameters) {
+            add(name, &value);
         }
         if let Some(ca) = &self.ca_file {
             add("ca", &ca.to_string_lossy());
@@ -396,6 +508,7 @@ impl fmt::Debug for RedisOptions {
             .field("retention", &self.retention)
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
+            .field("acknowledge", &self.acknowledge)
             .field("ca_file", &self.ca_file)
             .field("client_certificate", &self.client_certificate)
             .finish()
@@ -446,7 +559,7 @@ pub(super) fn parse_duration(name: &str, text: &str) -> Result<Duration, Invalid
 }
 
 /// Undoes percent-encoding.
-fn decode(what: &str, text: &str) -> Result<String, Invalid> {
+pub(super) fn decode(what: &str, text: &str) -> Result<String, Invalid> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((byte, tail)) = rest.split_first() {

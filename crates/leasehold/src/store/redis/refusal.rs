@@ -64,9 +64,24 @@ pub(super) fn old_protocol() -> StoreError {
         .with_hint("use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only")
 }
 
-fn refusal(code: &str, detail: &str) -> StoreError {
-    // Redis 6.2 wraps what goes wrong within a script into an `ERR`, and names
-    // the inner code in the text.
+/// What a server says that is no primary, or none yet: nothing was carried out,
+/// and another connection may lead to one that is.
+pub(super) fn is_elsewhere(error: &ServerError) -> bool {
+    let code = inner_code(error.code(), error.details().unwrap_or_default());
+    matches!(code, "READONLY" | "MASTERDOWN" | "LOADING")
+}
+
+/// The same, and no other was found in time: asking again may help.
+pub(super) fn still_elsewhere(error: &ServerError) -> StoreError {
+    let refused = of_server(error);
+    let mut unavailable = StoreError::new(ErrorKind::Unavailable, refused.message.clone());
+    unavailable.hint.clone_from(&refused.hint);
+    unavailable.with_source(refused)
+}
+
+/// Redis 6.2 wraps what goes wrong within a script into an `ERR`, and names
+/// the inner code in the text.
+fn inner_code<'a>(code: &'a str, detail: &str) -> &'a str {
     let inner = [
         "OOM",
         "READONLY",
@@ -77,7 +92,11 @@ fn refusal(code: &str, detail: &str) -> StoreError {
     ]
     .into_iter()
     .find(|inner| code == "ERR" && detail.contains(&format!("-{inner} ")));
-    match inner.unwrap_or(code) {
+    inner.unwrap_or(code)
+}
+
+fn refusal(code: &str, detail: &str) -> StoreError {
+    match inner_code(code, detail) {
         "LHTYPE" => foreign(detail),
         "LHVERSION" => newer(detail.parse().unwrap_or(0)),
         "OOM" => refused(

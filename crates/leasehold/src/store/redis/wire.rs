@@ -14,9 +14,11 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
+use super::acker::Acker;
+use super::connect::{Opened, Server};
 use super::link::Shared;
 
 /// How many commands travel as one pipeline at most. All answers of a pipeline
@@ -35,6 +37,24 @@ pub(super) struct Signals {
     pub(super) epoch: AtomicU64,
     /// Set when the connection is lost.
     pub(super) dead: AtomicBool,
+    died: Notify,
+}
+
+impl Signals {
+    pub(super) fn die(&self) {
+        self.dead.store(true, Ordering::Release);
+        self.died.notify_waiters();
+    }
+
+    pub(super) async fn died(&self) {
+        let died = self.died.notified();
+        tokio::pin!(died);
+        // Enlist before looking, so that it does not fall between.
+        died.as_mut().enable();
+        if !self.dead.load(Ordering::Acquire) {
+            died.await;
+        }
+    }
 }
 
 pub(super) struct Wire {
@@ -42,6 +62,9 @@ pub(super) struct Wire {
     pub(super) signals: Arc<Signals>,
     /// Whether the count of `PUBLISH` was found to be right.
     pub(super) believed: AtomicBool,
+    pub(super) server: Server,
+    /// The connections for what must be acknowledged, where a policy asks for it.
+    pub(super) acker: Option<Acker>,
     link: Weak<Shared>,
     queue: Mutex<Vec<Job>>,
     in_flight: AtomicUsize,
@@ -57,13 +80,11 @@ struct Job {
 }
 
 impl Wire {
-    pub(super) fn new(
-        connection: MultiplexedConnection,
-        signals: Arc<Signals>,
-        link: Weak<Shared>,
-    ) -> Self {
+    pub(super) fn new(opened: Opened, signals: Arc<Signals>, link: Weak<Shared>) -> Self {
         Self {
-            connection,
+            connection: opened.connection,
+            acker: opened.server.demand.map(Acker::new),
+            server: opened.server,
             signals,
             believed: AtomicBool::new(false),
             link,
@@ -82,10 +103,23 @@ impl Wire {
     /// server ([`Value::ServerError`]). May be dropped at any point.
     pub(super) async fn send(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
         let mut flight = Flight::start(self);
-        let answer = if flight.alone {
-            self.connection.clone().send_packed_command(&command).await
+        let answer = async {
+            if flight.alone {
+                self.connection.clone().send_packed_command(&command).await
+            } else {
+                self.send_batched(command).await
+            }
+        };
+        let answer = if self.server.named.is_some() {
+            // A primary that was replaced may be stopped, and go on later: its
+            // answers are not to be waited for, and not to be believed.
+            tokio::select! {
+                biased;
+                () = self.signals.died() => Err(closed()),
+                answer = answer => answer,
+            }
         } else {
-            self.send_batched(command).await
+            answer.await
         };
         self.note(&mut flight, &answer);
         answer
@@ -134,6 +168,17 @@ impl Wire {
             tokio::spawn(Batch::new(self).send());
         }
         answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    pub(super) fn link(&self) -> Option<Arc<Shared>> {
+        self.link.upgrade()
+    }
+
+    /// The server cannot do its work: connects again, perhaps to another.
+    pub(super) fn leave(&self) {
+        if let Some(link) = self.link.upgrade() {
+            link.lost(&self.signals);
+        }
     }
 
     fn queue(&self) -> MutexGuard<'_, Vec<Job>> {

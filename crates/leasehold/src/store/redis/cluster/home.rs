@@ -185,7 +185,7 @@ async fn subscribe(
         lost: Notify::new(),
     });
     let (listener, here) = (Arc::downgrade(cluster), Arc::clone(&place));
-    let mut connection = target
+    let opened = target
         .connect(move |info: PushInfo| {
             if let Some(cluster) = listener.upgrade() {
                 cluster.home.pushed(&info, &here);
@@ -193,6 +193,7 @@ async fn subscribe(
             Ok::<(), ()>(())
         })
         .await?;
+    let mut connection = opened.connection;
     let subscribed = connection.subscribe(&cluster.home.channel).await;
     subscribed.map_err(refusal::of_connection)?;
     Ok((place, connection))

@@ -120,6 +120,12 @@ impl RedisClusterOptions {
                 "leave out db; it is 0",
             ));
         }
+        if self.node.acknowledge.is_some() {
+            return Err(Invalid::new(
+                "in a cluster, grants cannot wait for acknowledgements",
+                "leave out acknowledge; docs/stores/cluster.md says what a fail-over forgets",
+            ));
+        }
         self.seeds().try_for_each(|seed| self.at(&seed).check())
     }
 

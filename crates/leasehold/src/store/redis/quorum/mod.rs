@@ -169,11 +169,7 @@ fn wall() -> StoreTime {
 }
 
 fn answer(reply: Reply, at: StoreTime) -> Answer {
-    Answer {
-        reply,
-        at,
-        epoch: 0,
-    }
+    Answer::new(reply, at, 0)
 }
 
 fn standing(token: Token, deadline: StoreTime) -> Reply {

@@ -177,6 +177,12 @@ impl RedlockOptions {
         let mut addresses: Vec<_> = self.servers.iter().map(address).collect();
         for server in &self.servers {
             server.check()?;
+            if matches!(server.address, RedisAddress::Sentinel(_)) || server.acknowledge.is_some() {
+                return Err(Invalid::new(
+                    "each server of a set is one server, and its vote counts at once",
+                    "leave out Sentinels and acknowledge: the majority takes their place",
+                ));
+            }
             if server.prefix != self.servers[0].prefix {
                 return Err(Invalid::plain("all servers of a set have one prefix"));
             }
@@ -290,7 +296,7 @@ pub(super) fn address(server: &RedisOptions) -> String {
     match &server.address {
         RedisAddress::Tcp { host, port, .. } if server.db == 0 => format!("{host}:{port}"),
         RedisAddress::Tcp { host, port, .. } => format!("{host}:{port}/{}", server.db),
-        RedisAddress::Unix(path) => path.display().to_string(),
+        RedisAddress::Unix(_) | RedisAddress::Sentinel(_) => server.address.shown(),
     }
 }
 

@@ -1,0 +1,241 @@
+//! Where the Sentinels are: the URL of a watched primary.
+
+use std::fmt;
+
+use leasehold_core::Invalid;
+use url::Url;
+
+use super::options::{decode, encode};
+
+/// The port of a Sentinel by custom.
+const PORT: u16 = 26379;
+
+const EXAMPLE: &str = "write redis-sentinel://user:password@h1,h2:26380,h3/mymaster/0";
+
+/// The Sentinels of a primary, and the name under which they watch it. Plain
+/// data; `Debug` hides the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Sentinels {
+    /// Name or IP address, and port, of each Sentinel: some suffice.
+    pub nodes: Vec<(String, u16)>,
+    /// The name under which the Sentinels watch the primary.
+    pub master: String,
+    /// Whether connections to the Sentinels and to the primary are encrypted
+    /// (feature `tls`).
+    pub tls: bool,
+    /// The ACL user at the Sentinels; `None` for `default`.
+    pub username: Option<String>,
+    /// The password at the Sentinels, which may differ from the servers'.
+    pub password: Option<String>,
+}
+
+impl Sentinels {
+    /// The Sentinels at these addresses, with the port 26379 where none is said,
+    /// of the primary that they watch under the name `master`.
+    ///
+    /// # Errors
+    /// [`Invalid`], naming the address that cannot be read.
+    pub fn new<'a>(
+        nodes: impl IntoIterator<Item = &'a str>,
+        master: impl Into<String>,
+    ) -> Result<Self, Invalid> {
+        Ok(Self {
+            nodes: nodes
+                .into_iter()
+                .zip(1..)
+                .map(|(text, which)| node(text, which))
+                .collect::<Result<_, _>>()?,
+            master: master.into(),
+            tls: false,
+            username: None,
+            password: None,
+        })
+    }
+
+    /// Logs in at the Sentinels.
+    #[must_use]
+    pub fn credentials(mut self, username: Option<&str>, password: &str) -> Self {
+        self.username = username.map(str::to_owned);
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Encrypts the connections.
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// Reads the hosts, and what comes behind the first `/` of the path: the
+    /// name of the primary, and perhaps the number of a database, which is
+    /// handed back.
+    pub(super) fn from_url(
+        hosts: &[&str],
+        url: &Url,
+        tls: bool,
+    ) -> Result<(Self, Option<String>), Invalid> {
+        if url.path().contains('@') {
+            // More likely a password with a slash: it must not be shown.
+            return Err(Invalid::new(
+                "there is an @ behind the first / of the URL",
+                "percent-encode what is special in user, password and name: %2F, %40",
+            ));
+        }
+        let mut path = url.path().trim_start_matches('/').splitn(2, '/');
+        let master = decode("name of the primary", path.next().unwrap_or_default())?;
+        let db = path.next().filter(|db| !db.is_empty()).map(str::to_owned);
+        let mut sentinels = Self::new(hosts.iter().copied(), master)?;
+        sentinels.tls = tls;
+        sentinels.check()?;
+        Ok((sentinels, db))
+    }
+
+    /// Refuses what cannot be asked.
+    pub(super) fn check(&self) -> Result<(), Invalid> {
+        if self.nodes.is_empty() || self.nodes.iter().any(|(host, _)| host.is_empty()) {
+            return Err(Invalid::new("the URL names no Sentinel", EXAMPLE));
+        }
+        if self.master.is_empty() {
+            return Err(Invalid::new(
+                "the URL does not say under which name the Sentinels watch the primary",
+                EXAMPLE,
+            ));
+        }
+        Ok(())
+    }
+
+    /// The part of a URL between the credentials and the database.
+    pub(super) fn show(&self) -> String {
+        let mut text = self.names().join(",");
+        text.push('/');
+        let mut master = String::new();
+        encode(&self.master, &mut master);
+        // A slash would end the name.
+        text + &master.replace('/', "%2F")
+    }
+
+    /// The addresses as people write them.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.nodes
+            .iter()
+            .map(|(host, port)| address(host, *port))
+            .collect()
+    }
+}
+
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinels")
+            .field("nodes", &self.names())
+            .field("master", &self.master)
+            .field("tls", &self.tls)
+            .field("username", &self.username)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An address as people write it.
+pub(super) fn address(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+/// Never repeats the text: it may be a part of a password that is not encoded.
+fn node(text: &str, which: usize) -> Result<(String, u16), Invalid> {
+    let unreadable = || {
+        Invalid::new(
+            format!("the address of Sentinel {which} in the URL cannot be read"),
+            EXAMPLE,
+        )
+    };
+    let url = Url::parse(&format!("redis://{text}")).map_err(|_| unreadable())?;
+    let host = url.host_str().unwrap_or_default();
+    if host.is_empty() || !matches!(url.path(), "" | "/") || !url.username().is_empty() {
+        return Err(unreadable());
+    }
+    let host = decode("host", host.trim_start_matches('[').trim_end_matches(']'))?;
+    Ok((host, url.port().unwrap_or(PORT)))
+}
+
+/// Takes a URL with several hosts apart: the hosts, and the URL with the first
+/// of them only, which others can read.
+pub(super) fn split_hosts(url: &str) -> (Vec<&str>, String) {
+    let Some(start) = url.find("://").map(|at| at + 3) else {
+        return (Vec::new(), url.to_owned());
+    };
+    let end = url[start..]
+        .find(['/', '?', '#'])
+        .map_or(url.len(), |at| start + at);
+    let hosts_at = url[start..end]
+        .rfind('@')
+        .map_or(start, |at| start + at + 1);
+    let hosts: Vec<_> = url[hosts_at..end].split(',').collect();
+    let first = hosts.first().copied().unwrap_or_default();
+    let one = format!("{}{first}{}", &url[..hosts_at], &url[end..]);
+    (hosts, one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::{RedisAddress, RedisOptions};
+    use super::*;
+
+    #[test]
+    fn a_url_names_sentinels_and_a_primary() {
+        let url = "redis-sentinel://al%40ice:s%2Ccret@h1,[::1]:7000,h3/my%20master/2\
+            ?prefix=p:&sentinel_user=sam&sentinel_pass=hush,hush";
+        let options = RedisOptions::from_url(url).unwrap();
+        let sentinels = Sentinels::new(["h1", "[::1]:7000", "h3:26379"], "my master")
+            .unwrap()
+            .credentials(Some("sam"), "hush,hush");
+        let wanted = RedisOptions::sentinels(sentinels.clone())
+            .credentials(Some("al@ice"), "s,cret")
+            .db(2)
+            .prefix("p:");
+        assert_eq!(options, wanted);
+        for shown in [format!("{options:?}"), options.redacted_url()] {
+            assert!(
+                !shown.contains("cret") && !shown.contains("hush"),
+                "{shown}"
+            );
+        }
+        let again = RedisOptions::from_url(&options.redacted_url()).unwrap();
+        let hidden = sentinels.credentials(Some("sam"), "***");
+        assert_eq!(again.address, RedisAddress::Sentinel(hidden));
+        assert_eq!((again.db, again.prefix), (2, "p:".to_owned()));
+
+        let least = RedisOptions::from_url("valkeys-sentinel://h/m").unwrap();
+        let RedisAddress::Sentinel(Sentinels { nodes, tls, .. }) = &least.address else {
+            panic!("{least:?}")
+        };
+        assert_eq!(
+            (nodes.as_slice(), *tls),
+            (&[("h".to_owned(), 26379)][..], true)
+        );
+        assert_eq!(least.redacted_url(), "rediss-sentinel://h:26379/m/0");
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_named() {
+        for (url, named) in [
+            ("redis-sentinel://h1,h2", "under which name"),
+            ("redis-sentinel:///m", "Sentinel"),
+            ("redis-sentinel://h1,,h3/m", "Sentinel 2"),
+            ("redis-sentinel://h1,h2:x/m", "Sentinel 2"),
+            ("redis-sentinel://u:hush/x@h/m", "port"),
+            ("redis-sentinel://u:1/hush@h,g/m", "@"),
+            ("redis-sentinel://h1/m/x", "\"x\""),
+            ("redis://h1,h2/0", "one server"),
+            ("redis://h/?sentinel_pass=hush", "sentinel_pass"),
+            ("redis-sentinel://h/m?ca=/x", "encrypted"),
+        ] {
+            let invalid = RedisOptions::from_url(url).unwrap_err();
+            assert!(invalid.message.contains(named), "{url}: {invalid}");
+            assert!(!format!("{invalid:?}").contains("hush"), "{url}");
+        }
+    }
+}

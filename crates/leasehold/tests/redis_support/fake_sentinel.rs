@@ -1,0 +1,141 @@
+//! A Sentinel that says what the test wants it to say.
+#![allow(clippy::unwrap_used, reason = "a test fails with the message")]
+
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, broadcast};
+
+/// What it says: the primary's port and the epoch; none: it knows no such name.
+type Says = Option<(u16, u64)>;
+
+pub(crate) struct FakeSentinel {
+    pub(crate) port: u16,
+    says: Arc<Mutex<Says>>,
+    switched: broadcast::Sender<()>,
+    /// One permit for each question that was asked.
+    asked: Arc<Semaphore>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl FakeSentinel {
+    pub(crate) async fn start(says: Says) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let says = Arc::new(Mutex::new(says));
+        let (switched, _) = broadcast::channel(16);
+        let asked = Arc::new(Semaphore::new(0));
+        let (told, calls, count) = (says.clone(), switched.clone(), asked.clone());
+        let task = tokio::spawn(async move {
+            let mut clients = tokio::task::JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                clients.spawn(serve(
+                    client,
+                    told.clone(),
+                    calls.subscribe(),
+                    count.clone(),
+                ));
+            }
+        });
+        Self {
+            port,
+            says,
+            switched,
+            asked,
+            task,
+        }
+    }
+
+    /// Says something else from now on; `aloud` tells all who listen.
+    pub(crate) fn say(&self, says: Says, aloud: bool) {
+        *self.says.lock().unwrap() = says;
+        if aloud {
+            let _ = self.switched.send(());
+        }
+    }
+
+    /// Waits until it was asked so many times more.
+    pub(crate) async fn asked(&self, times: u32) {
+        self.asked.acquire_many(times).await.unwrap().forget();
+    }
+}
+
+impl Drop for FakeSentinel {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+async fn serve(
+    client: TcpStream,
+    says: Arc<Mutex<Says>>,
+    mut switched: broadcast::Receiver<()>,
+    asked: Arc<Semaphore>,
+) {
+    let (reader, mut writer) = client.into_split();
+    let mut reader = BufReader::new(reader);
+    let mut listens = false;
+    loop {
+        let request = tokio::select! {
+            request = read(&mut reader) => request,
+            Ok(()) = switched.recv() => {
+                if listens {
+                    let push = format!(">3\r\n{}{}{}", bulk("message"), bulk("+switch-master"), bulk("-"));
+                    writer.write_all(push.as_bytes()).await.unwrap();
+                }
+                continue;
+            }
+        };
+        let Some(request) = request else { return };
+        let words: Vec<_> = request.iter().map(String::as_str).collect();
+        let says = *says.lock().unwrap();
+        let answer = match (words.as_slice(), says) {
+            (["HELLO", ..], _) => format!("%1\r\n{}:3\r\n", bulk("proto")),
+            (["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"], Some((port, _))) => {
+                asked.add_permits(1);
+                format!("*2\r\n{}{}", bulk("127.0.0.1"), bulk(&port.to_string()))
+            }
+            (["SENTINEL", "MASTER", "mymaster"], Some((_, epoch))) => {
+                format!("%1\r\n{}{}", bulk("config-epoch"), bulk(&epoch.to_string()))
+            }
+            (["SENTINEL", "MASTERS"], Some(_)) => {
+                format!("*1\r\n%1\r\n{}{}", bulk("name"), bulk("mymaster"))
+            }
+            (["SENTINEL", "MASTERS"], None) => "*0\r\n".to_owned(),
+            (["SENTINEL", "GET-MASTER-ADDR-BY-NAME", _], _) => {
+                asked.add_permits(1);
+                "_\r\n".to_owned()
+            }
+            (["SUBSCRIBE", channel], _) => {
+                listens = true;
+                format!(">3\r\n{}{}:1\r\n", bulk("subscribe"), bulk(channel))
+            }
+            _ => "-ERR unknown\r\n".to_owned(),
+        };
+        if writer.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// One request: an array of bulk strings.
+async fn read(reader: &mut BufReader<tokio::net::tcp::OwnedReadHalf>) -> Option<Vec<String>> {
+    let mut line = String::new();
+    reader.read_line(&mut line).await.ok()?;
+    let count: usize = line.trim().strip_prefix('*')?.parse().ok()?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        line.clear();
+        reader.read_line(&mut line).await.ok()?;
+        let size: usize = line.trim().strip_prefix('$')?.parse().ok()?;
+        let mut bytes = vec![0; size + 2];
+        reader.read_exact(&mut bytes).await.ok()?;
+        words.push(String::from_utf8_lossy(&bytes[..size]).into_owned());
+    }
+    Some(words)
+}

@@ -199,7 +199,11 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
     for keys in [[&idle, &lone], [&lone, &idle]] {
         let parts = keys.map(|key| {
             let number = if *key == lone { 1 } else { 9 };
-            (key.clone(), claim(&store, number))
+            let trying = Claim {
+                wait: false,
+                ..claim(&store, number)
+            };
+            (key.clone(), trying)
         });
         let error = store.claim_all(&parts).await.unwrap_err();
         assert!(error.to_string().contains("out of memory"), "{error}");
@@ -415,10 +419,11 @@ async fn the_least_rights_are_enough() {
     assert_eq!(alice.list("*").await.unwrap().len(), 1);
     alice.watch(&key, Duration::from_secs(9)).await.unwrap();
     alice.resize(&key, 1, 2).await.unwrap();
-    alice
-        .claim_all(&[(key.clone(), claim(&alice, 5))])
-        .await
-        .unwrap();
+    let trying = Claim {
+        wait: false,
+        ..claim(&alice, 5)
+    };
+    alice.claim_all(&[(key.clone(), trying)]).await.unwrap();
     alice.break_key(&key).await.unwrap();
     alice.break_key(&key).await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);

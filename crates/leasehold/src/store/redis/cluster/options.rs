@@ -181,6 +181,12 @@ mod tests {
     use std::time::Duration;
 
     #[test]
+    fn a_promise_that_cannot_be_kept_is_refused() {
+        let refused = RedisClusterOptions::from_url("redis-cluster://h/?acknowledge=1");
+        assert!(refused.unwrap_err().to_string().contains("acknowledge"));
+    }
+
+    #[test]
     fn a_url_says_everything() {
         let url = "rediss-cluster://al%40ice:s%2C%3Acret@[::1]:7000,h2,10.0.0.3:7003/?prefix=a:\
             &response_timeout=250ms&ca=/ca.pem";

@@ -87,3 +87,9 @@ fn all_who_name_the_same_servers_are_of_one_set() {
         terms("redlock://x,y,z?set=blue")
     );
 }
+
+#[test]
+fn a_member_is_one_server_and_answers_for_itself() {
+    let refused = RedlockOptions::from_url("redlock://h1,h2,h3/?acknowledge=1");
+    assert!(refused.unwrap_err().to_string().contains("counts at once"));
+}

@@ -5,6 +5,7 @@
 mod common;
 
 use common::leasehold;
+use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
 use leasehold_testkit::process::{Finished, Process};
 use leasehold_testkit::server::RedisServer;
 use serde_json::Value;
@@ -95,4 +96,72 @@ async fn the_store_of_this_machine_is_examined_too() {
     assert_eq!(complaints(&seen).len(), 1);
     let seen = doctor("gopher://x/").await;
     assert_eq!(seen.code(), Some(64), "{}", seen.stderr);
+}
+
+#[tokio::test]
+async fn servers_with_a_vote_each_are_examined_together() {
+    let servers = Independent::start(3);
+    let seen = doctor(&servers.url()).await;
+    // New servers wait for the end of a quarantine.
+    assert_eq!(seen.code(), Some(2), "{}", seen.stdout);
+    let found = complaints(&seen);
+    let votes = found.iter().filter(|(_, check)| check == "vote").count();
+    assert_eq!(votes, 3, "{found:?}");
+
+    let mut init = leasehold(&["init"]);
+    init.env("LEASEHOLD_STORE", servers.url());
+    for server in servers.servers() {
+        server.command(&["FLUSHALL"]);
+    }
+    Process::run(init).await;
+    let seen = doctor(&servers.url()).await;
+    let note = ("note".to_owned(), "persistence".to_owned());
+    assert_eq!(complaints(&seen), vec![note; 3], "{}", seen.stdout);
+    assert_eq!(seen.code(), Some(0));
+    servers[1].kill();
+    let seen = doctor(&servers.url()).await;
+    let found = complaints(&seen);
+    let gone = ("warning".to_owned(), "reach".to_owned());
+    assert_eq!(found.iter().filter(|found| **found == gone).count(), 1);
+    assert_eq!((found.len(), seen.code()), (3, Some(1)), "{found:?}");
+}
+
+#[tokio::test]
+async fn each_primary_of_a_cluster_is_examined() {
+    let cluster = Cluster::start();
+    let seen = doctor(&cluster.url()).await;
+    let found = complaints(&seen);
+    for check in ["persistence", "replicas", "isolation"] {
+        let count = found.iter().filter(|(_, seen)| seen == check).count();
+        assert_eq!(count, 3, "{check}: {found:?}");
+    }
+    assert_eq!(seen.code(), Some(1), "{}", seen.stdout);
+    assert!(seen.stdout.contains("handed on"), "{}", seen.stdout);
+}
+
+#[tokio::test]
+async fn the_primary_that_sentinels_name_is_examined() {
+    let sentinels = Sentinels::start();
+    let seen = doctor(&sentinels.url()).await;
+    assert_eq!(seen.code(), Some(1), "{}", seen.stdout);
+    let found = complaints(&seen);
+    assert!(
+        found.iter().any(|(_, check)| check == "isolation"),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_password_is_never_shown() {
+    for url in [
+        "redis://alice:cret@127.0.0.1:1/",
+        "redis-cluster://alice:cret@127.0.0.1:1/",
+        "redis-sentinel://alice:cret@127.0.0.1:1/main",
+        "redlock://alice:cret@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/",
+    ] {
+        let seen = doctor(url).await;
+        assert_eq!(seen.code(), Some(2), "{url}: {}", seen.stderr);
+        assert!(!seen.stdout.contains("cret"), "{}", seen.stdout);
+        assert!(!seen.stderr.contains("cret"), "{}", seen.stderr);
+    }
 }

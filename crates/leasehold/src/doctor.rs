@@ -68,6 +68,16 @@ async fn examine_store(url: &str, access: &Access) -> Result<Report, StoreError>
             let options = open::redis_options(url, &access.credentials())?;
             Ok(crate::store::redis::examine(&options).await)
         }
+        #[cfg(feature = "redis")]
+        "redis-cluster" | "rediss-cluster" | "valkey-cluster" | "valkeys-cluster" => {
+            let options = open::cluster_options(url, &access.credentials())?;
+            Ok(crate::store::redis::examine_cluster(&options).await)
+        }
+        #[cfg(feature = "redis")]
+        "redlock" | "redlocks" => {
+            let options = open::redlock_options(url, &access.credentials())?;
+            Ok(crate::store::redis::examine_redlock(&options).await)
+        }
         _ => without_servers(url, access).await,
     }
 }
@@ -82,7 +92,7 @@ impl Access {
     }
 }
 
-/// Stores of one process or machine, and clusters: opening them is the examination.
+/// Stores of one process or machine: opening them is the examination.
 async fn without_servers(url: &str, access: &Access) -> Result<Report, StoreError> {
     let (store, shown) = match open::open(url, &access.credentials()).await {
         Ok(opened) => opened,
@@ -97,26 +107,7 @@ async fn without_servers(url: &str, access: &Access) -> Result<Report, StoreErro
             });
         }
     };
-    let name = store.capabilities().name;
-    let (promise, finding) = if name == "redis" {
-        // A cluster. Each node has settings of its own.
-        let answered = store.list("leasehold-doctor/*").await.err();
-        let finding = match &answered {
-            Some(error) => Finding::of_error("reach", None, error),
-            None => Finding::new(
-                Severity::Warning,
-                "reach",
-                "every primary of the cluster answers",
-            )
-            .meaning("how each of them is set up was not looked at")
-            .remedied("see docs/stores/cluster.md for the settings that matter"),
-        };
-        (
-            "Exclusion while a lease is valid, until a primary loses data or a replica takes over, \
-             as long as the nodes' clocks agree. Fencing: tokens rise over all of that.",
-            finding,
-        )
-    } else if name == "memory" {
+    let (promise, finding) = if store.capabilities().name == "memory" {
         let found = "locks live in the memory of one process";
         (
             "Exclusion and fencing among the tasks of this process.",

@@ -98,13 +98,36 @@ async fn cluster(
     url: &str,
     credentials: &Credentials,
 ) -> Result<(Arc<dyn LockStore>, String), StoreError> {
-    use crate::store::redis::{RedisClusterOptions, RedisStore};
-    let mut options = RedisClusterOptions::from_url(url)?;
-    log_in(&mut options.node, credentials)?;
+    use crate::store::redis::RedisStore;
+    let options = cluster_options(url, credentials)?;
     let mut shown = options.clone();
     shown.node.password = None;
     let store = RedisStore::connect_cluster(options).await?;
     Ok((Arc::new(store), shown.redacted_url()))
+}
+
+/// As [`redis_options`], for a cluster.
+#[cfg(feature = "redis")]
+pub(crate) fn cluster_options(
+    url: &str,
+    credentials: &Credentials,
+) -> Result<crate::store::redis::RedisClusterOptions, StoreError> {
+    let mut options = crate::store::redis::RedisClusterOptions::from_url(url)?;
+    log_in(&mut options.node, credentials)?;
+    Ok(options)
+}
+
+/// As [`redis_options`], for each of several servers.
+#[cfg(feature = "redis")]
+pub(crate) fn redlock_options(
+    url: &str,
+    credentials: &Credentials,
+) -> Result<crate::store::redis::RedlockOptions, StoreError> {
+    let mut options = crate::store::redis::RedlockOptions::from_url(url)?;
+    for server in &mut options.servers {
+        log_in(server, credentials)?;
+    }
+    Ok(options)
 }
 
 /// The options of a URL, and what goes before it.
@@ -151,11 +174,8 @@ async fn redlock(
     url: &str,
     credentials: &Credentials,
 ) -> Result<(Arc<dyn LockStore>, String), StoreError> {
-    use crate::store::redis::{RedlockOptions, RedlockStore};
-    let mut options = RedlockOptions::from_url(url)?;
-    for server in &mut options.servers {
-        log_in(server, credentials)?;
-    }
+    use crate::store::redis::RedlockStore;
+    let options = redlock_options(url, credentials)?;
     let mut shown = options.clone();
     for server in &mut shown.servers {
         server.password = None;

@@ -9,6 +9,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use leasehold_core::TOMBSTONES;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::oneshot;
@@ -24,7 +25,11 @@ use crate::store::Acknowledged;
 const CONNECTIONS: usize = 4;
 
 /// How many scripts travel with one `WAIT` at most.
-const PIPELINE: usize = 64;
+///
+/// A claim that is given up is released over the shared connection, which may
+/// overtake it. The record then knows it as released, as long as no more than its
+/// tombstones are under way.
+const PIPELINE: usize = TOMBSTONES / CONNECTIONS;
 
 /// One connection stays open; the others close when they were idle for so long.
 const LINGER: Duration = Duration::from_secs(1);
@@ -64,6 +69,14 @@ impl Acker {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What travels with the next `WAIT`.
+    fn take(&self) -> Vec<Job> {
+        let mut state = self.state();
+        state.jobs.retain(|job| !job.answer.is_closed());
+        let count = state.jobs.len().min(PIPELINE);
+        state.jobs.drain(..count).collect()
     }
 
     /// Opens the first connection.
@@ -131,7 +144,7 @@ impl Worker {
         let Some(acker) = &wire.acker else { return };
         let mut connection = None;
         loop {
-            let jobs: Vec<_> = {
+            {
                 let mut state = acker.state();
                 state.jobs.retain(|job| !job.answer.is_closed());
                 if state.jobs.is_empty() {
@@ -144,15 +157,16 @@ impl Worker {
                     }
                     return;
                 }
-                connection = connection.or_else(|| state.idle.pop().map(|(it, _)| it));
-                let count = state.jobs.len().min(PIPELINE);
-                state.jobs.drain(..count).collect()
-            };
+            }
+            connection = connection.or_else(|| acker.state().idle.pop().map(|(it, _)| it));
             let opened = match connection.take() {
                 Some(connection) => Ok(connection),
                 None => open(&wire, acker.demand).await,
             };
+            // Taken when they can be sent at once: what is given up until then is not sent.
+            let jobs = acker.take();
             match opened {
+                Ok(opened) if jobs.is_empty() => connection = Some(opened),
                 Ok(opened) => connection = turn(opened, jobs, acker.demand).await,
                 Err(error) => {
                     for job in jobs {

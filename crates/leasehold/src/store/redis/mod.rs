@@ -47,7 +47,7 @@ pub use self::baseline::{Baseline, ServerCost};
 use self::cluster::Cluster;
 pub use self::cluster::RedisClusterOptions;
 use self::connect::Target;
-pub(crate) use self::doctor::examine;
+pub(crate) use self::doctor::{examine, examine_cluster, examine_redlock};
 use self::link::Shared;
 pub use self::options::{RedisAddress, RedisOptions};
 pub use self::quorum::{Initialised, RedlockOptions, RedlockStore};
@@ -133,6 +133,14 @@ impl RedisStore {
         match &self.route {
             Route::One(shared) => &shared.target().prefix,
             Route::Cluster(cluster) => &cluster.options().prefix,
+        }
+    }
+
+    /// The primaries of a cluster.
+    fn nodes(&self) -> Vec<RedisOptions> {
+        match &self.route {
+            Route::One(_) => Vec::new(),
+            Route::Cluster(cluster) => cluster.nodes(),
         }
     }
 

@@ -272,6 +272,12 @@ impl Cluster {
         lock(&self.map).topology.primaries().to_vec()
     }
 
+    /// How to reach each primary.
+    pub(super) fn nodes(&self) -> Vec<super::RedisOptions> {
+        let primaries = self.primaries();
+        primaries.iter().map(|node| self.options.at(node)).collect()
+    }
+
     /// The connections to all primaries.
     pub(super) fn links(self: &Arc<Self>) -> Result<Vec<Arc<Shared>>, StoreError> {
         let primaries = self.primaries();

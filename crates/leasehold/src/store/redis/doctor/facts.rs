@@ -5,9 +5,22 @@ use std::time::Duration;
 
 use crate::error::StoreError;
 
+/// What a server is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It keeps all locks.
+    #[default]
+    Alone,
+    /// A primary of a cluster, which keeps some.
+    Node,
+    /// One of several independent servers, which has a vote on each.
+    Voter,
+}
+
 /// One server. What could not be found out is absent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
+    pub(super) part: Part,
     /// The server, without credentials.
     pub(super) server: String,
     /// The prefix of the keys and channels.
@@ -24,6 +37,8 @@ pub(super) struct Facts {
     pub(super) latency: Option<Latency>,
     /// What came of using a lock.
     pub(super) trial: Option<Trial>,
+    /// Whether it votes.
+    pub(super) vote: Option<Vote>,
 }
 
 /// The server's time of day against ours.
@@ -35,6 +50,19 @@ pub(super) struct Clock {
     pub(super) within: Duration,
     /// Whether it went on between two looks.
     pub(super) advances: bool,
+}
+
+/// What a voter's boot marker says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Vote {
+    /// It has never been used in a set.
+    Unmarked,
+    /// It was restarted, and has not been asked since.
+    Restarted,
+    /// It votes again after so long.
+    After(Duration),
+    /// It votes.
+    Now,
 }
 
 /// How long a round trip takes.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::facts::{Facts, Trial};
-use crate::error::{ErrorKind, StoreError};
+use super::facts::{Facts, Part, Trial, Vote};
+use crate::error::ErrorKind;
 use crate::store::redis::refusal;
 use crate::store::report::{Finding, Severity};
 
@@ -16,16 +16,40 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 /// A slower round trip leaves little of a short lease.
 const SLOW: Duration = Duration::from_millis(100);
 
+/// What is promised where locks cannot be used.
+pub(super) const NOTHING: &str = "Nothing: locks cannot be used here.";
+
+/// What is promised on a cluster.
+pub(super) const CLUSTER: &str = "Exclusion while a lease is valid, until a primary loses data or a replica takes over, as long \
+     as the nodes' clocks agree and are not stepped forward. Fencing: tokens rise over all of \
+     that, unless a new node's clock is behind by more than the take-over took.";
+
+/// What is promised on independent servers.
+pub(super) const REDLOCK: &str = "Exclusion while a lease is valid, also when servers restart without their data, as long as \
+     the servers' clocks are not stepped and the quorum tolerates those that misbehave. Fencing: \
+     tokens rise while the servers that two quorums share keep their data, or the clients' clocks \
+     differ by less than max_ttl. There is no order among those who wait.";
+
 /// All findings about one server, in the order in which one would look.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(error) = &facts.unreachable {
-        findings.push(Finding::of_error("reach", None, error));
+        findings.push(match facts.part {
+            Part::Alone => Finding::of_error("reach", None, error),
+            Part::Node => Finding::of_error("reach", None, error)
+                .meaning("the locks that it keeps cannot be used until a replica takes over"),
+            Part::Voter => Finding {
+                severity: Severity::Warning,
+                ..Finding::of_error("reach", None, error)
+            }
+            .meaning("the other servers have to agree without it"),
+        });
     } else {
         findings.push(version(facts));
         findings.extend(role(facts));
-        findings.push(scripts(facts));
-        findings.extend(pushes(facts));
+        findings.extend(facts.vote.map(vote));
+        findings.extend(facts.trial.as_ref().map(|trial| used(trial, facts)));
+        findings.extend(facts.trial.as_ref().and_then(pushes));
         findings.push(eviction(facts));
         findings.extend(memory(facts));
         findings.push(persistence(facts));
@@ -58,6 +82,51 @@ pub(super) fn promise(facts: &Facts) -> String {
     )
 }
 
+/// What all servers of a store are together.
+pub(super) fn together(facts: &[Facts], trial: &Trial) -> Vec<Finding> {
+    let nobody = Facts::default();
+    let first = facts.first().unwrap_or(&nobody);
+    let mut findings = vec![used(trial, first)];
+    findings.extend(pushes(trial).filter(|_| first.part == Part::Node));
+    findings.extend(spread(facts));
+    findings
+}
+
+/// How far the servers' clocks are apart.
+fn spread(facts: &[Facts]) -> Option<Finding> {
+    let clocks: Vec<_> = facts.iter().filter_map(|facts| facts.clock).collect();
+    let ahead = || clocks.iter().map(|clock| clock.ahead);
+    let apart = Duration::from_micros(ahead().max()?.abs_diff(ahead().min()?));
+    let within = clocks.iter().map(|clock| clock.within).max()?;
+    let found = format!("the servers' are {} apart", millis(apart));
+    if apart <= CLOCK_TOLERANCE + within * 2 {
+        return Some(Finding::new(Severity::Fine, "clock", found));
+    }
+    Some(
+        Finding::new(Severity::Warning, "clock", found)
+            .meaning("leases end sooner at some servers than their holders know")
+            .remedied("let a time service slew all clocks, and never step them"),
+    )
+}
+
+/// Whether a voter votes.
+fn vote(vote: Vote) -> Finding {
+    let check = "vote";
+    let finding = |found: String| Finding::new(Severity::Warning, check, found);
+    match vote {
+        Vote::Now => Finding::new(Severity::Fine, check, "it votes"),
+        Vote::After(left) => finding(format!("it votes again after {} s", left.as_secs() + 1))
+            .meaning("until then the other servers have to agree without it")
+            .remedied("nothing: it ends by itself"),
+        Vote::Restarted => finding("it was restarted, and has not been asked since".to_owned())
+            .meaning("it votes again a quarantine after the next claim")
+            .remedied("nothing: it ends by itself"),
+        Vote::Unmarked => finding("it has never been used in a set".to_owned())
+            .meaning("it votes only a quarantine after the first claim")
+            .remedied("if it is new, say so: leasehold init -S URL"),
+    }
+}
+
 fn is_synced_always(facts: &Facts) -> bool {
     facts.info("aof_enabled") == "1" && facts.config("appendfsync") == Some("always")
 }
@@ -69,22 +138,11 @@ fn version(facts: &Facts) -> Finding {
     } else {
         format!("{name} {version}")
     };
-    match refusal_of(facts.trial.as_ref(), "open the store") {
-        Some(error) => Finding {
-            found: format!("{found}: {error}"),
-            ..Finding::of_error("version", None, error)
-        },
-        None => Finding::new(Severity::Fine, "version", found),
-    }
-}
-
-fn refusal_of<'a>(trial: Option<&'a Trial>, step: &str) -> Option<&'a StoreError> {
-    let (failed, error) = trial?.failed.as_ref()?;
-    (*failed == step).then_some(error)
+    Finding::new(Severity::Fine, "version", found)
 }
 
 fn role(facts: &Facts) -> Option<Finding> {
-    if facts.info("cluster_enabled") == "1" {
+    if facts.part != Part::Node && facts.info("cluster_enabled") == "1" {
         let found = "it is a node of a Redis Cluster";
         return Some(
             Finding::new(Severity::Unsafe, "role", found)
@@ -99,13 +157,13 @@ fn role(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn scripts(facts: &Facts) -> Finding {
+/// What came of using a lock.
+fn used(trial: &Trial, facts: &Facts) -> Finding {
     let check = "scripts";
-    let failed = facts.trial.as_ref().and_then(|trial| trial.failed.as_ref());
-    let Some((step, error)) = failed.filter(|(step, _)| *step != "open the store") else {
-        let found = match failed {
-            None => "a lock was taken, renewed, handed on, looked at and broken",
-            Some(_) => "not tried",
+    let Some((step, error)) = &trial.failed else {
+        let found = match facts.part {
+            Part::Voter => "a lock was taken, renewed and released by a majority",
+            _ => "a lock was taken, renewed, handed on, looked at and broken",
         };
         return Finding::new(Severity::Fine, check, found);
     };
@@ -119,11 +177,10 @@ fn scripts(facts: &Facts) -> Finding {
     finding
 }
 
-fn pushes(facts: &Facts) -> Option<Finding> {
-    let trial = facts
-        .trial
-        .as_ref()
-        .filter(|trial| trial.failed.is_none())?;
+fn pushes(trial: &Trial) -> Option<Finding> {
+    if trial.failed.is_some() {
+        return None;
+    }
     Some(match trial.push {
         Some(_) => Finding::new(Severity::Fine, "pushes", "a grant was pushed to its waiter"),
         None => Finding::new(Severity::Warning, "pushes", "a grant was not pushed")
@@ -178,6 +235,24 @@ fn memory(facts: &Facts) -> Option<Finding> {
 
 fn persistence(facts: &Facts) -> Finding {
     let check = "persistence";
+    if facts.part == Part::Voter {
+        let kept = facts.info("aof_enabled") == "1";
+        let found = if kept {
+            "append-only file"
+        } else {
+            "no append-only file"
+        };
+        let finding = Finding::new(
+            if kept { Severity::Fine } else { Severity::Note },
+            check,
+            found,
+        );
+        return if kept {
+            finding
+        } else {
+            finding.meaning("a restart takes its vote away for a quarantine, and exclusion holds")
+        };
+    }
     let snapshots = facts.config("save").is_none_or(|save| !save.is_empty());
     match (facts.info("aof_enabled"), facts.config("appendfsync")) {
         ("1", Some("always")) => Finding::new(
@@ -235,6 +310,13 @@ fn replicas(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if replicas.is_empty() {
         return findings;
+    }
+    if facts.part == Part::Voter {
+        let found = format!("{} connected", replicas.len());
+        let finding = Finding::new(Severity::Note, "replicas", found);
+        return vec![finding.meaning(
+            "one that takes over at the same address counts as a restart, with a quarantine",
+        )];
     }
     for replica in &replicas {
         let name = format!("{}:{}", replica.host, replica.port);

@@ -1,19 +1,66 @@
-//! Examines a server: asks it, uses it, and judges what came of it.
+//! Examines servers: asks them, uses them, and judges what came of it.
 
 mod facts;
 mod judge;
 mod probe;
 mod trial;
 
-use super::RedisOptions;
-use crate::store::report::Report;
+use futures_util::future::join_all;
 
-/// Examines the server at these options.
+use self::facts::{Part, Trial};
+use super::{RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore};
+use crate::store::report::{Finding, Report};
+
+/// Examines the server at these options, or the primary that Sentinels name.
 pub(crate) async fn examine(options: &RedisOptions) -> Report {
-    let facts = probe::ask(options).await;
+    let facts = probe::ask(options, Part::Alone).await;
     Report {
         store: options.redacted_url(),
         promise: judge::promise(&facts),
         findings: judge::judge(&facts),
+    }
+}
+
+/// Examines the primaries of a cluster.
+pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
+    let mut brief = options.clone();
+    brief.node = trial::brief(&options.node);
+    let store = RedisStore::connect_cluster(brief).await;
+    let nodes = store
+        .as_ref()
+        .map_or_else(|_| Vec::new(), RedisStore::nodes);
+    let trial = trial::run(store).await;
+    let url = options.redacted_url();
+    examine_all(url, &nodes, Part::Node, &trial, judge::CLUSTER).await
+}
+
+/// Examines the servers of a set.
+pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
+    let trial = trial::run(RedlockStore::connect(options.clone()).await).await;
+    let (url, voters) = (options.redacted_url(), &options.servers);
+    examine_all(url, voters, Part::Voter, &trial, judge::REDLOCK).await
+}
+
+/// Each server, then all of them as one store.
+async fn examine_all(
+    store: String,
+    servers: &[RedisOptions],
+    part: Part,
+    trial: &Trial,
+    promise: &str,
+) -> Report {
+    let asked = servers.iter().map(|options| probe::ask(options, part));
+    let facts = join_all(asked).await;
+    let mut findings: Vec<Finding> = facts.iter().flat_map(judge::judge).collect();
+    findings.extend(judge::together(&facts, trial));
+    let promise = if trial.failed.is_some() {
+        judge::NOTHING
+    } else {
+        promise
+    };
+    Report {
+        store,
+        promise: promise.to_owned(),
+        findings,
     }
 }

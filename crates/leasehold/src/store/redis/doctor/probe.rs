@@ -6,12 +6,12 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, Value};
 
-use super::facts::{Clock, Facts, Latency};
+use super::facts::{Clock, Facts, Latency, Part, Vote};
 use super::trial;
 use crate::clock;
 use crate::error::StoreError;
 use crate::store::redis::connect::{Target, text_of};
-use crate::store::redis::{RedisOptions, refusal};
+use crate::store::redis::{RedisOptions, RedisStore, refusal};
 
 /// How many round trips are measured.
 const ROUND_TRIPS: usize = 200;
@@ -36,9 +36,10 @@ const SETTINGS: [&str; 5] = [
     "timeout",
 ];
 
-/// Asks one server, and uses it.
-pub(super) async fn ask(options: &RedisOptions) -> Facts {
+/// Asks one server; uses it too, if it keeps all locks.
+pub(super) async fn ask(options: &RedisOptions, part: Part) -> Facts {
     let mut facts = Facts {
+        part,
         server: options.address.shown(),
         prefix: options.prefix.clone(),
         ..Facts::default()
@@ -48,7 +49,11 @@ pub(super) async fn ask(options: &RedisOptions) -> Facts {
         look(&mut connection, &mut facts).await
     };
     match asked.await {
-        Ok(()) => facts.trial = Some(trial::run(options).await),
+        Ok(()) if part == Part::Alone => {
+            let store = RedisStore::connect(trial::brief(options)).await;
+            facts.trial = Some(trial::run(store).await);
+        }
+        Ok(()) => {}
         Err(error) => facts.unreachable = Some(error),
     }
     facts
@@ -89,7 +94,49 @@ async fn look(connection: &mut MultiplexedConnection, facts: &mut Facts) -> Resu
     facts.user = all(connection, &whoami).await?.first().and_then(text_of);
     facts.clock = compare_clocks(connection).await?;
     facts.latency = Some(measure(connection).await?);
+    if facts.part == Part::Voter {
+        facts.vote = read_vote(connection, facts).await?;
+    }
     Ok(())
+}
+
+/// Reads the boot marker that the voters' scripts keep (`quorum/lua/gate.lua`).
+async fn read_vote(
+    connection: &mut MultiplexedConnection,
+    facts: &Facts,
+) -> Result<Option<Vote>, StoreError> {
+    let mut marker = redis::pipe();
+    marker.cmd("MGET").arg(format!("{}boot", facts.prefix));
+    let marker = match all(connection, &marker).await?.pop() {
+        Some(Value::Array(values)) => match values.into_iter().next() {
+            Some(Value::BulkString(marker)) => marker,
+            Some(Value::Nil) => return Ok(Some(Vote::Unmarked)),
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    let theirs = facts.clock.map_or(0, |clock| clock.ahead);
+    let ours = i64::try_from(clock::wall().as_micros()).unwrap_or(i64::MAX);
+    let now = ours.saturating_add(theirs);
+    Ok(vote_of(&marker, facts.info("run_id"), now))
+}
+
+/// A marker is: when the quarantine ends, how long one is, the run id after its
+/// length, and more.
+fn vote_of(marker: &[u8], run_id: &str, now: i64) -> Option<Vote> {
+    let (ends, rest) = marker.split_first_chunk::<8>()?;
+    let (_, rest) = rest.split_first_chunk::<8>()?;
+    let (length, rest) = rest.split_first()?;
+    let run = rest.get(..usize::from(*length))?;
+    if run != run_id.as_bytes() {
+        return Some(Vote::Restarted);
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "a time of day in µs fits")]
+    let left = (f64::from_le_bytes(*ends) as i64).saturating_sub(now);
+    Some(match u64::try_from(left) {
+        Ok(left) if left > 0 => Vote::After(Duration::from_micros(left)),
+        _ => Vote::Now,
+    })
 }
 
 async fn compare_clocks(
@@ -139,4 +186,31 @@ async fn measure(connection: &mut MultiplexedConnection) -> Result<Latency, Stor
         p50: at(50).unwrap_or(Duration::ZERO),
         p99: at(99).unwrap_or(Duration::ZERO),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_tells_when_its_server_votes() {
+        let marker = |ends: f64, run: &str| {
+            let mut marker = ends.to_le_bytes().to_vec();
+            marker.extend(1e6_f64.to_le_bytes());
+            marker.push(u8::try_from(run.len()).unwrap());
+            marker.extend(run.as_bytes());
+            marker.extend(b"\x03set");
+            marker
+        };
+        let left = Duration::from_micros(500);
+        for (marker, expected) in [
+            (marker(1_500.0, "run"), Some(Vote::After(left))),
+            (marker(1_000.0, "run"), Some(Vote::Now)),
+            (marker(1_500.0, "former"), Some(Vote::Restarted)),
+            (b"short".to_vec(), None),
+            (marker(0.0, "run")[..18].to_vec(), None),
+        ] {
+            assert_eq!(vote_of(&marker, "run", 1_000), expected, "{marker:?}");
+        }
+    }
 }

@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use super::facts::Trial;
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
+use crate::store::redis::RedisOptions;
 use crate::store::redis::options::SHORTEST_RETENTION;
-use crate::store::redis::{RedisOptions, RedisStore};
 use crate::store::{Answer, LockStore, Push, PushSink};
 
 /// How long a push may take.
@@ -20,18 +20,25 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the lock of the trial lives if we do not come to give it back.
 const TTL: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(options: &RedisOptions) -> Trial {
-    let mut trial = Trial::default();
-    let options = RedisOptions {
-        // What is left of the trial's keys vanishes soon.
+/// The options with which what is left of the trial's keys vanishes soon.
+pub(super) fn brief(options: &RedisOptions) -> RedisOptions {
+    RedisOptions {
         retention: SHORTEST_RETENTION,
         ..options.clone()
-    };
-    match RedisStore::connect(options).await {
+    }
+}
+
+/// Uses a lock of the store, if it was opened.
+pub(super) async fn run<S: LockStore>(store: Result<S, StoreError>) -> Trial {
+    let mut trial = Trial::default();
+    match store {
         Ok(store) => {
-            if let Err(failed) = steps(&store, &mut trial).await {
-                trial.failed = Some(failed);
-            }
+            let done = if store.capabilities().queueing {
+                steps(&store, &mut trial).await
+            } else {
+                plain_steps(&store).await
+            };
+            trial.failed = done.err();
         }
         Err(error) => trial.failed = Some(("open the store", error)),
     }
@@ -49,19 +56,46 @@ impl PushSink for Heard {
 
 type Failed = (&'static str, StoreError);
 
-async fn steps(store: &RedisStore, trial: &mut Trial) -> Result<(), Failed> {
+fn name() -> Result<Key, Failed> {
     let name = format!("leasehold-doctor/{}", uuid::Uuid::new_v4());
-    let key = Key::new(name).map_err(|invalid| ("name a key", invalid.into()))?;
-    let claim = |wait| Claim {
-        inbox: Some(store.inbox().clone()),
-        wait,
-        ..Claim::new(fresh(), Mode::Exclusive, TTL)
-    };
-    let release = |id: &ClaimId| Release {
+    Key::new(name).map_err(|invalid| ("name a key", invalid.into()))
+}
+
+fn release(id: &ClaimId) -> Release {
+    Release {
         id: id.clone(),
         hand_off: true,
         settled: false,
         unused: false,
+    }
+}
+
+/// Where there is no queue.
+async fn plain_steps(store: &impl LockStore) -> Result<(), Failed> {
+    let key = name()?;
+    // Short, so that a set with a small `max_ttl` admits it.
+    let claim = Claim {
+        wait: false,
+        ..Claim::new(fresh(), Mode::Exclusive, Duration::from_secs(1))
+    };
+    token("take a lock", store.claim(&key, &claim).await)?;
+    let renew = Renew::new(claim.id.clone(), claim.lease_ttl);
+    done("renew a lock", store.renew(&key, &renew).await)?;
+    done(
+        "release a lock",
+        store.release(&key, &release(&claim.id)).await,
+    )?;
+    let looked = store.inspect(&key).await;
+    looked.map_err(|error| ("look at a lock", error))?;
+    Ok(())
+}
+
+async fn steps(store: &impl LockStore, trial: &mut Trial) -> Result<(), Failed> {
+    let key = name()?;
+    let claim = |wait| Claim {
+        inbox: Some(store.inbox().clone()),
+        wait,
+        ..Claim::new(fresh(), Mode::Exclusive, TTL)
     };
     let (heard, mut pushes) = mpsc::unbounded_channel();
     let listened = store.listen(Arc::new(Heard(heard))).await;

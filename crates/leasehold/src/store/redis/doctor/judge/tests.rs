@@ -1,5 +1,6 @@
 use super::super::facts::{Clock, Latency};
 use super::*;
+use crate::error::StoreError;
 
 /// A server of which there is nothing to complain.
 fn good() -> Facts {
@@ -143,6 +144,52 @@ fn what_endangers_locks_is_found() {
             "{info:?} {config:?}"
         );
     }
+}
+
+#[test]
+fn a_voter_may_forget_and_a_node_is_one_of_many() {
+    use Severity::{Note, Warning};
+    let mut voter = with(&[("aof_enabled", "0")], &[]);
+    (voter.part, voter.trial, voter.vote) = (Part::Voter, None, Some(Vote::Now));
+    assert_eq!(complaints(&voter), [(Note, "persistence")]);
+    for vote in [
+        Vote::Unmarked,
+        Vote::Restarted,
+        Vote::After(Duration::from_secs(9)),
+    ] {
+        voter.vote = Some(vote);
+        assert_eq!(
+            complaints(&voter),
+            [(Warning, "vote"), (Note, "persistence")]
+        );
+    }
+    let mut node = with(&[("cluster_enabled", "1")], &[]);
+    (node.part, node.trial) = (Part::Node, None);
+    assert_eq!(complaints(&node), []);
+}
+
+#[test]
+fn all_servers_together() {
+    let worst = |facts: &[Facts], trial: &Trial| {
+        let findings = together(facts, trial);
+        findings.into_iter().map(|finding| finding.severity).max()
+    };
+    let (mut a, mut b) = (good(), good());
+    (a.part, b.part) = (Part::Voter, Part::Voter);
+    let trial = Trial::default();
+    assert_eq!(worst(&[a.clone(), b.clone()], &trial), Some(Severity::Fine));
+    b.clock = b.clock.map(|clock| Clock {
+        ahead: 3_000_000,
+        ..clock
+    });
+    assert_eq!(worst(&[a.clone(), b], &trial), Some(Severity::Warning));
+    let error = StoreError::new(ErrorKind::Unavailable, "nobody answered");
+    let failed = Trial {
+        failed: Some(("take a lock", error)),
+        push: None,
+    };
+    assert_eq!(worst(&[a], &failed), Some(Severity::Unsafe));
+    assert_eq!(worst(&[], &failed), Some(Severity::Unsafe));
 }
 
 #[test]

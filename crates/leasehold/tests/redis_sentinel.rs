@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "a fixture fails the test that uses it")]
 #![cfg(feature = "redis")]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ impl Fixture for Watched {
         let store = RedisStore::connect(options).await.expect("the store opens");
         // The task that hears of fail-overs is there from now on, and counted as such.
         let listens = async {
-            while self.listeners() <= before {
+            while self.listeners().is_subset(&before) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -38,15 +39,16 @@ impl Fixture for Watched {
 }
 
 impl Watched {
-    /// How many listen to a Sentinel.
-    fn listeners(&self) -> usize {
-        let sentinels = self.0.sentinels().iter();
-        sentinels
-            .map(|sentinel| {
-                let clients: String = sentinel.query(&["CLIENT", "LIST"]);
-                clients.matches(" sub=1 ").count()
-            })
-            .sum()
+    /// Who listens to a Sentinel. One that has just left may still be among them.
+    fn listeners(&self) -> BTreeSet<(u16, String)> {
+        let mut listeners = BTreeSet::new();
+        for sentinel in self.0.sentinels() {
+            let clients: String = sentinel.query(&["CLIENT", "LIST"]);
+            let listening = clients.lines().filter(|line| line.contains(" sub=1 "));
+            let ids = listening.filter_map(|line| line.split(' ').next());
+            listeners.extend(ids.map(|id| (sentinel.port(), id.to_owned())));
+        }
+        listeners
     }
 }
 

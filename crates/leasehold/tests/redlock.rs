@@ -8,14 +8,15 @@
 
 mod redlock_support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::core::Reply;
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
-use leasehold::{ErrorKind, Released, Settings};
+use leasehold::{Client, ErrorKind, Released, Settings};
 use leasehold_testkit::proxy::{Direction, Proxy};
-use redlock_support::{Data, Set, claim, key, release, renew, token};
+use redlock_support::{Data, RedisServer, Set, claim, key, release, renew, token};
 use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -258,8 +259,7 @@ impl Dice {
 }
 
 /// What several clients believed: from when until when, and with which token.
-type Holds =
-    std::sync::Arc<std::sync::Mutex<Vec<(std::time::SystemTime, std::time::SystemTime, u64)>>>;
+type Holds = Arc<std::sync::Mutex<Vec<(std::time::SystemTime, std::time::SystemTime, u64)>>>;
 
 /// One client that asks again and again, and holds for a while; it works for as
 /// long as its lease is valid by its own clock.
@@ -269,7 +269,7 @@ async fn contend(url: String, ttl: Duration, seed: u64, until: tokio::time::Inst
         operation_timeout: Duration::from_millis(500),
         ..Settings::default()
     };
-    let builder = leasehold::Client::builder().store(url).settings(settings);
+    let builder = Client::builder().store(url).settings(settings);
     let Ok(client) = builder.connect().await else {
         return;
     };
@@ -465,4 +465,44 @@ async fn twenty_clients_get_at_least_half_of_what_two_get() {
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
     eprintln!("(ratio, two, twenty) {ratios:?}");
     assert!(ratios[2].0 >= 0.5, "{ratios:?}");
+}
+
+/// As docs/stores/redlock.md has it.
+const RULE: &str = "resetchannels ~leasehold:* &leasehold:* -@all +evalsha +script|load +time \
+    +mget +exists +type +set +pexpire +publish +subscribe +unsubscribe +scan +info +ping";
+
+#[tokio::test]
+async fn the_least_rights_are_enough() {
+    let server = || {
+        RedisServer::builder()
+            .user("alice", &format!("on >secret {RULE}"))
+            .user("default", "off")
+            .start()
+    };
+    let servers = [server(), server(), server()];
+    let members = servers
+        .each_ref()
+        .map(|server| format!("alice:secret@127.0.0.1:{}", server.port()));
+    let options = RedlockOptions::from_url(&format!("redlock://{}/", members.join(","))).unwrap();
+    for marked in RedlockStore::initialise(options.clone()).await.unwrap() {
+        assert_eq!(marked.outcome.unwrap(), Duration::ZERO);
+    }
+    let connect = async || {
+        let store = RedlockStore::connect(options.clone()).await.unwrap();
+        let builder = Client::builder().with_store(Arc::new(store));
+        builder.connect().await.unwrap()
+    };
+    let (a, b) = (connect().await, connect().await);
+    let lease = a.mutex("k").unwrap().lock().await.unwrap();
+    lease.renew().await.unwrap();
+    let lock = b.mutex("k").unwrap();
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    let next = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(a.list("*").await.unwrap().len(), 1);
+    a.break_key("k").await.unwrap();
+    drop(next);
+    let leader = a.election("e").unwrap().campaign("me").await.unwrap();
+    assert!(b.election("e").unwrap().leader().await.unwrap().is_some());
+    leader.resign().await.unwrap();
 }

@@ -7,7 +7,7 @@ use redis::{RedisError, ServerError};
 use crate::error::{ErrorKind, StoreError};
 
 /// The rule that gives a user just what leasehold needs.
-pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> ~leasehold:* &leasehold:* \
+pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~leasehold:* &leasehold:* \
     -@all +evalsha +script|load +time +mget +exists +type +set +setrange +del +hset +hget +hmget \
     +hgetall +hdel +pexpire +publish +subscribe +unsubscribe +scan +info +ping";
 

@@ -236,7 +236,7 @@ fn a_missing_right_comes_with_the_rule_that_would_do() {
     let scripts = findings.iter().find(|finding| finding.check == "scripts");
     let remedy = scripts.unwrap().remedy.clone().unwrap();
     assert!(
-        remedy.contains("ACL SETUSER alice on ><password> ~app:* &app:*"),
+        remedy.contains("ACL SETUSER alice on ><password> resetchannels ~app:* &app:*"),
         "{remedy}"
     );
     assert_eq!(complaints(&facts), [(Severity::Unsafe, "scripts")]);

@@ -210,7 +210,9 @@ mod tests {
             steps.push(tokio::spawn(step));
             gathered(&shared, &name, Some(steps.len())).await;
         }
-        steps.remove(0).abort();
+        let first = steps.remove(0);
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
         drop(locked);
         let mut tokens = Vec::new();
         for step in steps {

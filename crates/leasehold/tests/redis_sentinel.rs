@@ -4,7 +4,8 @@
 #![cfg(feature = "redis")]
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,7 +13,55 @@ use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold_testkit::conformance::Fixture;
 use leasehold_testkit::deployment::Sentinels;
+use leasehold_testkit::server::{Program, RedisServer};
 
+/// One deployment for all cases of the contract, which would be slow to start for
+/// each; a prefix of its own makes each of them a fresh one.
+type Shared = LazyLock<Sentinels>;
+static REDIS: Shared = LazyLock::new(|| start(Program::Default));
+static VALKEY: Shared = LazyLock::new(|| start(Program::Valkey));
+static OLDEST: Shared = LazyLock::new(|| start(Program::OldestRedis));
+
+fn start(program: Program) -> Sentinels {
+    let server = RedisServer::builder().program(program);
+    // Nothing fails here, and a busy machine must not look like it.
+    let patient = Duration::from_secs(20);
+    let builder = Sentinels::builder().server(server).down_after(patient);
+    builder.replicas(1).start()
+}
+
+struct Part {
+    deployment: &'static Sentinels,
+    prefix: String,
+}
+
+fn fresh(deployment: &'static Shared) -> Part {
+    static CASES: AtomicUsize = AtomicUsize::new(0);
+    let case = CASES.fetch_add(1, Ordering::Relaxed);
+    Part {
+        deployment,
+        prefix: format!("case-{case}:"),
+    }
+}
+
+#[async_trait]
+impl Fixture for Part {
+    async fn client(&self) -> Arc<dyn LockStore> {
+        let options = RedisOptions::from_url(&self.deployment.url()).expect("a good URL");
+        let store = RedisStore::connect(options.prefix(&self.prefix)).await;
+        Arc::new(store.expect("the store opens"))
+    }
+
+    fn open_inboxes(&self) -> Option<usize> {
+        let ours = format!("{}*", self.prefix);
+        let primary = self.deployment.primary();
+        let channels: Vec<String> = primary.query(&["PUBSUB", "CHANNELS", &ours]);
+        Some(channels.len())
+    }
+}
+
+/// A deployment for each case: some count tasks, and those that hear of fail-overs
+/// must be told from those of other cases.
 struct Watched(Sentinels);
 
 #[async_trait]
@@ -52,14 +101,20 @@ impl Watched {
     }
 }
 
-fn fresh() -> Watched {
-    Watched(Sentinels::start())
-}
-
 mod contract {
-    leasehold_testkit::conformance!(super::fresh());
+    mod redis {
+        leasehold_testkit::conformance!(crate::fresh(&crate::REDIS));
+    }
+
+    mod valkey {
+        leasehold_testkit::conformance!(crate::fresh(&crate::VALKEY));
+    }
+
+    mod oldest {
+        leasehold_testkit::conformance!(crate::fresh(&crate::OLDEST));
+    }
 }
 
 mod facade {
-    leasehold_testkit::facade!(@quick super::fresh());
+    leasehold_testkit::facade!(@quick super::Watched(super::Sentinels::start()));
 }

@@ -5,45 +5,97 @@
 
 mod redlock_support;
 
-use std::sync::Arc;
+use std::iter::repeat_n;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use leasehold::store::LockStore;
+use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold_testkit::conformance::Fixture;
-use redlock_support::Set;
+use redlock_support::{Program, RedisServer, Set};
+use tokio::sync::OnceCell;
+
+/// One set for all cases; a prefix of its own makes each of them a fresh one.
+type Shared = LazyLock<Set>;
+static MIXED: Shared = LazyLock::new(|| Set::unmarked(3, ""));
+static REDIS: Shared = LazyLock::new(|| of(Program::Default));
+static VALKEY: Shared = LazyLock::new(|| of(Program::Valkey));
+static OLDEST: Shared = LazyLock::new(|| of(Program::OldestRedis));
+
+fn of(program: Program) -> Set {
+    Set::of(repeat_n(program, 3), "")
+}
 
 /// Servers that are marked as new when the first client comes.
-struct Redlock {
-    set: Set,
-    marked: tokio::sync::OnceCell<()>,
+struct Part {
+    set: &'static Set,
+    prefix: String,
+    marked: OnceCell<()>,
+}
+
+fn fresh(set: &'static Shared) -> Part {
+    static CASES: AtomicUsize = AtomicUsize::new(0);
+    let case = CASES.fetch_add(1, Ordering::Relaxed);
+    Part {
+        set,
+        prefix: format!("case-{case}:"),
+        marked: OnceCell::new(),
+    }
+}
+
+impl Part {
+    fn options(&self) -> RedlockOptions {
+        let mut options = self.set.options();
+        for server in &mut options.servers {
+            server.prefix.clone_from(&self.prefix);
+        }
+        options
+    }
 }
 
 #[async_trait]
-impl Fixture for Redlock {
+impl Fixture for Part {
     async fn client(&self) -> Arc<dyn LockStore> {
-        self.marked.get_or_init(|| self.set.init()).await;
-        Arc::new(self.set.store().await)
+        let mark = async || {
+            let marked = RedlockStore::initialise(self.options()).await;
+            for server in marked.expect("servers to mark") {
+                server.outcome.expect("a server that is marked as new");
+            }
+        };
+        self.marked.get_or_init(mark).await;
+        let store = RedlockStore::connect(self.options()).await;
+        Arc::new(store.expect("the store opens"))
     }
 
     fn open_inboxes(&self) -> Option<usize> {
-        let channels = |server: &redlock_support::RedisServer| {
-            server.query::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len()
+        let ours = format!("{}*", self.prefix);
+        let channels = |server: &RedisServer| {
+            let channels: Vec<String> = server.query(&["PUBSUB", "CHANNELS", &ours]);
+            channels.len()
         };
         Some(self.set.servers.iter().map(channels).sum())
     }
 }
 
-fn fresh() -> Redlock {
-    Redlock {
-        set: Set::unmarked(3, ""),
-        marked: tokio::sync::OnceCell::new(),
+mod contract {
+    mod mixed {
+        leasehold_testkit::conformance!(crate::fresh(&crate::MIXED));
+    }
+
+    mod redis {
+        leasehold_testkit::conformance!(crate::fresh(&crate::REDIS));
+    }
+
+    mod valkey {
+        leasehold_testkit::conformance!(crate::fresh(&crate::VALKEY));
+    }
+
+    mod oldest {
+        leasehold_testkit::conformance!(crate::fresh(&crate::OLDEST));
     }
 }
 
-mod contract {
-    leasehold_testkit::conformance!(super::fresh());
-}
-
 mod facade {
-    leasehold_testkit::facade!(super::fresh());
+    leasehold_testkit::facade!(super::fresh(&super::MIXED));
 }

@@ -13,9 +13,10 @@ use leasehold::core::{Claim, ClaimId, Key, Mode, Owner, Release, Renew, Reply, T
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold::{Client, Settings};
-pub(crate) use leasehold_testkit::server::{Data, RedisServer};
+pub(crate) use leasehold_testkit::server::{Data, Program, RedisServer};
 
-/// So many servers that are known to be new.
+/// So many servers that are known to be new: Redis, Valkey and the oldest Redis in
+/// turn, which have to agree with each other.
 pub(crate) struct Set {
     pub(crate) servers: Vec<RedisServer>,
     parameters: String,
@@ -29,8 +30,14 @@ impl Set {
     }
 
     pub(crate) fn unmarked(servers: usize, parameters: &str) -> Self {
+        let programs = Program::ALL.into_iter().cycle();
+        Self::of(programs.take(servers), parameters)
+    }
+
+    pub(crate) fn of(programs: impl IntoIterator<Item = Program>, parameters: &str) -> Self {
+        let start = |program| RedisServer::builder().program(program).start();
         Self {
-            servers: (0..servers).map(|_| RedisServer::start()).collect(),
+            servers: programs.into_iter().map(start).collect(),
             parameters: parameters.to_owned(),
         }
     }

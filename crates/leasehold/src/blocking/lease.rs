@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{Key, Loss, Mode, Standpoint, Token};
 
-use super::runtime::block_on;
+use super::runtime::{block_on, block_within};
 use crate::lease::{Exclusive, LeaseKind, Overlapping, Shared};
 use crate::store::Acknowledged;
 use crate::{Error, GrantNumber, LeaseParts, Released};
@@ -112,8 +112,7 @@ impl<K: LeaseKind> Lease<K> {
     /// Waits for so long whether the lease is lost; `None` if it is not.
     #[must_use]
     pub fn lost_within(&self, limit: Duration) -> Option<Loss> {
-        let lost = async { tokio::time::timeout(limit, self.0.lost()).await };
-        block_on(lost).ok()
+        block_within(limit, self.0.lost())
     }
 
     /// Renews the lease now: as [`crate::Lease::renew`].

@@ -18,19 +18,26 @@
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 
-mod kinds;
+mod election;
+mod face;
 mod lease;
+mod multi;
+mod mutex;
 mod runtime;
+mod rwlock;
+mod semaphore;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::kinds::{
-    Election, Leaders, Leadership, MultiLease, MultiLock, Mutex, Reentrant, RwLock, Semaphore,
-};
+pub use self::election::{Election, Leaders, Leadership};
 pub use self::lease::{Lease, Recovered};
+pub use self::multi::{MultiLease, MultiLock};
+pub use self::mutex::{Mutex, Reentrant};
 use self::runtime::{block_on, enter};
+pub use self::rwlock::RwLock;
+pub use self::semaphore::Semaphore;
 use crate::store::{Capabilities, LockStore};
 use crate::{Broken, ClaimIds, Error, Inspection, Owner, Settings, Shutdown, TlsFiles};
 

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::task::unconstrained;
@@ -70,4 +71,10 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
             Poll::Pending => thread::park(),
         }
     }
+}
+
+/// The same for so long at most; `None`: it was not done by then.
+pub(super) fn block_within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    // The timer is made where there is a context for it.
+    block_on(async { tokio::time::timeout(limit, future).await }).ok()
 }

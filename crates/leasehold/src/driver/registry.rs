@@ -1,14 +1,18 @@
 //! Every claim of one client, and when each wants attention.
 
+mod entry;
+mod leaving;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{
-    Arrival, Backoff, Key, Loss, Moment, Renew, Renewal, Reply, Request, Standpoint, Verdict,
-    Waiter,
-};
+use leasehold_core::{Arrival, Key, Loss, Moment, Renew, Renewal, Standpoint, Verdict, Waiter};
 
+use self::entry::{Course, Entry, Stage};
+use self::leaving::Leaving;
 use super::own_id::OwnIds;
 use super::signal::Signal;
 use super::subject::{Subject, Terms};
@@ -16,77 +20,6 @@ use crate::error::StoreError;
 use crate::store::{Answer, Push};
 
 pub(crate) type EntryId = u64;
-
-/// Pushes for claims that nobody has registered yet are kept until then, the
-/// last so many: one that is dropped costs a heartbeat, nothing more.
-const EARLY_PUSHES: usize = 1024;
-
-#[derive(Debug)]
-struct Entry {
-    subject: Subject,
-    stage: Stage,
-    signal: Arc<Signal>,
-    timer: Option<Moment>,
-    arrival: Option<Arrival>,
-    /// When the claim id was replaced last, or first used.
-    rotated: Moment,
-}
-
-impl Entry {
-    /// A registered claim has been answered once, so it is never claimed again.
-    fn renewal(&self, request: Request, now: Moment, ids: &OwnIds) -> Errand {
-        let ttl = match request {
-            Request::Renew(ttl) => ttl,
-            Request::Claim => self.subject.terms.ttl,
-        };
-        let held = matches!(self.stage, Stage::Held(_));
-        let rotates = held && self.subject.wants_rotation(self.rotated, now);
-        // An id that takes time to make is for the next renewal.
-        let fresh = rotates.then(|| ids.now(&self.subject.key)).flatten();
-        Errand::Renew(fresh.map_or_else(
-            || self.subject.renewal(ttl),
-            |fresh| self.subject.rotation(ttl, &fresh),
-        ))
-    }
-
-    /// Takes note of what an answer to `renew` says about the id. Whether the
-    /// answer is to be taken for what it says: not if it is about an id that
-    /// has been replaced meanwhile, or may have been.
-    fn note_identity(&mut self, renew: &Renew, reply: &Reply, now: Moment) -> bool {
-        match (&renew.rotate, reply) {
-            (Some(rotate), Reply::Standing(_)) => {
-                self.subject.handle_rotated(&rotate.to);
-                self.rotated = now;
-                true
-            }
-            (Some(_), Reply::Taken) => {
-                self.subject.handle_taken();
-                false
-            }
-            (None, Reply::Gone | Reply::Superseded) => {
-                self.subject.identity().is_current(&renew.id)
-            }
-            _ => true,
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Stage {
-    Waiting(Waiter),
-    Held(Renewal),
-    Leaving(Leaving),
-}
-
-/// A claim on its way out: released until somebody has confirmed it, or until
-/// it has lapsed anyway.
-#[derive(Debug)]
-struct Leaving {
-    until: Moment,
-    due: Moment,
-    in_flight: bool,
-    backoff: Backoff,
-}
 
 /// What is to be sent to the store.
 #[derive(Debug, Clone)]
@@ -116,6 +49,10 @@ pub(crate) struct Done {
     pub(crate) sent: Moment,
     pub(crate) result: Result<Answer, StoreError>,
 }
+
+/// Pushes for claims that nobody has registered yet are kept until then, the
+/// last so many: one that is dropped costs a heartbeat, nothing more.
+const EARLY_PUSHES: usize = 1024;
 
 /// The claims of one client. Decides nothing: the machines do.
 #[derive(Debug, Default)]
@@ -190,7 +127,7 @@ impl Registry {
 
     /// Takes over a claim that is to leave; `until` is when it has lapsed anyway.
     pub(crate) fn insert_leaving(&mut self, subject: Subject, now: Moment, until: Moment) {
-        let stage = Stage::Leaving(self.leaving(now, until));
+        let stage = Stage::Leaving(Leaving::new(now, until, self.draw_seed()));
         let id = self.insert(subject, stage, Arc::default(), now);
         self.leaving += 1;
         self.settle(id, now);
@@ -266,23 +203,7 @@ impl Registry {
                 continue;
             };
             entry.timer = None;
-            let request = match &mut entry.stage {
-                Stage::Waiting(waiter) => {
-                    waiter.handle_timeout(now);
-                    waiter.poll_transmit(now)
-                }
-                Stage::Held(renewal) => {
-                    renewal.handle_timeout(now);
-                    renewal.poll_transmit(now)
-                }
-                Stage::Leaving(_) => None,
-            };
-            let errand = match (&mut entry.stage, request) {
-                (Stage::Leaving(leaving), _) => {
-                    leaving.poll_transmit(now).then_some(Errand::Release)
-                }
-                (_, request) => request.map(|request| entry.renewal(request, now, &self.ids)),
-            };
+            let errand = entry.poll_transmit(now, &self.ids);
             if let Some(errand) = errand {
                 sends.push(Send {
                     entry: id,
@@ -301,72 +222,14 @@ impl Registry {
         let Some(entry) = self.entries.get_mut(&done.entry) else {
             return;
         };
-        if let Err(error) = &done.result {
-            entry.signal.set_error(error.clone());
+        match entry.handle_answer(done, now) {
+            Course::On => self.settle(done.entry, now),
+            Course::Left { confirmed } => {
+                self.confirmed += u64::from(confirmed);
+                self.remove(done.entry);
+            }
+            Course::Nothing => {}
         }
-        if let Ok(answer) = &done.result {
-            if let Some(short) = answer.shortfall() {
-                // Nothing to rely on: as if it had not been answered.
-                let done = Done {
-                    result: Err(short),
-                    ..done.clone()
-                };
-                return self.complete(&done, now);
-            }
-            if let Some(acknowledged) = super::acknowledged::enough(answer) {
-                entry.signal.set_acknowledged(acknowledged);
-            }
-        }
-        let counts = match (&done.errand, &done.result) {
-            (Errand::Renew(renew), Ok(answer)) => entry.note_identity(renew, &answer.reply, now),
-            _ => true,
-        };
-        if let Ok(Answer {
-            reply: Reply::Standing(standing),
-            ..
-        }) = &done.result
-            && let Some(token) = standing.token
-        {
-            entry.signal.set_token(token);
-        }
-        match (&mut entry.stage, &done.errand, &done.result) {
-            (Stage::Waiting(waiter), Errand::Renew(_), Ok(_)) if !counts => {
-                waiter.handle_unanswered(now);
-            }
-            (Stage::Held(renewal), Errand::Renew(_), Ok(_)) if !counts => {
-                renewal.handle_unanswered(now);
-            }
-            (Stage::Waiting(waiter), Errand::Renew(renew), Ok(answer)) => {
-                let request = Request::Renew(renew.ttl);
-                waiter.handle_reply(
-                    now,
-                    done.sent,
-                    answer.epoch,
-                    request,
-                    &answer.reply,
-                    answer.at,
-                );
-            }
-            (Stage::Waiting(waiter), Errand::Renew(_), Err(_)) => waiter.handle_unanswered(now),
-            (Stage::Held(renewal), Errand::Renew(renew), Ok(answer)) => {
-                renewal.handle_reply(now, done.sent, renew.ttl, &answer.reply);
-            }
-            (Stage::Held(renewal), Errand::Renew(_), Err(_)) => renewal.handle_unanswered(now),
-            (Stage::Leaving(leaving), Errand::Release, result) => match result {
-                Ok(answer) => {
-                    if matches!(answer.reply, Reply::Released { .. }) {
-                        self.confirmed += 1;
-                    }
-                    self.remove(done.entry);
-                    return;
-                }
-                Err(_) => leaving.handle_unanswered(now),
-            },
-            // An answer to something sent before the claim was given back.
-            (Stage::Leaving(_), Errand::Renew(_), _)
-            | (Stage::Waiting(_) | Stage::Held(_), Errand::Release, _) => return,
-        }
-        self.settle(done.entry, now);
     }
 
     /// A push from the store. `asking` says whether claims are under way that
@@ -391,21 +254,9 @@ impl Registry {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
-        match (&mut entry.stage, push) {
-            (Stage::Waiting(waiter), Push::Granted { epoch, token, .. }) => {
-                waiter.handle_granted(*epoch, arrival, *token);
-            }
-            (Stage::Waiting(waiter), Push::Next { left, .. }) => {
-                waiter.handle_next(now, arrival, *left);
-            }
-            (Stage::Waiting(waiter), Push::Unfit { in_use, .. }) => {
-                waiter.handle_unfit(arrival, *in_use);
-            }
-            (Stage::Held(renewal), Push::Revoked { .. }) => renewal.handle_revoked(),
-            (Stage::Held(renewal), Push::Adopted { .. }) => renewal.handle_adopted(),
-            _ => return,
+        if entry.handle_push(push, arrival, now) {
+            self.settle(id, now);
         }
-        self.settle(id, now);
     }
 
     /// No claim is under way any more that is not registered.
@@ -443,30 +294,9 @@ impl Registry {
         now: Moment,
     ) -> EntryId {
         self.next_id += 1;
-        let entry = Entry {
-            subject,
-            stage,
-            signal,
-            timer: None,
-            arrival: None,
-            rotated: now,
-        };
+        let entry = Entry::new(subject, stage, signal, now);
         self.entries.insert(self.next_id, entry);
         self.next_id
-    }
-
-    fn leaving(&mut self, now: Moment, until: Moment) -> Leaving {
-        let backoff = Backoff::new(
-            Duration::from_millis(20),
-            Duration::from_secs(1),
-            self.draw_seed(),
-        );
-        Leaving {
-            until,
-            due: now,
-            in_flight: false,
-            backoff,
-        }
     }
 
     fn draw_seed(&mut self) -> u64 {
@@ -481,11 +311,7 @@ impl Registry {
             let Some(entry) = self.entries.get_mut(&id) else {
                 continue;
             };
-            match &mut entry.stage {
-                Stage::Waiting(waiter) => waiter.handle_reset(now),
-                Stage::Held(renewal) => renewal.handle_reset(now),
-                Stage::Leaving(leaving) => leaving.due = now,
-            }
+            entry.handle_reset(now);
             self.settle(id, now);
         }
     }
@@ -581,26 +407,6 @@ impl Registry {
     }
 }
 
-impl Leaving {
-    fn poll_transmit(&mut self, now: Moment) -> bool {
-        let send = !self.in_flight && now >= self.due;
-        self.in_flight |= send;
-        send
-    }
-
-    fn handle_unanswered(&mut self, now: Moment) {
-        self.in_flight = false;
-        self.due = now + self.backoff.pause();
-    }
-
-    fn poll_timeout(&self, now: Moment) -> Option<Moment> {
-        if self.in_flight {
-            return Some(self.until.max(now + Duration::from_secs(1)));
-        }
-        (now < self.until).then(|| self.due.min(self.until))
-    }
-}
-
 fn subject_of(push: &Push) -> Option<(&Key, Arrival)> {
     match push {
         Push::Granted { key, arrival, .. }
@@ -615,6 +421,3 @@ fn subject_of(push: &Push) -> Option<(&Key, Arrival)> {
 fn is_for(push: &Push, key: &Key, arrival: Arrival) -> bool {
     subject_of(push) == Some((key, arrival))
 }
-
-#[cfg(test)]
-mod tests;

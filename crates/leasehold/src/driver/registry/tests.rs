@@ -1,4 +1,4 @@
-use leasehold_core::{ClaimId, RenewalPolicy, Standing, StoreTime, Token, WaiterConfig};
+use leasehold_core::{ClaimId, RenewalPolicy, Reply, Standing, StoreTime, Token, WaiterConfig};
 
 use super::*;
 

@@ -10,8 +10,9 @@ use leasehold_core::{Key, Mode, Owner, RenewalPolicy, Retry};
 
 use crate::clock;
 use crate::driver::Driver;
-use crate::driver::acquire::{Patience, Wish, acquire, timed_out};
+use crate::driver::acquire::acquire;
 use crate::driver::subject::Terms;
+use crate::driver::wish::{Patience, Wish, timed_out};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::lease::{Lease, LeaseKind};
 use crate::settings::{MAX_TTL, check_ttl};

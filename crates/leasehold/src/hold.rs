@@ -7,11 +7,11 @@ use leasehold_core::{Backoff, Key, Loss, Mode, Moment, Renew, Reply, Standpoint,
 use tokio::time::sleep;
 
 use crate::clock;
-use crate::driver::acquire::{Grant, Wish};
 use crate::driver::own_id::{COLLISIONS, not_unique};
 use crate::driver::registry::EntryId;
 use crate::driver::signal::Signal;
 use crate::driver::subject::Subject;
+use crate::driver::wish::{Grant, Wish};
 use crate::driver::{Driver, random_u64};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::settings::check_ttl;

@@ -10,7 +10,7 @@ use leasehold_core::{Key, Loss, Mode, Standpoint, Token};
 
 use crate::clock;
 use crate::driver::Driver;
-use crate::driver::acquire::{Grant, Wish};
+use crate::driver::wish::{Grant, Wish};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::hold::{Hold, Released};
 use crate::store::Acknowledged;

@@ -11,8 +11,9 @@ use leasehold_core::{Key, Loss, Mode, Owner, Token};
 
 use crate::clock;
 use crate::driver::Driver;
-use crate::driver::acquire::{Patience, Wish, acquire, timed_out};
+use crate::driver::acquire::acquire;
 use crate::driver::acquire_all::{Together, acquire_all};
+use crate::driver::wish::{Patience, Wish, timed_out};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::face::{Face, options, patience};
 use crate::hold::Released;

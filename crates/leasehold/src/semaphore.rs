@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::{Key, Mode, Owner, Reply};
 use tokio::time::timeout;
 
-use crate::driver::acquire::mismatch;
+use crate::driver::wish::mismatch;
 use crate::driver::{Driver, unanswered};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::face::{Face, options, unfair_options};

@@ -6,11 +6,11 @@ use std::time::Duration;
 use leasehold_core::{Backoff, Key, Renew, Standpoint};
 use tokio::time::sleep;
 
-use super::acquire::{Grant, Wish};
+use super::wish::{Grant, Wish};
 use super::{Driver, random_u64};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
-use crate::store::{Acknowledged, Acknowledges, Answer};
+use crate::store::{Acknowledges, Answer};
 
 impl Driver {
     /// Renews a claim that holds: acknowledged, where the store's policy says so.
@@ -71,9 +71,4 @@ pub(super) async fn confirm(
         }
         sleep(pause).await;
     }
-}
-
-/// What is known to have come, for showing.
-pub(super) fn enough(answer: &Answer) -> Option<Acknowledged> {
-    answer.acknowledged.filter(Acknowledged::is_enough)
 }

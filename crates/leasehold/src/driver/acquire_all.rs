@@ -6,10 +6,10 @@ use std::time::Duration;
 use leasehold_core::{Backoff, Claim, Key, Reply, Standing, Validity};
 use tokio::time::{sleep, timeout};
 
-use super::acknowledged::enough;
-use super::acquire::{Asking, Attempt, Grant, Wish, hand_over, keep, mismatch, too_late};
+use super::acquire::{Asking, Attempt, hand_over, keep, too_late};
 use super::signal::Signal;
 use super::subject::Subject;
+use super::wish::{Grant, Wish, mismatch};
 use super::{Departure, Driver, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
@@ -112,7 +112,7 @@ pub(crate) async fn acquire_all(
         subject.settled = sends == 1;
         let signal = Arc::new(Signal::new(false));
         signal.set_token(token);
-        if let Some(acknowledged) = enough(answer) {
+        if let Some(acknowledged) = answer.achieved() {
             signal.set_acknowledged(acknowledged);
         }
         let mut validity = Validity::default();

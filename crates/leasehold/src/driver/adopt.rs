@@ -6,11 +6,11 @@ use std::time::Duration;
 use leasehold_core::{Adopt, Backoff, ClaimId, Renew, Reply, Rotate, Standing, Validity};
 use tokio::time::{sleep, timeout};
 
-use super::acknowledged::enough;
-use super::acquire::{Asking, Attempt, Grant, Wish, hand_over, keep, too_late};
+use super::acquire::{Asking, Attempt, hand_over, keep, too_late};
 use super::own_id::{COLLISIONS, OwnId, not_unique};
 use super::signal::Signal;
 use super::subject::Subject;
+use super::wish::{Grant, Wish};
 use super::{Departure, Driver, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
@@ -109,7 +109,7 @@ async fn adopt_as(
     validity.confirm(sent, wish.terms.ttl);
     let signal = Arc::new(Signal::new(false));
     signal.set_token(token);
-    if let Some(acknowledged) = enough(&answer) {
+    if let Some(acknowledged) = answer.achieved() {
         signal.set_acknowledged(acknowledged);
     }
     let entry = keep(driver, &subject, &signal, arrival, validity);

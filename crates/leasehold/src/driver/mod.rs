@@ -5,6 +5,7 @@
 //! - `retry`: waiting where the store keeps no queue.
 //! - `registry`: every claim of the client, and when each wants attention.
 //! - `acknowledged`: what counts only once others have acknowledged it.
+//! - `wish`: what is wanted of a key, and what was got.
 //! - `acquire`: from "I want this key" to a lease.
 //! - `acquire_all`: the same for several keys at once.
 //! - `adopt`: from another process's lease to ours.
@@ -24,6 +25,7 @@ pub(crate) mod signal;
 pub(crate) mod subject;
 mod watchdog;
 pub(crate) mod watches;
+pub(crate) mod wish;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -11,8 +11,9 @@ use std::time::Duration;
 use leasehold_core::{Key, Retry};
 use tokio::time::{sleep, timeout};
 
-use super::acquire::{Grant, Patience, Wish, acquire_in_line, timed_out};
+use super::acquire::acquire_in_line;
 use super::watches::Watch;
+use super::wish::{Grant, Patience, Wish, timed_out};
 use super::{Driver, random_u64};
 use crate::clock;
 use crate::error::StoreError;

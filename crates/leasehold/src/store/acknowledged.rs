@@ -99,6 +99,11 @@ impl Answer {
             .filter(|acknowledged| self.holds() && !acknowledged.is_enough())
             .map(|acknowledged| acknowledged.error())
     }
+
+    /// Who has it, where that is enough: for showing.
+    pub(crate) fn achieved(&self) -> Option<Acknowledged> {
+        self.acknowledged.filter(Acknowledged::is_enough)
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use leasehold_core::{Arrival, Moment, Renew, Renewal, Reply, Request, Waiter};
 
 use super::leaving::Leaving;
 use super::{Done, Errand};
-use crate::driver::acknowledged;
 use crate::driver::own_id::OwnIds;
 use crate::driver::signal::Signal;
 use crate::driver::subject::Subject;
@@ -97,7 +96,7 @@ impl Entry {
                     now,
                 );
             }
-            if let Some(acknowledged) = acknowledged::enough(answer) {
+            if let Some(acknowledged) = answer.achieved() {
                 self.signal.set_acknowledged(acknowledged);
             }
         }

@@ -1,0 +1,90 @@
+//! What is wanted of a key, and what was got.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    Capacity, Claim, ClaimId, Key, Mode, Moment, Note, Owner, OwnerSecret, Retry,
+};
+
+use super::Driver;
+use super::registry::EntryId;
+use super::signal::Signal;
+use super::subject::{Subject, Terms};
+use crate::error::{ErrorKind, StoreError};
+
+/// What is wanted, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    pub(crate) key: Key,
+    pub(crate) mode: Mode,
+    pub(crate) terms: Terms,
+    pub(crate) waiter_ttl: Duration,
+    pub(crate) ahead: bool,
+    /// Instead of standing in the queue: ask again and again.
+    pub(crate) retry: Option<Retry>,
+    pub(crate) owner: Owner,
+    pub(crate) secret: Option<OwnerSecret>,
+    pub(crate) min_hold: Duration,
+    pub(crate) note: Option<Note>,
+    /// Whether the caller wants to hear of its place in the queue.
+    pub(crate) tells_position: bool,
+}
+
+impl Wish {
+    /// The claim as the store is asked for it.
+    pub(super) fn claim(&self, driver: &Driver, id: ClaimId, wait: bool) -> Claim {
+        Claim {
+            waiter_ttl: self.waiter_ttl,
+            wait,
+            ahead: self.ahead,
+            inbox: Some(driver.store.inbox().clone()),
+            owner: self.owner.clone(),
+            secret: self.secret,
+            min_hold: self.min_hold,
+            note: self.note.clone(),
+            ..Claim::new(id, self.mode, self.terms.ttl)
+        }
+    }
+}
+
+/// How long to wait for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Patience {
+    No,
+    Until(Moment),
+    Forever,
+}
+
+/// A claim that was granted, and is kept by the watchdog from now on.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) entry: EntryId,
+    pub(crate) subject: Subject,
+    pub(crate) signal: Arc<Signal>,
+    pub(crate) rejoined: u32,
+}
+
+pub(crate) fn timed_out() -> StoreError {
+    StoreError::new(ErrorKind::Timeout, "it was not free in the time allowed")
+}
+
+/// The key is another kind of lock, or a semaphore of another size.
+pub(crate) fn mismatch(asked: Mode, in_use: Capacity) -> StoreError {
+    let asked_for = match (asked, in_use) {
+        (Mode::Permits { take, .. }, Capacity::Permits(n)) if take > n => {
+            format!("{take} permits were asked for")
+        }
+        _ => format!("{} was asked for", asked.capacity()),
+    };
+    let error = StoreError::new(
+        ErrorKind::Invalid,
+        format!("the key is in use as {in_use}, and {asked_for}"),
+    );
+    match in_use {
+        Capacity::Permits(_) if matches!(asked, Mode::Permits { .. }) => error.with_hint(
+            "all who use a semaphore must name the same number of permits; `resize` changes it",
+        ),
+        _ => error.with_hint("one key is one kind of lock: use another key, or the same kind"),
+    }
+}

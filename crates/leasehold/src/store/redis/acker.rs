@@ -30,6 +30,7 @@ const CONNECTIONS: usize = 4;
 /// overtake it. The record then knows it as released, as long as no more than its
 /// tombstones are under way.
 const PIPELINE: usize = TOMBSTONES / CONNECTIONS;
+const _: () = assert!(PIPELINE > 0 && PIPELINE * CONNECTIONS <= TOMBSTONES);
 
 /// One connection stays open; the others close when they were idle for so long.
 const LINGER: Duration = Duration::from_secs(1);

@@ -1,0 +1,157 @@
+//! What goes through unharmed.
+
+use super::*;
+
+#[tokio::test]
+async fn what_a_replica_is_sent_comes_at_once() {
+    let (_proxy, mut replica, mut primary) = both_ends().await;
+    replica.send("PSYNC ? -1").await;
+    primary
+        .hears("*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n")
+        .await;
+    // All data of the primary: so many bytes, and no line end behind them.
+    let data = "+FULLRESYNC 4711 0\r\n$5\r\nREDIS";
+    primary.0.write_all(data.as_bytes()).await.unwrap();
+    replica.hears(data).await;
+}
+
+#[test]
+fn a_blocking_client_works_through_its_url() {
+    let server = RedisServer::builder().password("secret").start();
+    let proxy = Proxy::to(&server);
+    assert_eq!(
+        proxy.url(),
+        format!("redis://:secret@127.0.0.1:{}/", proxy.port())
+    );
+    let mut client = redis::Client::open(proxy.url())
+        .unwrap()
+        .get_connection()
+        .unwrap();
+    redis::cmd("SET")
+        .arg("k")
+        .arg("v")
+        .exec(&mut client)
+        .unwrap();
+    assert_eq!(value(&server, "k").as_deref(), Some("v"));
+    assert_eq!(proxy.counts().connections, 1);
+}
+
+#[tokio::test]
+async fn commands_bytes_and_connections_are_counted() {
+    let (_server, proxy) = server_and_proxy();
+    let mut first = Client::connect(&proxy).await;
+    first.send("SET k v|GET k").await;
+    first.hears("+OK\r\n$1\r\nv\r\n").await;
+    Client::connect(&proxy).await.works().await;
+
+    drop(first);
+    let counts = proxy
+        .wait_for(|counts| counts.connections == 2 && counts.open == 0)
+        .await;
+    assert_eq!((counts.requests, counts.answers), (3, 3));
+    let sent = packed("SET k v").len() + packed("GET k").len() + packed("PING").len();
+    assert_eq!(counts.bytes_to_server, sent as u64);
+    assert_eq!(
+        counts.bytes_to_client,
+        "+OK\r\n$1\r\nv\r\n+PONG\r\n".len() as u64
+    );
+}
+
+#[tokio::test]
+async fn the_nth_command_of_a_kind_is_an_event() {
+    let (_server, proxy) = server_and_proxy();
+    let mut client = Client::connect(&proxy).await;
+    client.send("SET orders/1 v").await;
+    client.hears("+OK\r\n").await;
+
+    let second = proxy.request(|command| command.is("set") && command.has("orders/"), 2);
+    client.send("SET orders/2 v|GET orders/2|SET other v").await;
+    client.hears("+OK\r\n$1\r\nv\r\n+OK\r\n").await;
+    assert!(!second.has_happened());
+    let mut other = Client::connect(&proxy).await;
+    other.send("SET orders/3 v").await;
+    second.wait().await;
+    other.hears("+OK\r\n").await;
+}
+
+#[tokio::test]
+async fn a_command_is_seen_whole_however_it_is_sent() {
+    let (_server, proxy) = server_and_proxy();
+    let seen = proxy.request(
+        |command| command.arguments() == [&b"GET"[..], b"a key"] && command.connection() == 1,
+        1,
+    );
+    let mut client = Client::connect(&proxy).await;
+    for byte in b"*2\r\n$3\r\nGET\r\n$5\r\na key\r\n" {
+        assert!(!seen.has_happened());
+        client.0.write_all(&[*byte]).await.unwrap();
+    }
+    client.hears("$-1\r\n").await;
+    assert!(seen.has_happened());
+}
+
+#[tokio::test]
+async fn the_end_of_one_side_is_told_to_the_other() {
+    let (_proxy, client, mut server) = both_ends().await;
+    drop(client);
+    server.hears_the_end().await;
+
+    let (proxy, mut client, server) = both_ends().await;
+    drop(server);
+    client.hears_the_end().await;
+    proxy.wait_for(|counts| counts.open == 0).await;
+}
+
+#[tokio::test]
+async fn what_a_server_says_before_it_ends_arrives() {
+    let (server, proxy) = server_and_proxy();
+    let mut client = Client::connect(&proxy).await;
+    client.send("PING|CLIENT KILL TYPE normal SKIPME no").await;
+    assert!(client.rest().await.unwrap().starts_with("+PONG\r\n"));
+    drop(server);
+}
+
+#[tokio::test]
+async fn tls_passes_uncut() {
+    let server = RedisServer::builder()
+        .tls(ClientCertificate::NotAsked)
+        .start();
+    let proxy = Proxy::to(&server);
+    assert_eq!(proxy.url(), format!("rediss://127.0.0.1:{}/", proxy.port()));
+    let mut cli = Command::new("redis-cli");
+    cli.args([
+        "-h",
+        "127.0.0.1",
+        "-p",
+        &proxy.port().to_string(),
+        "--tls",
+        "--cacert",
+    ]);
+    cli.arg(&server.certificates().authority.path).arg("PING");
+    assert_eq!(Process::run(cli).await.stdout, "PONG\n");
+    assert_eq!(proxy.counts().requests, 0);
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_is_a_reset() {
+    let (server, proxy) = server_and_proxy();
+    server.kill();
+    let error = match TcpStream::connect(proxy.address()).await {
+        Ok(stream) => Client(stream).rest().await.unwrap_err(),
+        Err(already) => already,
+    };
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    server.start_again();
+    Client::connect(&proxy).await.works().await;
+}
+
+#[tokio::test]
+async fn drop_ends_connections_and_port() {
+    let (proxy, mut client, mut server) = both_ends().await;
+    let address = proxy.address();
+    drop(proxy);
+    client.hears_the_end().await;
+    server.hears_the_end().await;
+    let error = TcpStream::connect(address).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+}

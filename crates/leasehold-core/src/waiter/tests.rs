@@ -56,6 +56,42 @@ fn the_next_in_line_looks_first_and_the_others_one_after_another() {
     assert_eq!(look(u64::MAX, 0), third, "no overflow");
 }
 
+/// Waits where nothing is heard: answered at these times, each time at this place.
+fn unheard(answers: &[(u64, u64)]) -> Waiter {
+    let mut waiter = waiter(None);
+    for &(time, position) in answers {
+        let reply = standing(position, 60_000);
+        let request = Request::Renew(WAITER);
+        waiter.handle_reply(at(time), at(time), 0, request, &reply, STORE);
+    }
+    waiter
+}
+
+#[test]
+fn where_nothing_is_heard_it_asks_by_its_place_and_by_how_long_it_has_had_it() {
+    for (answers, next) in [
+        (&[(0, 1)][..], 20),
+        (&[(0, 3)], 60),
+        (&[(0, 1), (160, 1)], 180),
+        (&[(0, 1), (800, 1)], 900),
+        (&[(0, 1), (80_000, 1)], 80_500),
+        (&[(0, 2), (800, 2)], 1_000),
+        // It has moved up: from then on it counts anew.
+        (&[(0, 2), (800, 1)], 820),
+        (&[(0, 2), (800, 1), (880, 1)], 900),
+        // It keeps its place as others do.
+        (&[(0, 500)], 3_000),
+        (&[(0, u64::MAX)], 3_000),
+    ] {
+        let waiter = unheard(answers);
+        assert_eq!(waiter.poll_timeout(), Some(at(next)), "{answers:?}");
+    }
+    let mut heard = unheard(&[(0, 1)]);
+    let reply = standing(1, 60_000);
+    heard.handle_reply(at(20), at(20), 3, Request::Renew(WAITER), &reply, STORE);
+    assert_eq!(heard.poll_timeout(), Some(at(3_020)), "others tell it again");
+}
+
 #[test]
 fn a_push_that_overtakes_its_answer_is_kept() {
     let renew = Request::Renew(WAITER);

@@ -17,6 +17,9 @@ use crate::error::StoreError;
 /// that died costs a push per change until then.
 const WATCH_TTL: Duration = Duration::from_secs(60);
 
+/// Where nobody tells, it is looked so often.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
 /// The keys that this client watches, and whom to wake.
 #[derive(Debug, Default)]
 pub(crate) struct Watches(Mutex<HashMap<Key, Watched>>);
@@ -77,8 +80,11 @@ impl Watch {
         }
     }
 
-    /// Asks the store to tell, and says how soon to ask again.
+    /// Asks the store to tell, if it can, and says how soon to ask again.
     pub(crate) async fn ask(&self) -> Result<Duration, StoreError> {
+        if !self.driver.store.capabilities().push {
+            return Ok(LOOK_PAUSE);
+        }
         self.enlisted();
         self.driver.store.watch(&self.key, WATCH_TTL).await?;
         Ok(WATCH_TTL / 3)

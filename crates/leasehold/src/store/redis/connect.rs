@@ -1,6 +1,5 @@
 //! Opening a connection, and looking at what is at its other end.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,6 +16,7 @@ use super::finder::{Address, Named};
 use super::options::{RedisAddress, RedisOptions};
 use super::primary::Search;
 use super::refusal;
+use super::rights::{self, Findings, Question, Rights, Said};
 use crate::error::{ErrorKind, StoreError};
 
 /// A server, and how to connect to it.
@@ -29,6 +29,11 @@ pub(super) struct Target {
     pub(super) response_timeout: Duration,
     pub(super) acknowledge: Option<Acknowledge>,
     cluster: AtomicBool,
+    /// Where pushes would be heard: asked for at connect, if anybody wants to know.
+    channel: Option<String>,
+    /// Whether it keeps votes instead of locks.
+    votes: bool,
+    said: Arc<Said>,
 }
 
 enum Place {
@@ -36,6 +41,15 @@ enum Place {
     Fixed(Box<Client>),
     /// Wherever the Sentinels say.
     Sought(Arc<Search>),
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// What all tasks share, pushes included.
+    Shared,
+    /// Something else, on which nothing is heard.
+    Beside,
 }
 
 /// A connection, and what is at its other end.
@@ -54,6 +68,8 @@ pub(super) struct Server {
     pub(super) demand: Option<Demand>,
     /// What a Sentinel said about it.
     pub(super) named: Option<Named>,
+    /// What it lets us do.
+    pub(super) rights: Rights,
 }
 
 impl Target {
@@ -100,7 +116,28 @@ impl Target {
             response_timeout: options.response_timeout,
             acknowledge: options.acknowledge,
             cluster: AtomicBool::new(false),
+            channel: None,
+            votes: false,
+            said: Arc::default(),
         }
+    }
+
+    /// The same, and it is found out whether pushes are heard on this channel.
+    pub(super) fn hearing(mut self, channel: &str) -> Self {
+        self.channel = Some(channel.to_owned());
+        self
+    }
+
+    /// The same for a server that keeps votes.
+    pub(super) fn of_votes(mut self) -> Self {
+        self.votes = true;
+        self
+    }
+
+    /// The same, and what was said already is not said again.
+    pub(super) fn saying(mut self, said: &Arc<Said>) -> Self {
+        self.said = Arc::clone(said);
+        self
     }
 
     /// How the primary is found, where it has to be.
@@ -122,8 +159,8 @@ impl Target {
         pushes: impl AsyncPushSender + Clone,
     ) -> Result<Opened, StoreError> {
         match &self.place {
-            Place::Fixed(client) => self.open_at(client, pushes).await,
-            Place::Sought(search) => search.connect(self, pushes).await,
+            Place::Fixed(client) => self.open_at(client, pushes, Use::Shared).await,
+            Place::Sought(search) => search.connect(self, pushes, Use::Shared).await,
         }
     }
 
@@ -131,9 +168,11 @@ impl Target {
     pub(super) async fn open_beside(&self, server: &Server) -> Result<Opened, StoreError> {
         let deaf = |_: PushInfo| Ok::<(), ()>(());
         match (&self.place, &server.named) {
-            (Place::Fixed(client), _) => self.open_at(client, deaf).await,
-            (Place::Sought(search), Some(named)) => search.open(self, named, deaf).await,
-            (Place::Sought(search), None) => search.connect(self, deaf).await,
+            (Place::Fixed(client), _) => self.open_at(client, deaf, Use::Beside).await,
+            (Place::Sought(search), Some(named)) => {
+                search.open(self, named, deaf, Use::Beside).await
+            }
+            (Place::Sought(search), None) => search.connect(self, deaf, Use::Beside).await,
         }
     }
 
@@ -142,10 +181,28 @@ impl Target {
         &self,
         client: &Client,
         pushes: impl AsyncPushSender,
+        purpose: Use,
     ) -> Result<Opened, StoreError> {
-        let mut connection = self.reach(client, pushes).await?;
-        let server = self.look_at(&mut connection).await?;
+        let (mut connection, resp3) = self.reach(client, pushes).await?;
+        let question = self.question(resp3, purpose);
+        let found = rights::find(&mut connection, &question).await?;
+        let server = self.look_at(&mut connection, found).await?;
         Ok(Opened { connection, server })
+    }
+
+    /// What is found out of a server.
+    fn question(&self, resp3: bool, purpose: Use) -> Question<'_> {
+        let channel = self.channel.as_deref();
+        Question {
+            prefix: &self.prefix,
+            commands: if self.votes {
+                rights::OF_VOTES
+            } else {
+                rights::OF_LOCKS
+            },
+            resp3,
+            channel: channel.filter(|_| purpose == Use::Shared),
+        }
     }
 
     /// Opens a connection, whatever is at its other end.
@@ -154,24 +211,39 @@ impl Target {
         pushes: impl AsyncPushSender + Clone,
     ) -> Result<MultiplexedConnection, StoreError> {
         match &self.place {
-            Place::Fixed(client) => self.reach(client, pushes).await,
-            Place::Sought(search) => Ok(search.connect(self, pushes).await?.connection),
+            Place::Fixed(client) => Ok(self.reach(client, pushes).await?.0),
+            Place::Sought(search) => {
+                let opened = search.connect(self, pushes, Use::Beside).await?;
+                Ok(opened.connection)
+            }
         }
     }
 
+    /// Opens a connection, and says whether it speaks RESP3. One that does not hears
+    /// nothing, and its end is noticed with the next request.
     async fn reach(
         &self,
         client: &Client,
         pushes: impl AsyncPushSender,
-    ) -> Result<MultiplexedConnection, StoreError> {
+    ) -> Result<(MultiplexedConnection, bool), StoreError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
-            .set_response_timeout(Some(self.response_timeout))
-            .set_push_sender(pushes);
-        client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(|error| self.not_opened(error))
+            .set_response_timeout(Some(self.response_timeout));
+        let hearing = config.clone().set_push_sender(pushes);
+        let opened = client.get_multiplexed_async_connection_with_config(&hearing);
+        let error = match opened.await {
+            Ok(connection) => return Ok((connection, true)),
+            Err(error) if refusal::is_without_resp3(&error) => error,
+            Err(error) => return Err(self.not_opened(error)),
+        };
+        tracing::debug!(url = %self.redacted, %error, "no RESP3 here");
+        let info = client.get_connection_info();
+        let older = info.redis_settings().clone();
+        let older = older.set_protocol(ProtocolVersion::RESP2);
+        let client = Client::open(info.clone().set_redis_settings(older)).map_err(unusable)?;
+        let opened = client.get_multiplexed_async_connection_with_config(&config);
+        let connection = opened.await.map_err(|error| self.not_opened(error))?;
+        Ok((connection, false))
     }
 
     fn not_opened(&self, error: redis::RedisError) -> StoreError {
@@ -191,28 +263,12 @@ impl Target {
         }
     }
 
-    async fn look_at(&self, connection: &mut MultiplexedConnection) -> Result<Server, StoreError> {
-        let mut pipeline = redis::pipe();
-        let sections = ["server", "replication", "memory", "cluster", "persistence"];
-        for section in sections {
-            pipeline.cmd("INFO").arg(section);
-        }
-        let sections = connection
-            .send_packed_commands(&pipeline, 0, sections.len())
-            .await
-            .map_err(refusal::of_connection)?;
-        let mut info = HashMap::new();
-        for section in sections {
-            if let Value::ServerError(error) = &section {
-                return Err(refusal::of_server(error));
-            }
-            let text = text_of(&section).ok_or_else(|| super::script::unreadable(&section))?;
-            info.extend(
-                text.lines()
-                    .filter_map(|line| line.trim().split_once(':'))
-                    .map(|(name, value)| (name.to_owned(), value.to_owned())),
-            );
-        }
+    /// Judges a server by what was found out of it.
+    async fn look_at(
+        &self,
+        connection: &mut MultiplexedConnection,
+        Findings { info, rights }: Findings,
+    ) -> Result<Server, StoreError> {
         let field = |name: &str| info.get(name).map_or("", String::as_str);
         self.cluster
             .store(field("cluster_enabled") == "1", Ordering::Release);
@@ -234,6 +290,12 @@ impl Target {
                     .with_hint("connect to the primary; after a fail-over, to the new one"),
             );
         }
+        let rights = rights?;
+        self.said.say(&rights, &self.redacted, &self.prefix);
+        // Its length stands in one byte of the mark.
+        if self.votes && !matches!(field("run_id").len(), 1..=255) {
+            return Err(rights::no_run_id("its restarts would go unnoticed"));
+        }
         let policy = field("maxmemory_policy");
         if field("maxmemory") != "0" && !matches!(policy, "" | "noeviction") {
             tracing::warn!(
@@ -244,6 +306,10 @@ impl Target {
             );
         }
         let connected = field("connected_slaves").parse().unwrap_or(0);
+        if self.acknowledge.is_some() && (field("run_id").is_empty() || field("role").is_empty()) {
+            let why = "what it acknowledges could be another server's";
+            return Err(rights::no_run_id(why));
+        }
         let demand = self.acknowledge.map(|policy| policy.demand(connected));
         if let Some(demand) = demand.filter(|_| is_primary) {
             demand.probe(connection, &info).await?;
@@ -253,6 +319,12 @@ impl Target {
             run_id: field("run_id").to_owned(),
             demand,
             named: None,
+            rights: Rights {
+                // On a cluster it counts those at one node only, and who does not say
+                // may be part of one.
+                counts: rights.counts && field("cluster_enabled") == "0",
+                ..rights
+            },
         })
     }
 }

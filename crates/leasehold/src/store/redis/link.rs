@@ -1,7 +1,7 @@
 //! The one connection of a store: lost, found again, listened to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::connect::Target;
 use super::finder::Named;
 use super::wire::{Signals, Wire};
-use super::{primary, push, refusal};
+use super::{primary, push, refusal, rights};
 use crate::error::{ErrorKind, StoreError};
 use crate::store::{Push, PushSink};
 
@@ -33,7 +33,11 @@ enum State {
 pub(super) struct Shared {
     target: Target,
     observer: Option<Observer>,
-    inbox: Inbox,
+    /// Our name where we hear, and where we do not.
+    inboxes: (Inbox, Inbox),
+    /// Whether we do, decided when the connection stands for the first time: a claim
+    /// is known by the name that it came with.
+    hears: OnceLock<bool>,
     channel: String,
     state: watch::Sender<State>,
     sink: Mutex<Option<Arc<dyn PushSink>>>,
@@ -83,10 +87,17 @@ impl Shared {
                 .try_into()
                 .unwrap_or_default(),
         ));
+        let channel = format!("{}inbox:{}", target.prefix, inbox.as_str());
         Arc::new(Self {
-            channel: format!("{}inbox:{}", target.prefix, inbox.as_str()),
-            inbox,
-            target,
+            // A node of a cluster is watched, and heard elsewhere.
+            target: if observer.is_none() {
+                target.hearing(&channel)
+            } else {
+                target
+            },
+            channel,
+            inboxes: (inbox.clone(), push::deaf(&inbox)),
+            hears: OnceLock::new(),
             observer,
             state: watch::Sender::new(State::Down(None)),
             sink: Mutex::default(),
@@ -111,8 +122,18 @@ impl Shared {
         }
     }
 
+    /// Our name.
     pub(super) fn inbox(&self) -> &Inbox {
-        &self.inbox
+        if self.hears() {
+            &self.inboxes.0
+        } else {
+            &self.inboxes.1
+        }
+    }
+
+    /// Whether this client hears pushes, as far as is known.
+    pub(super) fn hears(&self) -> bool {
+        self.hears.get().copied().unwrap_or(true)
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -167,7 +188,7 @@ impl Shared {
     }
 
     fn backoff(&self) -> Backoff {
-        let seed = u64::from_str_radix(self.inbox.as_str(), 16).unwrap_or(0);
+        let seed = u64::from_str_radix(self.inboxes.0.as_str(), 16).unwrap_or(0);
         Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed)
     }
 
@@ -186,19 +207,12 @@ impl Shared {
             })
             .await?;
         let wire = Arc::new(Wire::new(opened, signals, link));
+        self.hears.get_or_init(|| wire.server.rights.push());
         if let Some(acker) = &wire.acker {
             acker.open(&wire).await?;
         }
         if lock(&self.sink).is_some() {
             self.subscribe(&wire).await?;
-        } else if !self.target.is_cluster() {
-            let (shared, wire) = (Arc::clone(self), Arc::clone(&wire));
-            tokio::spawn(async move {
-                if let Err(error) = shared.try_count(wire).await {
-                    // Opening the inbox will say so too, where it matters.
-                    tracing::debug!(%error, "cannot test what PUBLISH counts");
-                }
-            });
         }
         Ok(wire)
     }
@@ -330,36 +344,6 @@ impl Shared {
         }
     }
 
-    /// Finds out whether the count of `PUBLISH` can be believed: of one listener
-    /// it must be 1. A proxy or a cluster may count otherwise; then it is not used.
-    async fn test_count(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
-        let mut test = redis::cmd("PUBLISH");
-        test.arg(&self.channel).arg("");
-        let count = wire.connection.clone().send_packed_command(&test).await;
-        let count = count.map_err(refusal::of_connection)?;
-        if let Value::ServerError(error) = &count {
-            return Err(refusal::of_server(error));
-        }
-        let believed = matches!(count, Value::Int(1)) && !self.target.is_cluster();
-        wire.believed.store(believed, Ordering::Release);
-        Ok(())
-    }
-
-    /// The same for a client that does not listen yet: its first release may
-    /// already find a dead waiter next in line.
-    async fn try_count(self: Arc<Self>, wire: Arc<Wire>) -> Result<(), StoreError> {
-        let _one_at_a_time = self.subscribing.lock().await;
-        if wire.epoch() != 0 {
-            return Ok(());
-        }
-        let mut connection = wire.connection.clone();
-        let subscribed = connection.subscribe(&self.channel).await;
-        subscribed.map_err(refusal::of_connection)?;
-        let tested = self.test_count(&wire).await;
-        let unsubscribed = connection.unsubscribe(&self.channel).await;
-        unsubscribed.map_err(refusal::of_connection).and(tested)
-    }
-
     /// Opens the inbox.
     pub(super) async fn listen(
         self: &Arc<Self>,
@@ -381,17 +365,19 @@ impl Shared {
         Ok(ear)
     }
 
+    /// Opens the inbox on a connection. Where that is forbidden nothing is heard, and
+    /// those who wait ask.
     async fn subscribe(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
         let _one_at_a_time = self.subscribing.lock().await;
-        if wire.epoch() != 0 {
+        if wire.epoch() != 0 || !self.hears() || !wire.server.rights.push() {
             return Ok(());
         }
         let mut connection = wire.connection.clone();
-        connection
-            .subscribe(&self.channel)
-            .await
-            .map_err(refusal::of_connection)?;
-        self.test_count(wire).await?;
+        let subscribed = connection.subscribe(&self.channel).await;
+        if let Err(error) = rights::forbidden_or_lost(subscribed)? {
+            tracing::warn!(url = %self.target.redacted, %error, "hears no more");
+            return Ok(());
+        }
         let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;
         wire.signals.epoch.store(epoch, Ordering::Release);
         Ok(())

@@ -1,10 +1,10 @@
-//! `redis://`: one Redis or Valkey server, 6.2 or later; `redis-cluster://`: a
-//! cluster of them.
+//! `redis://` and `redis-cluster://`: Redis and Valkey, 6.2 or later.
 //!
-//! Every verb is one script and one round trip, also on several keys; the record of a key lies under
-//! one key of Redis, `<prefix>lock:<name>`, and the pushes of a client go to one
-//! channel, `<prefix>inbox:<name>`. All commands of a store share one connection
-//! through a batcher (one a node in a cluster); pushes arrive on it too (RESP3).
+//! Every verb is one script and one round trip, also on several keys; the record
+//! of a key lies under one key of Redis, `<prefix>lock:<name>`, and the pushes of a
+//! client go to one channel, `<prefix>inbox:<name>`. All commands of a store share
+//! one connection through a batcher (one a node in a cluster); pushes arrive on it
+//! too (RESP3). What a server forbids is found out at connect (`rights`).
 //!
 //! Nothing is retried blindly: a lost connection or a response that does not
 //! come in time is `Unavailable`, outcome unknown, and the same claim id asks
@@ -26,21 +26,21 @@ mod push;
 mod quorum;
 mod record;
 mod refusal;
+mod rights;
 mod script;
 mod sentinels;
+mod step;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, Inbox, Key, Release, Renew, Reply, Snapshot, StoreTime};
+use leasehold_core::{Claim, Inbox, Key, Release, Renew, Snapshot};
 use redis::{Cmd, Value};
-use tokio::time::Instant;
 
 pub use self::acknowledge::{Acknowledge, AcknowledgedBy};
 pub use self::baseline::{Baseline, ServerCost};
@@ -54,10 +54,10 @@ pub use self::quorum::{Initialised, RedlockOptions, RedlockStore};
 use self::record::Record;
 use self::script::{SCRIPTS, Script, Terms};
 pub use self::sentinels::Sentinels;
-use self::wire::Wire;
+use self::step::{Context, Way, ask_primary};
 use crate::error::StoreError;
 use crate::store::{
-    Acknowledged, Acknowledges, AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink,
+    Acknowledges, AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink,
     check_parts,
 };
 
@@ -152,6 +152,11 @@ impl RedisStore {
         policy.map_or(Acknowledges::Nothing, |policy| policy.acknowledges())
     }
 
+    /// Whether clients are told of their grants, by what was found out at connect.
+    fn hears(&self) -> bool {
+        push::is_heard(self.inbox())
+    }
+
     fn redis_key(&self, name: &str) -> String {
         format!("{}lock:{name}", self.prefix())
     }
@@ -162,167 +167,34 @@ impl RedisStore {
         key: &Key,
         arguments: impl Fn(&mut Cmd, Terms),
     ) -> Result<Answer, StoreError> {
-        self.step_by(Counts::AtOnce, script, key, arguments).await
+        self.step_by(Way::Plain, script, key, arguments).await
     }
 
     async fn step_by(
         &self,
-        counts: Counts,
+        way: Way,
         script: &Script,
         key: &Key,
         arguments: impl Fn(&mut Cmd, Terms),
     ) -> Result<Answer, StoreError> {
         let key = self.redis_key(key.as_str());
-        let (value, context) = self.ask(counts, script, &[&key], arguments).await?;
+        let (value, context) = self.ask(way, script, &[&key], arguments).await?;
         context.answer(script::read_reply(&value)?)
     }
 
     /// Runs a script where its keys are.
     async fn ask(
         &self,
-        counts: Counts,
+        way: Way,
         script: &Script,
         keys: &[&str],
         arguments: impl Fn(&mut Cmd, Terms),
     ) -> Result<(Value, Context), StoreError> {
         match &self.route {
-            Route::One(shared) => ask_primary(shared, counts, script, keys, arguments).await,
-            Route::Cluster(cluster) => {
-                let (value, epoch) = cluster.run(script.on(true), keys, arguments).await?;
-                let context = Context {
-                    epoch,
-                    acknowledged: None,
-                };
-                Ok((value, context))
-            }
+            Route::One(shared) => ask_primary(shared, way, script, keys, arguments).await,
+            Route::Cluster(cluster) => cluster.run(script.on(true), keys, arguments).await,
         }
     }
-}
-
-/// Runs a script on the primary. A server that says it is none has carried out
-/// nothing: the request goes to the next, for as long as an answer may take.
-async fn ask_primary(
-    shared: &Arc<Shared>,
-    counts: Counts,
-    script: &Script,
-    keys: &[&str],
-    arguments: impl Fn(&mut Cmd, Terms),
-) -> Result<(Value, Context), StoreError> {
-    let mut end = None;
-    loop {
-        let wire = shared.wire().await?;
-        // Read before sending: what is sent before the inbox is open may be
-        // answered with pushes that nobody hears.
-        let epoch = wire.epoch();
-        let terms = Terms {
-            retention: shared.target().retention,
-            believed: wire.believed.load(Ordering::Acquire),
-        };
-        let script = script.on(shared.target().is_cluster());
-        let way = Way::To(counts);
-        let (value, acknowledged) =
-            run_by(&wire, way, script, keys, |call| arguments(call, terms)).await?;
-        match &value {
-            Value::ServerError(error) if refusal::is_elsewhere(error) => {
-                let limit = shared.target().response_timeout;
-                if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + limit) {
-                    return Err(refusal::still_elsewhere(error));
-                }
-                wire.leave();
-            }
-            _ => {
-                let context = Context {
-                    epoch,
-                    acknowledged,
-                };
-                return Ok((value, context));
-            }
-        }
-    }
-}
-
-/// When an answer counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Counts {
-    AtOnce,
-    /// If it holds the key: once it is acknowledged, where a policy asks for it.
-    Acknowledged,
-}
-
-/// What is known of an answer besides the reply.
-struct Context {
-    epoch: u64,
-    acknowledged: Option<Result<Acknowledged, StoreError>>,
-}
-
-impl Context {
-    fn answer(&self, (reply, at): (Reply, StoreTime)) -> Result<Answer, StoreError> {
-        let mut answer = Answer::new(reply, at, self.epoch);
-        if answer.holds() {
-            answer.acknowledged = self.acknowledged.clone().transpose()?;
-        }
-        Ok(answer)
-    }
-}
-
-/// How a script is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    To(Counts),
-    /// To a server on its way to which the key's slot is.
-    Asking,
-}
-
-/// Runs a script, whose answer counts at once. `asking` for a key whose slot is on
-/// its way to this server.
-async fn run(
-    wire: &Arc<Wire>,
-    asking: bool,
-    script: &Script,
-    keys: &[&str],
-    arguments: impl Fn(&mut Cmd),
-) -> Result<Value, StoreError> {
-    let way = if asking {
-        Way::Asking
-    } else {
-        Way::To(Counts::AtOnce)
-    };
-    let (value, _) = run_by(wire, way, script, keys, arguments).await?;
-    Ok(value)
-}
-
-/// Runs a script, which the server is told in full if it does not know it.
-async fn run_by(
-    wire: &Arc<Wire>,
-    way: Way,
-    script: &Script,
-    keys: &[&str],
-    arguments: impl Fn(&mut Cmd),
-) -> Result<(Value, Option<Result<Acknowledged, StoreError>>), StoreError> {
-    let send = async || {
-        let mut call = script::call(script, keys);
-        arguments(&mut call);
-        let value = match (way, &wire.acker) {
-            (Way::To(Counts::Acknowledged), Some(acker)) => {
-                let (value, acknowledged) = acker.send(wire, call).await?;
-                return Ok((value, Some(acknowledged)));
-            }
-            (Way::Asking, _) => wire.send_asking(call).await,
-            (Way::To(_), _) => wire.send(call).await,
-        };
-        Ok((value.map_err(refusal::of_connection)?, None))
-    };
-    let answer: (Value, _) = send().await?;
-    match &answer.0 {
-        Value::ServerError(error) if error.code() == "NOSCRIPT" => {}
-        _ => return Ok(answer),
-    }
-    let mut load = redis::cmd("SCRIPT");
-    load.arg("LOAD").arg(&script.text);
-    if let Value::ServerError(error) = wire.send(load).await.map_err(refusal::of_connection)? {
-        return Err(refusal::of_server(&error));
-    }
-    send().await
 }
 
 #[async_trait]
@@ -332,6 +204,7 @@ impl LockStore for RedisStore {
             durable_tokens: true,
             // In a cluster those that lie in one slot can be, and no others.
             multi: matches!(self.route, Route::One(_)),
+            push: self.hears(),
             acknowledges: self.acknowledges(),
             ..Capabilities::queueing("redis")
         }
@@ -339,7 +212,7 @@ impl LockStore for RedisStore {
 
     async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
         claim.mode.check()?;
-        self.step_by(Counts::Acknowledged, &SCRIPTS.claim, key, |call, terms| {
+        self.step_by(Way::Acknowledged, &SCRIPTS.claim, key, |call, terms| {
             script::add_claim(call, claim, terms);
         })
         .await
@@ -355,8 +228,7 @@ impl LockStore for RedisStore {
         if matches!(self.route, Route::Cluster(_)) && !Cluster::are_together(&keys) {
             return Ok(None);
         }
-        let counts = Counts::Acknowledged;
-        let asked = self.ask(counts, &SCRIPTS.claim_all, &keys, |call, terms| {
+        let asked = self.ask(Way::Acknowledged, &SCRIPTS.claim_all, &keys, |call, terms| {
             script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
         });
         let (value, context) = asked.await?;
@@ -386,7 +258,7 @@ impl LockStore for RedisStore {
     }
 
     async fn confirm(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
-        self.step_by(Counts::Acknowledged, &SCRIPTS.renew, key, |call, terms| {
+        self.step_by(Way::Acknowledged, &SCRIPTS.renew, key, |call, terms| {
             script::add_renew(call, renew, terms);
         })
         .await
@@ -420,7 +292,7 @@ impl LockStore for RedisStore {
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
         let key = self.redis_key(key.as_str());
         let keys = [&*key];
-        let asked = self.ask(Counts::AtOnce, &SCRIPTS.inspect, &keys, |_, _| {});
+        let asked = self.ask(Way::Plain, &SCRIPTS.inspect, &keys, |_, _| {});
         let (value, _) = asked.await?;
         let (record, clock) = Record::read(value)?;
         Ok(record.look(clock))

@@ -9,7 +9,7 @@ use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::connect::{self, Opened, Target};
+use super::connect::{self, Opened, Target, Use};
 use super::finder::{self, Address, Asked, Failures, Finder, Named};
 use super::link::Shared;
 use super::options::RedisOptions;
@@ -62,6 +62,7 @@ impl Search {
         &self,
         target: &Target,
         pushes: impl AsyncPushSender + Clone,
+        purpose: Use,
     ) -> Result<Opened, StoreError> {
         let mut failures = Failures::default();
         let mut tried = Vec::new();
@@ -87,7 +88,7 @@ impl Search {
             if tried.contains(&named.primary) {
                 continue;
             }
-            match self.open(target, &named, pushes.clone()).await {
+            match self.open(target, &named, pushes.clone(), purpose).await {
                 Ok(opened) => {
                     self.finder.prefer(node);
                     return Ok(opened);
@@ -114,10 +115,11 @@ impl Search {
         target: &Target,
         named: &Named,
         pushes: impl AsyncPushSender,
+        purpose: Use,
     ) -> Result<Opened, StoreError> {
         let client = connect::client_at(&named.primary, &self.options)?;
         let limit = self.patience_with_server();
-        let opened = timeout(limit, target.open_at(&client, pushes)).await;
+        let opened = timeout(limit, target.open_at(&client, pushes, purpose)).await;
         let mut opened = opened.unwrap_or_else(|_| Err(finder::silent(limit)))?;
         if !opened.server.is_primary {
             return Err(finder::not_primary());

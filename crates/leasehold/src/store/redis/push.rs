@@ -12,10 +12,26 @@
 //! - `1 c 0 <at> <name>`: a watched key has another first holder, or a new note
 //!
 //! A line that cannot be read is passed over: pushes only save time.
+//!
+//! The name of a client that cannot hear begins with a `-`: the scripts send it
+//! nothing, and do not take its silence for death.
 
-use leasehold_core::{Arrival, Capacity, Key, StoreTime, Token};
+use leasehold_core::{Arrival, Capacity, Inbox, Key, StoreTime, Token};
 
 use crate::store::Push;
+
+/// The name of a client that cannot hear what comes to `inbox`.
+pub(super) fn deaf(inbox: &Inbox) -> Inbox {
+    // A dash more is still a name.
+    Inbox::new(format!("{DEAF}{}", inbox.as_str())).unwrap_or_else(|_| inbox.clone())
+}
+
+/// Whether the client of this inbox hears.
+pub(super) fn is_heard(inbox: &Inbox) -> bool {
+    !inbox.as_str().starts_with(DEAF)
+}
+
+const DEAF: char = '-';
 
 /// The pushes of one message, which came on the connection epoch `epoch`.
 pub(super) fn read(message: &[u8], epoch: u64) -> impl Iterator<Item = Push> {
@@ -77,6 +93,13 @@ fn read_line(line: &str, epoch: u64) -> Option<Push> {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn a_name_says_whether_its_client_hears() {
+        let inbox = Inbox::from_random(7);
+        assert!(is_heard(&inbox));
+        assert!(!is_heard(&deaf(&inbox)));
+    }
 
     #[test]
     fn lines_of_one_message() {

@@ -19,6 +19,25 @@ pub(super) fn acl(user: &str, prefix: &str) -> String {
     ACL.replace("<name>", user).replace("leasehold:", prefix)
 }
 
+/// A user who may not run scripts.
+pub(super) fn no_scripts(prefix: &str) -> StoreError {
+    refused(
+        "scripts are forbidden here: neither EVALSHA with SCRIPT LOAD nor EVAL can be used",
+        format!(
+            "this rule is enough: {}; `?layout=classic` needs no scripts",
+            acl("<name>", prefix)
+        ),
+    )
+}
+
+/// A user whose scripts may not run these commands.
+pub(super) fn no_right(commands: &str, prefix: &str) -> StoreError {
+    refused(
+        format!("scripts of this user may not run {commands} on keys that begin with {prefix:?}"),
+        format!("this rule is enough: {}", acl("<name>", prefix)),
+    )
+}
+
 /// An error that the server answered.
 pub(super) fn of_server(error: &ServerError) -> StoreError {
     refusal(error.code(), error.details().unwrap_or_default())
@@ -56,6 +75,15 @@ pub(super) fn of_connection(error: RedisError) -> StoreError {
         },
     )
     .with_source(error)
+}
+
+/// Whether a connection was refused for its protocol alone.
+pub(super) fn is_without_resp3(error: &RedisError) -> bool {
+    let named = |detail: &str| detail.to_ascii_uppercase().contains("HELLO");
+    error.kind() == redis::ErrorKind::RESP3NotSupported
+        || error.code() == Some("NOPROTO")
+        || error.code() == Some("ERR") && error.detail().is_some_and(named)
+        || error.code() == Some("NOPERM") && error.detail().is_some_and(named)
 }
 
 /// A server that does not speak RESP3.
@@ -134,12 +162,26 @@ fn refusal(code: &str, detail: &str) -> StoreError {
             refused(format!("the server is not ready: {detail}"), "try later")
                 .with_retry_after(Duration::from_secs(1))
         }
+        // A command that a script may not run, which it says in as many ways.
+        _ if tells_of_rights(detail) => refusal("NOPERM", detail),
         _ if detail.contains("user_script") => damaged(),
         _ => StoreError::new(
             ErrorKind::Refused,
             format!("the server answered {code} {detail}"),
         ),
     }
+}
+
+/// Whether it is about what the user may do, which is said in many ways.
+fn tells_of_rights(detail: &str) -> bool {
+    let ways = [
+        "has no permissions to",
+        "can't run this command",
+        "can't access",
+        "ACL failure",
+        "Unknown Redis command",
+    ];
+    ways.iter().any(|way| detail.contains(way))
 }
 
 fn refused(message: impl Into<String>, hint: impl Into<String>) -> StoreError {

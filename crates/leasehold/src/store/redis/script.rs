@@ -139,6 +139,16 @@ pub(super) fn call(script: &Script, keys: &[&str]) -> Cmd {
     call
 }
 
+/// The same, with the script itself.
+pub(super) fn call_in_full(script: &Script, keys: &[&str]) -> Cmd {
+    let mut call = Cmd::with_capacity(10, script.text.len() + 256);
+    call.arg("EVAL")
+        .arg(&script.text)
+        .arg(keys.len())
+        .arg(keys);
+    call
+}
+
 pub(super) fn add_claim(call: &mut Cmd, claim: &Claim, terms: Terms) {
     call.arg(claim.id.expose())
         .arg(micros(claim.lease_ttl))

@@ -60,8 +60,6 @@ impl Signals {
 pub(super) struct Wire {
     pub(super) connection: MultiplexedConnection,
     pub(super) signals: Arc<Signals>,
-    /// Whether the count of `PUBLISH` was found to be right.
-    pub(super) believed: AtomicBool,
     pub(super) server: Server,
     /// The connections for what must be acknowledged, where a policy asks for it.
     pub(super) acker: Option<Acker>,
@@ -86,7 +84,6 @@ impl Wire {
             acker: opened.server.demand.map(Acker::new),
             server: opened.server,
             signals,
-            believed: AtomicBool::new(false),
             link,
             queue: Mutex::default(),
             in_flight: AtomicUsize::new(0),

@@ -6,7 +6,7 @@
 //! the one that was there before it was sent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use leasehold_core::Backoff;
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use super::keeper::first_answer;
 use super::topology::Address;
-use super::{Cluster, FIRST_PAUSE, Target, lock};
+use super::{Cluster, FIRST_PAUSE, lock};
 use crate::error::{ErrorKind, StoreError};
 use crate::store::redis::{push, refusal};
 use crate::store::{Listening, Push, PushSink};
@@ -34,6 +34,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The inbox of a client.
 pub(super) struct Home {
     channel: String,
+    /// Whether anything can be heard, once that is known.
+    hears: OnceLock<bool>,
     sink: Mutex<Option<Arc<dyn PushSink>>>,
     place: Mutex<Option<Arc<Place>>>,
     /// Zero while nobody listens, or can.
@@ -53,11 +55,26 @@ impl Home {
     pub(super) fn new(channel: String) -> Self {
         Self {
             channel,
+            hears: OnceLock::new(),
             sink: Mutex::default(),
             place: Mutex::default(),
             epoch: AtomicU64::new(0),
             epochs: AtomicU64::new(0),
         }
+    }
+
+    pub(super) fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    /// Whether anything is heard, as far as is known.
+    pub(super) fn hears(&self) -> bool {
+        self.hears.get().copied().unwrap_or(true)
+    }
+
+    /// That was found out at the first node.
+    pub(super) fn decide(&self, hears: bool) {
+        self.hears.get_or_init(|| hears);
     }
 
     pub(super) fn epoch(&self) -> u64 {
@@ -149,6 +166,10 @@ pub(super) async fn listen(
         cluster: Arc::clone(cluster),
         task: None,
     };
+    if !cluster.home.hears() {
+        // Those who wait ask.
+        return Ok(ear);
+    }
     let (place, connection) = settle(cluster).await?;
     let task = tokio::spawn(stay(Arc::downgrade(cluster), place, connection));
     ear.task = Some(task.abort_handle());
@@ -160,7 +181,7 @@ async fn settle(cluster: &Arc<Cluster>) -> Result<(Arc<Place>, MultiplexedConnec
     let mut nodes = cluster.primaries();
     // Clients spread over the nodes, and go on to the next.
     let turn = cluster.turn.fetch_add(1, Ordering::Relaxed) as u64;
-    let name = u64::from_str_radix(cluster.inbox.as_str(), 16).unwrap_or(0);
+    let name = u64::from_str_radix(cluster.inboxes.0.as_str(), 16).unwrap_or(0);
     if !nodes.is_empty() {
         let first = name.wrapping_add(turn) % nodes.len() as u64;
         nodes.rotate_left(usize::try_from(first).unwrap_or(0));
@@ -178,7 +199,7 @@ async fn subscribe(
     cluster: &Arc<Cluster>,
     node: Address,
 ) -> Result<(Arc<Place>, MultiplexedConnection), StoreError> {
-    let target = Target::new(&cluster.options.at(&node))?;
+    let target = cluster.target(&node)?;
     let place = Arc::new(Place {
         node,
         epoch: AtomicU64::new(0),
@@ -220,7 +241,7 @@ async fn stay(
         tracing::debug!(node = %place.node, "listens no more");
         lost.home.epoch.store(0, Ordering::Release);
         lost.refresh();
-        let name = u64::from_str_radix(lost.inbox.as_str(), 16).unwrap_or(0);
+        let name = u64::from_str_radix(lost.inboxes.0.as_str(), 16).unwrap_or(0);
         drop(lost);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, name);
         (place, connection) = loop {

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::topology::{Address, Topology};
-use super::{Cluster, Target, lock};
+use super::{Cluster, lock};
 use crate::error::{ErrorKind, StoreError};
 use crate::store::redis::link::Shared;
 use crate::store::redis::{refusal, script};
@@ -53,12 +53,13 @@ impl Cluster {
     pub(super) async fn find_nodes(self: &Arc<Self>) -> Result<(), StoreError> {
         let seeds = self.options.seeds().collect();
         let found = first_answer(seeds, |seed| async move {
-            let target = Target::new(&self.options.at(&seed))?;
+            let target = self.target(&seed)?.hearing(self.home.channel());
             let link = Shared::open(target, Some(self.observer(false))).await?;
             let topology = self.ask(&link, &seed).await?;
             Ok((seed, link, topology))
         });
         let (seed, link, topology) = found.await?;
+        self.home.decide(link.hears());
         if topology.primaries().contains(&seed) {
             lock(&self.map).links.insert(seed, link);
         }

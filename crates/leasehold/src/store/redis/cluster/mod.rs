@@ -34,7 +34,9 @@ use self::topology::{Address, Topology};
 use super::connect::Target;
 use super::link::Shared;
 use super::script::{Script, Terms};
-use super::{refusal, run};
+use super::rights::Said;
+use super::step::{Context, Way, run};
+use super::{push, refusal};
 use crate::error::{ErrorKind, StoreError};
 use crate::store::{Listening, PushSink};
 
@@ -53,8 +55,10 @@ const HOPS: u32 = 3;
 pub(super) struct Cluster {
     options: RedisClusterOptions,
     redacted: String,
-    inbox: Inbox,
+    /// Our name where we hear, and where we do not.
+    inboxes: (Inbox, Inbox),
     home: Home,
+    said: Arc<Said>,
     map: Mutex<Map>,
     /// Counts what changes on the map.
     changes: watch::Sender<u64>,
@@ -80,7 +84,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Where a step is to be sent.
-enum Way {
+enum To {
     /// To whoever has the slot.
     Owner,
     /// To this node, to which the slot is on its way.
@@ -98,7 +102,8 @@ impl Cluster {
             redacted: options.redacted_url(),
             home: Home::new(format!("{}inbox:{}", options.node.prefix, inbox.as_str())),
             options,
-            inbox,
+            inboxes: (inbox.clone(), push::deaf(&inbox)),
+            said: Arc::default(),
             map: Mutex::default(),
             changes: watch::Sender::new(0),
             stale: Arc::default(),
@@ -118,8 +123,18 @@ impl Cluster {
         &self.redacted
     }
 
+    /// Our name.
     pub(super) fn inbox(&self) -> &Inbox {
-        &self.inbox
+        if self.home.hears() {
+            &self.inboxes.0
+        } else {
+            &self.inboxes.1
+        }
+    }
+
+    /// A node, and how to connect to it.
+    fn target(&self, node: &Address) -> Result<Target, StoreError> {
+        Ok(Target::new(&self.options.at(node))?.saying(&self.said))
     }
 
     pub(super) async fn listen(
@@ -136,14 +151,13 @@ impl Cluster {
 
     // ---- a step ----
 
-    /// Runs a script at the node of its keys, which all lie in one slot; says on
-    /// which epoch of the inbox. With several keys, `TRYAGAIN` is an answer.
+    /// Runs a script at the node of its keys, which all lie in one slot. With several keys, `TRYAGAIN` is an answer.
     pub(super) async fn run(
         self: &Arc<Self>,
         script: &Script,
         keys: &[&str],
         arguments: impl Fn(&mut Cmd, Terms),
-    ) -> Result<(Value, u64), StoreError> {
+    ) -> Result<(Value, Context), StoreError> {
         let slot = slots::common_slot(keys).unwrap_or_default();
         let limit = self.options.node.response_timeout;
         let mut unsettled = Unsettled {
@@ -157,7 +171,12 @@ impl Cluster {
             Err(_) => return Err(unsettled.why.clone()),
         };
         unsettled.settled = true;
-        Ok(answer)
+        let (value, epoch) = answer;
+        let context = Context {
+            epoch,
+            acknowledged: None,
+        };
+        Ok((value, context))
     }
 
     async fn follow(
@@ -169,13 +188,13 @@ impl Cluster {
         why: &mut StoreError,
     ) -> Result<(Value, u64), StoreError> {
         let terms = self.terms();
-        let (mut way, mut hops) = (Way::Owner, 0);
+        let (mut to, mut hops) = (To::Owner, 0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, u64::from(slot));
         loop {
             let mut changes = self.changes.subscribe();
-            let (address, asking) = match &way {
-                Way::Owner => (self.owner(slot), false),
-                Way::Asking(address) => (Some(address.clone()), true),
+            let (address, way) = match &to {
+                To::Owner => (self.owner(slot), Way::Plain),
+                To::Asking(address) => (Some(address.clone()), Way::Asking),
             };
             let Some(address) = address else {
                 *why = not_served(&format!("nobody serves slot {slot}"));
@@ -192,7 +211,7 @@ impl Cluster {
                 wire = link.wire() => wire?,
                 // Another may have the slot now.
                 _ = changes.changed() => {
-                    way = Way::Owner;
+                    to = To::Owner;
                     continue;
                 }
             };
@@ -200,13 +219,13 @@ impl Cluster {
             // Read before sending: what is sent before the inbox is open may be
             // answered with pushes that nobody hears.
             let epoch = self.home.epoch();
-            let asked = run(&wire, asking, script, keys, |call| arguments(call, terms));
+            let asked = run(&wire, way, script, keys, |call| arguments(call, terms));
             let answer = tokio::select! {
                 biased;
                 answer = asked => answer?,
                 // It may have fallen silent for good; whether it carried that out is
                 // unknown, and who took over may be asked.
-                () = self.replaced(&address), if !asking => return Err(why.clone()),
+                () = self.replaced(&address), if way == Way::Plain => return Err(why.clone()),
                 never = self.wonder() => match never {},
             };
             let redirect = match &answer {
@@ -218,10 +237,10 @@ impl Cluster {
             };
             tracing::debug!(slot, %address, answer = said.code(), "sent on");
             hops += 1;
-            way = Way::Owner;
+            to = To::Owner;
             match redirect {
-                Redirect::Moved(slot, to) => self.moved(slot, to),
-                Redirect::Ask(to) => way = Way::Asking(to),
+                Redirect::Moved(slot, node) => self.moved(slot, node),
+                Redirect::Ask(node) => to = To::Asking(node),
                 Redirect::Torn if keys.len() > 1 => return Ok((answer, epoch)),
                 Redirect::Torn => hops += HOPS,
                 Redirect::Elsewhere => {
@@ -294,7 +313,7 @@ impl Cluster {
         if let Some(link) = lock(&self.map).links.get(address) {
             return Ok(Arc::clone(link));
         }
-        let target = Target::new(&self.options.at(address))?;
+        let target = self.target(address)?;
         let mut map = lock(&self.map);
         let link = map.links.entry(address.clone());
         let link = link.or_insert_with(|| Shared::start(target, self.observer(false)));
@@ -360,7 +379,7 @@ impl Cluster {
 
     /// A node may have taken over from another, and not know all that one knew.
     fn take_over(self: &Arc<Self>, node: Address) {
-        let Ok(target) = Target::new(&self.options.at(&node)) else {
+        let Ok(target) = self.target(&node) else {
             return;
         };
         let mut map = lock(&self.map);

@@ -32,8 +32,15 @@ local function unheard(inbox, told)
   return events[1]
 end
 
+-- Whether the client may live, as far as can be seen. One whose name begins with a
+-- dash cannot hear; and nobody hears of a client that may not publish. The record is
+-- written by now: a refusal must not end the script.
 local function publish(inbox, text)
-  return call('PUBLISH', string.sub(key, 1, prefix_size) .. 'inbox:' .. inbox, text) > 0
+  if string.sub(inbox, 1, 1) == '-' then
+    return true
+  end
+  local heard = redis.pcall('PUBLISH', string.sub(key, 1, prefix_size) .. 'inbox:' .. inbox, text)
+  return type(heard) ~= 'number' or heard > 0
 end
 
 -- Tells whoever is next, and those after it while nobody listens. Whether

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use leasehold_core::quorum::Vote;
 
-use super::super::run;
+use super::super::step::{Way, run};
 use super::super::script::micros;
 use super::script::{SCRIPTS, read_vote};
 use super::{RedlockOptions, RedlockStore};
@@ -41,10 +41,9 @@ impl RedlockStore {
         let marked = inner.members.iter().map(|member| async move {
             let outcome = member.within(limit, async {
                 let (_, wire) = member.wire().await?;
-                let run_id = member.run_id(&wire).await?;
                 let key = member.marker_key();
-                let value = run(&wire, false, &SCRIPTS.init, &[&key], |call| {
-                    call.arg(&*run_id)
+                let value = run(&wire, Way::Plain, &SCRIPTS.init, &[&key], |call| {
+                    call.arg(&wire.server.run_id)
                         .arg(&inner.terms.set)
                         .arg(micros(inner.terms.quarantine));
                 })

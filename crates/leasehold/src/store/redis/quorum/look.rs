@@ -8,7 +8,8 @@ use leasehold_core::quorum::{Hold, Node, Vote};
 use leasehold_core::{Arrival, Capacity, ClaimView, Holder, Key, Mode, Snapshot, StoreTime, Token};
 
 use super::super::list::{PAGE, escape, read_page};
-use super::super::{refusal, run};
+use super::super::refusal;
+use super::super::step::{Way, run};
 use super::Inner;
 use super::member::Member;
 use super::report::Report;
@@ -24,7 +25,7 @@ impl Inner {
             member.within(limit, async move {
                 let (_, wire) = member.wire().await?;
                 let key = member.lock_key(key.as_str());
-                let value = run(&wire, false, &SCRIPTS.inspect, &[&key], |_| {}).await?;
+                let value = run(&wire, Way::Plain, &SCRIPTS.inspect, &[&key], |_| {}).await?;
                 read_look(&value)
             })
         });

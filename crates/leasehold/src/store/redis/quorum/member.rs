@@ -1,11 +1,10 @@
 //! One server of the set: its connection, and what it is asked over it.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::quorum::{SetTerms, Vote};
 use leasehold_core::{Backoff, Inbox};
-use redis::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -13,7 +12,8 @@ use super::super::connect::Target;
 use super::super::link::Shared;
 use super::super::options::RedisOptions;
 use super::super::wire::Wire;
-use super::super::{refusal, run};
+use super::super::step::{Way, run};
+use super::super::refusal;
 use super::options::address;
 use super::script::{Ask, read_vote};
 use crate::error::{ErrorKind, StoreError};
@@ -36,8 +36,6 @@ pub(super) struct Member {
     pub(super) name: String,
     options: RedisOptions,
     opening: watch::Sender<Opening>,
-    /// The run id that was read on this connection.
-    run: Mutex<Option<(Weak<Wire>, Arc<str>)>>,
 }
 
 impl Member {
@@ -48,7 +46,6 @@ impl Member {
             name: address(&options),
             options,
             opening: watch::Sender::new(Opening::Not(None)),
-            run: Mutex::default(),
         });
         let weak = Arc::downgrade(&member);
         tokio::spawn(async move {
@@ -58,7 +55,7 @@ impl Member {
                     return;
                 };
                 let opened = match Target::new(&options) {
-                    Ok(target) => Shared::open(target, None).await,
+                    Ok(target) => Shared::open(target.of_votes(), None).await,
                     Err(error) => Err(error),
                 };
                 let Some(member) = weak.upgrade() else { return };
@@ -89,6 +86,14 @@ impl Member {
         }
     }
 
+    /// Whether it tells us what changes, as far as is known.
+    pub(super) fn hears(&self) -> bool {
+        match &*self.opening.borrow() {
+            Opening::Open(shared) => shared.hears(),
+            Opening::Not(_) => true,
+        }
+    }
+
     /// The link to the server; waits until it was reached.
     pub(super) async fn shared(&self) -> Result<Arc<Shared>, StoreError> {
         let mut opening = self.opening.subscribe();
@@ -113,41 +118,6 @@ impl Member {
         Ok((shared, wire))
     }
 
-    /// The run id of the server process at the other end of this connection. A
-    /// process that has restarted cannot have kept it.
-    pub(super) async fn run_id(&self, wire: &Arc<Wire>) -> Result<Arc<str>, StoreError> {
-        if let Some((known, run)) = &*self.run.lock().unwrap_or_else(PoisonError::into_inner)
-            && std::ptr::eq(known.as_ptr(), Arc::as_ptr(wire))
-            && known.strong_count() > 0
-        {
-            return Ok(Arc::clone(run));
-        }
-        let mut info = redis::cmd("INFO");
-        info.arg("server");
-        let answer = wire.send(info).await.map_err(refusal::of_connection)?;
-        let text = match answer {
-            Value::VerbatimString { text, .. } => text,
-            Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Value::ServerError(error) => return Err(refusal::of_server(&error)),
-            other => return Err(super::super::script::unreadable(&other)),
-        };
-        let run = text
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("run_id:"))
-            .filter(|run| !run.is_empty() && run.len() < 256);
-        let Some(run) = run else {
-            return Err(StoreError::new(
-                ErrorKind::Unsupported,
-                "the server does not say its run id, so its restarts go unnoticed",
-            )
-            .with_hint("does a proxy stand in between? Redlock needs the servers themselves"));
-        };
-        let run: Arc<str> = run.into();
-        *self.run.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((Arc::downgrade(wire), Arc::clone(&run)));
-        Ok(run)
-    }
-
     fn key(&self, name: &str) -> String {
         format!("{}{name}", self.options.prefix)
     }
@@ -170,11 +140,6 @@ impl Member {
     ) -> Result<Vote, StoreError> {
         self.within(limit, async {
             let (shared, wire) = self.wire().await?;
-            let run_id = if ask.needs_marker() {
-                self.run_id(&wire).await?
-            } else {
-                Arc::from("")
-            };
             let (key, marker) = (self.lock_key(key), self.marker_key());
             let keys = [&*key, &*marker];
             let keys = if ask.needs_marker() {
@@ -183,8 +148,10 @@ impl Member {
                 &keys[..1]
             };
             let inbox: &Inbox = shared.inbox();
-            let value = run(&wire, false, ask.script(), keys, |call| {
-                ask.add(call, &run_id, inbox, terms, self.options.retention);
+            // Read on this connection: a process that has restarted cannot have kept it.
+            let run_id = &wire.server.run_id;
+            let value = run(&wire, Way::Plain, ask.script(), keys, |call| {
+                ask.add(call, run_id, inbox, terms, self.options.retention);
             })
             .await?;
             Ok(read_vote(&value)?.0)

@@ -185,8 +185,11 @@ fn standing(token: Token, deadline: StoreTime) -> Reply {
 #[async_trait]
 impl LockStore for RedlockStore {
     fn capabilities(&self) -> Capabilities {
+        let inner = &self.inner;
+        let hearing = inner.members.iter().filter(|member| member.hears());
         Capabilities {
             queueing: false,
+            push: hearing.count() >= inner.size.quorum(),
             multi: false,
             durable_tokens: true,
             exclusive_only: true,

@@ -32,23 +32,12 @@ local function unheard(inbox, told)
   return events[1]
 end
 
--- Whether the client may live, as far as can be seen. One whose name begins with a
--- dash cannot hear; and nobody hears of a client that may not publish. The record is
--- written by now: a refusal must not end the script.
-local function publish(inbox, text)
-  if string.sub(inbox, 1, 1) == '-' then
-    return true
-  end
-  local heard = redis.pcall('PUBLISH', string.sub(key, 1, prefix_size) .. 'inbox:' .. inbox, text)
-  return type(heard) ~= 'number' or heard > 0
-end
-
 -- Tells whoever is next, and those after it while nobody listens. Whether
 -- somebody did not.
 local function relay(next, rounds, believed)
   local cut = false
   for _ = 1, rounds do
-    if not next or publish(next.inbox, next.line) or not believed then
+    if not next or publish(prefix, next.inbox, next.line) or not believed then
       break
     end
     next = unheard(next.inbox, {})
@@ -83,7 +72,7 @@ local function deliver(believed)
     if both then
       text = text .. '\n' .. next.line
     end
-    if not publish(inbox, text) and believed then
+    if not publish(prefix, inbox, text) and believed then
       next = unheard(inbox, told)
       cut = true
     elseif both then

@@ -120,7 +120,7 @@ if not raw and not absent and flags % 4 == 3 then
 
           -- Queue::deliver
           local from = string.find(key, 'lock:', 1, true)
-          local channel, name = string.sub(key, 1, from - 1) .. 'inbox:', string.sub(key, from + 5)
+          local prefix, name = string.sub(key, 1, from - 1), string.sub(key, from + 5)
           local text, hint
           if inbox ~= '' then
             text = string.format('1 g %.0f %.0f %.0f %.0f ', arrival, token, deadline, at) .. name
@@ -131,9 +131,9 @@ if not raw and not absent and flags % 4 == 3 then
           if text and hint and inbox == second_inbox then
             text, hint = text .. '\n' .. hint, nil
           end
-          if text and call('PUBLISH', channel .. inbox, text) == 0 and believed then
+          if text and not publish(prefix, inbox, text) and believed then
             silent, granted_id, rounds = inbox, first, 8
-          elseif hint and call('PUBLISH', channel .. second_inbox, hint) == 0 and believed then
+          elseif hint and not publish(prefix, second_inbox, hint) and believed then
             silent, rounds = second_inbox, 7
           else
             return struct.pack('<Bdd', 4, at, 1)

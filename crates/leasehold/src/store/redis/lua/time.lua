@@ -1,4 +1,4 @@
--- The start of every script: the time.
+-- The start of every script: the time, and how others are told.
 --
 -- Numbers are whole microseconds below 2^53, which Lua keeps exactly but prints
 -- rounded: they enter strings by struct.pack or `%.0f` only.
@@ -9,3 +9,14 @@ local clock = time[1] * 1000000 + time[2]
 -- refuses to touch a key that is not there, also one that this very script has just
 -- deleted: so there a record is a hash from the start and changes its form never.
 local in_cluster = false
+
+-- Whether the client of an inbox may live, as far as can be seen: one whose name
+-- begins with a dash cannot hear. The record is written by now, so a user who may not
+-- publish must not end the script.
+local function publish(prefix, inbox, text)
+  if string.sub(inbox, 1, 1) == '-' then
+    return true
+  end
+  local heard = redis.pcall('PUBLISH', prefix .. 'inbox:' .. inbox, text)
+  return type(heard) ~= 'number' or heard > 0
+end

@@ -1,8 +1,7 @@
 -- Who is told, and what is answered.
 
 local events = {}
-local prefix_size = string.find(key, 'lock:', 1, true) - 1
-local name = string.sub(key, prefix_size + 6)
+local prefix, name = string.match(key, '^(.-)lock:(.*)$')
 
 -- A line names no claim id; the key comes last, since it may hold spaces.
 local function tell(kind, claim, format, ...)

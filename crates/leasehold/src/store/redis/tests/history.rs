@@ -8,7 +8,10 @@ use leasehold_core::{
 };
 
 pub(super) const HEARD: [&str; 3] = ["inbox-a", "inbox-b", "c"];
-pub(super) const INBOXES: [&str; 6] = ["inbox-a", "inbox-b", "c", "dead-1", "dead-2", "dead-3"];
+/// The last cannot hear, and is not dead for that.
+pub(super) const INBOXES: [&str; 7] = [
+    "inbox-a", "inbox-b", "c", "dead-1", "dead-2", "dead-3", "-deaf",
+];
 pub(super) const START: u64 = 1_795_000_000_000_000;
 
 /// SplitMix64.

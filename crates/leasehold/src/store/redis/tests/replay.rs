@@ -134,6 +134,7 @@ fn do_what_the_core_does(cluster: bool) {
     let events = [
         "heard",
         "unheard",
+        "deaf",
         "told granted",
         "told next",
         "told revoked",

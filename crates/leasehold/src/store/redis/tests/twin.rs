@@ -10,6 +10,7 @@ use leasehold_core::{
 use leasehold_testkit::server::RedisServer;
 use redis::{Commands, Value};
 
+use super::super::push;
 use super::super::record::Record;
 use super::super::script::{self, SCRIPTS, Script, Terms};
 use super::record;
@@ -257,15 +258,20 @@ impl Twin {
         let Place { key, queue } = &mut places[place];
         queue.deliver(outcome.events, clock, |event| {
             let inbox = event.inbox().as_str();
-            let heard = inboxes.contains(inbox);
-            let what = if heard { "heard" } else { "unheard" };
+            let listens = inboxes.contains(inbox);
+            let deaf = !push::is_heard(event.inbox());
+            let what = match (listens, deaf) {
+                (true, _) => "heard",
+                (false, true) => "deaf",
+                (false, false) => "unheard",
+            };
             *seen.entry(what).or_default() += 1;
-            if heard {
+            if listens {
                 *seen.entry(kind_of(event)).or_default() += 1;
                 let line = line(event, outcome.at, key);
                 told.entry(inbox.to_owned()).or_default().push(line);
             }
-            heard
+            listens || deaf
         });
     }
 

@@ -70,18 +70,11 @@ local function save(retention, firm)
   end
 end
 
--- Tells an inbox; whether anybody may have heard it. One whose name begins with a
--- dash cannot hear. The record may be written by now: a user who may not publish must
--- not end the script.
-local cut = string.find(key, 'lock:', 1, true)
-local prefix, name = string.sub(key, 1, cut - 1), string.sub(key, cut + 5)
+-- Tells an inbox; whether anybody may have heard it.
+local prefix, name = string.match(key, '^(.-)lock:(.*)$')
 local function tell(who, kind, arrival)
-  if string.sub(who, 1, 1) == '-' then
-    return false
-  end
-  local line = string.format('1 %s %.0f %.0f %s', kind, arrival, now, name)
-  local heard = redis.pcall('PUBLISH', prefix .. 'inbox:' .. who, line)
-  return type(heard) ~= 'number' or heard > 0
+  local hears = string.sub(who, 1, 1) ~= '-'
+  return hears and publish(prefix, who, string.format('1 %s %.0f %.0f %s', kind, arrival, now, name))
 end
 local function tell_watchers()
   for _, ear in ipairs(watchers) do

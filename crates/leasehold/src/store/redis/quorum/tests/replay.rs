@@ -42,8 +42,10 @@ struct Twin {
     seen: BTreeMap<String, usize>,
 }
 
+/// Every other one at which nobody listens cannot hear.
 fn inbox(number: u64) -> Inbox {
-    Inbox::new(format!("i{number}")).unwrap()
+    let dash = if number % 4 == 3 { "-" } else { "" };
+    Inbox::new(format!("{dash}i{number}")).unwrap()
 }
 
 /// Whether anybody listens there.

@@ -10,27 +10,42 @@ use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold_testkit::conformance::Fixture;
 use leasehold_testkit::server::{Program, RedisServer};
 
-struct Redis(RedisServer);
+struct Redis {
+    server: RedisServer,
+    url: String,
+}
 
 #[async_trait]
 impl Fixture for Redis {
     async fn client(&self) -> Arc<dyn LockStore> {
-        let options = RedisOptions::from_url(&self.0.url()).expect("a good URL");
+        let options = RedisOptions::from_url(&self.url).expect("a good URL");
         Arc::new(RedisStore::connect(options).await.expect("the store opens"))
     }
 
     fn open_inboxes(&self) -> Option<usize> {
-        let channels: Vec<String> = self.0.query(&["PUBSUB", "CHANNELS"]);
+        let channels: Vec<String> = self.server.query(&["PUBSUB", "CHANNELS"]);
         Some(channels.len())
     }
 }
 
 fn fresh() -> Redis {
-    Redis(RedisServer::start())
+    of(Program::Default)
 }
 
 fn of(program: Program) -> Redis {
-    Redis(RedisServer::builder().program(program).start())
+    let server = RedisServer::builder().program(program).start();
+    let url = server.url();
+    Redis { server, url }
+}
+
+/// As a user without any channel, who neither hears nor tells.
+fn deaf(program: Program) -> Redis {
+    let server = RedisServer::builder()
+        .program(program)
+        .user("bob", "on >secret ~* resetchannels +@all")
+        .start();
+    let url = server.url_as("bob", "secret");
+    Redis { server, url }
 }
 
 mod contract {
@@ -41,6 +56,11 @@ mod facade {
     leasehold_testkit::facade!(super::fresh());
 }
 
+mod deaf {
+    leasehold_testkit::conformance!(super::deaf(super::Program::Default));
+    leasehold_testkit::facade!(@quick super::deaf(super::Program::Default));
+}
+
 mod valkey {
     mod contract {
         leasehold_testkit::conformance!(crate::of(crate::Program::Valkey));
@@ -48,6 +68,11 @@ mod valkey {
 
     mod facade {
         leasehold_testkit::facade!(@quick crate::of(crate::Program::Valkey));
+    }
+
+    mod deaf {
+        leasehold_testkit::conformance!(crate::deaf(crate::Program::Valkey));
+        leasehold_testkit::facade!(@quick crate::deaf(crate::Program::Valkey));
     }
 }
 
@@ -58,5 +83,10 @@ mod oldest {
 
     mod facade {
         leasehold_testkit::facade!(@quick crate::of(crate::Program::OldestRedis));
+    }
+
+    mod deaf {
+        leasehold_testkit::conformance!(crate::deaf(crate::Program::OldestRedis));
+        leasehold_testkit::facade!(@quick crate::deaf(crate::Program::OldestRedis));
     }
 }

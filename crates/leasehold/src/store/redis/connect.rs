@@ -230,10 +230,12 @@ impl Target {
             .set_connection_timeout(Some(self.connect_timeout))
             .set_response_timeout(Some(self.response_timeout));
         let hearing = config.clone().set_push_sender(pushes);
+        let login = client.get_connection_info().redis_settings().password();
+        let login = login.is_some();
         let opened = client.get_multiplexed_async_connection_with_config(&hearing);
         let error = match opened.await {
             Ok(connection) => return Ok((connection, true)),
-            Err(error) if refusal::is_without_resp3(&error) => error,
+            Err(error) if refusal::is_without_resp3(&error, login) => error,
             Err(error) => return Err(self.not_opened(error)),
         };
         tracing::debug!(url = %self.redacted, %error, "no RESP3 here");

@@ -77,13 +77,16 @@ pub(super) fn of_connection(error: RedisError) -> StoreError {
     .with_source(error)
 }
 
-/// Whether a connection was refused for its protocol alone.
-pub(super) fn is_without_resp3(error: &RedisError) -> bool {
+/// Whether a connection may have been refused for its protocol alone. `login`: its
+/// greeting had a password, which a server that does not understand it has not seen.
+pub(super) fn is_without_resp3(error: &RedisError, login: bool) -> bool {
     let named = |detail: &str| detail.to_ascii_uppercase().contains("HELLO");
-    error.kind() == redis::ErrorKind::RESP3NotSupported
-        || error.code() == Some("NOPROTO")
-        || error.code() == Some("ERR") && error.detail().is_some_and(named)
-        || error.code() == Some("NOPERM") && error.detail().is_some_and(named)
+    match error.code() {
+        Some("NOPROTO") => true,
+        Some("NOAUTH") => login,
+        Some("ERR" | "NOPERM") => error.detail().is_some_and(named),
+        _ => error.kind() == redis::ErrorKind::RESP3NotSupported,
+    }
 }
 
 /// A server that does not speak RESP3.

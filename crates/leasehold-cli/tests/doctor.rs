@@ -65,7 +65,7 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
     assert_eq!(complaints(&seen), [unsafe_("eviction")]);
     assert_eq!(seen.code(), Some(2));
 
-    let rights = "on >secret ~leasehold:* &leasehold:* +@all -publish";
+    let rights = "on >secret ~leasehold:* &leasehold:* +@all -hset";
     let strict = RedisServer::builder()
         .persistent()
         .user("bob", rights)
@@ -84,6 +84,44 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
     let seen = doctor(&gone).await;
     assert_eq!(complaints(&seen), [unsafe_("reach")]);
     assert_eq!(seen.code(), Some(2));
+}
+
+#[tokio::test]
+async fn what_can_be_done_without_is_a_warning() {
+    let rights = "on >secret ~* resetchannels +@all -info -evalsha -scan";
+    let server = RedisServer::builder()
+        .persistent()
+        .user("bob", rights)
+        .start();
+    let seen = doctor(&server.url_as("bob", "secret")).await;
+    let found: Vec<_> = complaints(&seen);
+    let expected = [
+        ("warning", "info"),
+        ("warning", "pushes"),
+        ("warning", "pushes"),
+        ("note", "scripts"),
+        ("note", "listing"),
+    ];
+    let expected = expected.map(|(severity, check)| (severity.to_owned(), check.to_owned()));
+    assert_eq!(found, expected, "{}", seen.stdout);
+    assert_eq!(seen.code(), Some(1));
+}
+
+#[tokio::test]
+async fn who_acknowledges_is_found_out() {
+    let primary = RedisServer::builder().persistent().start();
+    let url = format!("{}?acknowledge=1&acknowledge_timeout=100ms", primary.url());
+    let seen = doctor(&url).await;
+    let nobody = ("unsafe".to_owned(), "acknowledged".to_owned());
+    assert!(complaints(&seen).contains(&nobody), "{}", seen.stdout);
+    assert_eq!(seen.code(), Some(2));
+
+    let replica = RedisServer::builder().replica_of(primary.port()).start();
+    primary.wait_for_replicas(1);
+    let seen = doctor(&url).await;
+    let only = ("note".to_owned(), "acknowledged".to_owned());
+    assert!(complaints(&seen).contains(&only), "{}", seen.stdout);
+    drop(replica);
 }
 
 #[tokio::test]
@@ -149,6 +187,19 @@ async fn the_primary_that_sentinels_name_is_examined() {
         found.iter().any(|(_, check)| check == "isolation"),
         "{found:?}"
     );
+    let of_sentinels = |seen: &Finished| {
+        let found = complaints(seen).into_iter();
+        let about = found.filter(|(_, check)| check.starts_with("sentinel"));
+        about.map(|(severity, _)| severity).collect::<Vec<_>>()
+    };
+    assert_eq!(of_sentinels(&seen), Vec::<String>::new(), "{}", seen.stdout);
+    sentinels.sentinels()[0].kill();
+    let seen = doctor(&sentinels.url()).await;
+    assert_eq!(of_sentinels(&seen), ["warning"], "{}", seen.stdout);
+    sentinels.sentinels()[1].kill();
+    let seen = doctor(&sentinels.url()).await;
+    // Two that are silent, and one that finds no majority.
+    assert_eq!(of_sentinels(&seen), ["warning"; 3], "{}", seen.stdout);
 }
 
 #[tokio::test]

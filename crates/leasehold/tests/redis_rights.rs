@@ -10,7 +10,7 @@ mod redis_support;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::core::Reply;
 use leasehold::store::redis::{
@@ -21,6 +21,7 @@ use leasehold::{Client, ErrorKind, Released, Settings, StoreError};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
 use leasehold_testkit::server::{Program, RedisServerBuilder};
 use redis_support::*;
+use tokio::time::Instant;
 
 const ALL: &str = "on >secret ~* &* +@all";
 
@@ -93,7 +94,11 @@ async fn serves_in_order(client: &Client) {
         tasks.push(tokio::spawn(async move {
             let lease = lock.lock().await.unwrap();
             order.lock().unwrap().push(number);
-            assert_eq!(lease.release().await.unwrap(), Released::StillOurs, "{number}");
+            assert_eq!(
+                lease.release().await.unwrap(),
+                Released::StillOurs,
+                "{number}"
+            );
         }));
         let limit = Instant::now() + Duration::from_secs(20);
         while client.inspect("line").await.unwrap().waiters.len() <= number {
@@ -164,7 +169,11 @@ async fn those_who_hear_and_those_who_do_not_wait_for_each_other() {
         let released = store.release(&name, &release(number)).await.unwrap();
         assert_eq!(released.reply, freed, "{number}");
         let look = hears.inspect(&name).await.unwrap();
-        let heirs: Vec<_> = look.holders.iter().map(|heir| heir.claim.deadline).collect();
+        let heirs: Vec<_> = look
+            .holders
+            .iter()
+            .map(|heir| heir.claim.deadline)
+            .collect();
         assert_eq!(heirs.len(), 1, "{number}");
         // One that was taken for dead has a second left.
         let left = heirs[0].since(released.at);
@@ -238,7 +247,12 @@ async fn without_any_scripts_it_is_refused_at_once() {
             let server = without(program.clone(), rule);
             let error = connect(&format!("{}?prefix=app:", url(&server))).await;
             let error = format!("{:?}", error.unwrap_err());
-            for part in ["Refused", "scripts are forbidden", "~app:*", "layout=classic"] {
+            for part in [
+                "Refused",
+                "scripts are forbidden",
+                "~app:*",
+                "layout=classic",
+            ] {
                 assert!(error.contains(part), "{program:?} {rule}: {error}");
             }
         }
@@ -364,9 +378,7 @@ async fn what_is_missing_is_said_once() {
 #[tokio::test]
 async fn a_right_that_is_lost_later_costs_pushes_only() {
     let server = without(Program::Default, "");
-    let connected = async || {
-        client(connect(&url(&server)).await.unwrap()).await
-    };
+    let connected = async || client(connect(&url(&server)).await.unwrap()).await;
     let (a, b) = (connected().await, connected().await);
     let held = a.mutex("k").unwrap().lock().await.unwrap();
     let lock = b.mutex("k").unwrap();

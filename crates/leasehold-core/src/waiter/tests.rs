@@ -89,7 +89,11 @@ fn where_nothing_is_heard_it_asks_by_its_place_and_by_how_long_it_has_had_it() {
     let mut heard = unheard(&[(0, 1)]);
     let reply = standing(1, 60_000);
     heard.handle_reply(at(20), at(20), 3, Request::Renew(WAITER), &reply, STORE);
-    assert_eq!(heard.poll_timeout(), Some(at(3_020)), "others tell it again");
+    assert_eq!(
+        heard.poll_timeout(),
+        Some(at(3_020)),
+        "others tell it again"
+    );
 }
 
 #[test]

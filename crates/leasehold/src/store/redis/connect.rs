@@ -16,7 +16,7 @@ use super::finder::{Address, Named};
 use super::options::{RedisAddress, RedisOptions};
 use super::primary::Search;
 use super::refusal;
-use super::rights::{self, Findings, Question, Rights, Said};
+use super::rights::{self, Findings, Lack, Question, Rights, Said};
 use crate::error::{ErrorKind, StoreError};
 
 /// A server, and how to connect to it.
@@ -205,18 +205,20 @@ impl Target {
         }
     }
 
-    /// Opens a connection, whatever is at its other end.
-    pub(super) async fn open(
-        &self,
-        pushes: impl AsyncPushSender + Clone,
-    ) -> Result<MultiplexedConnection, StoreError> {
-        match &self.place {
-            Place::Fixed(client) => Ok(self.reach(client, pushes).await?.0),
+    /// Opens a connection, whatever is at its other end, and finds out what it is.
+    pub(super) async fn find_out(&self) -> Result<(MultiplexedConnection, Findings), StoreError> {
+        let deaf = |_: PushInfo| Ok::<(), ()>(());
+        let (mut connection, resp3) = match &self.place {
+            Place::Fixed(client) => self.reach(client, deaf).await?,
             Place::Sought(search) => {
-                let opened = search.connect(self, pushes, Use::Beside).await?;
-                Ok(opened.connection)
+                let opened = search.connect(self, deaf, Use::Shared).await?;
+                let rights = &opened.server.rights;
+                (opened.connection, !rights.lacks.contains(&Lack::Resp3))
             }
-        }
+        };
+        let question = self.question(resp3, Use::Shared);
+        let found = rights::find(&mut connection, &question).await?;
+        Ok((connection, found))
     }
 
     /// Opens a connection, and says whether it speaks RESP3. One that does not hears

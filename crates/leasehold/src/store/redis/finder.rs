@@ -169,7 +169,7 @@ fn read_address(value: &Value) -> Option<Address> {
 }
 
 /// One field of what a Sentinel says about a server.
-fn field(value: &Value, name: &str) -> Option<String> {
+pub(super) fn field(value: &Value, name: &str) -> Option<String> {
     match value {
         Value::Map(fields) => fields
             .iter()

@@ -57,8 +57,7 @@ pub use self::sentinels::Sentinels;
 use self::step::{Context, Way, ask_primary};
 use crate::error::StoreError;
 use crate::store::{
-    Acknowledges, AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink,
-    check_parts,
+    Acknowledges, AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts,
 };
 
 /// A store on one Redis or Valkey server, or on a cluster of them. Cheap to share
@@ -228,9 +227,14 @@ impl LockStore for RedisStore {
         if matches!(self.route, Route::Cluster(_)) && !Cluster::are_together(&keys) {
             return Ok(None);
         }
-        let asked = self.ask(Way::Acknowledged, &SCRIPTS.claim_all, &keys, |call, terms| {
-            script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
-        });
+        let asked = self.ask(
+            Way::Acknowledged,
+            &SCRIPTS.claim_all,
+            &keys,
+            |call, terms| {
+                script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
+            },
+        );
         let (value, context) = asked.await?;
         if matches!(&value, Value::ServerError(error) if error.code() == "TRYAGAIN") {
             // Their slot is on its way, and some have arrived before others.

@@ -41,7 +41,12 @@ impl Search {
         }
     }
 
-    fn master(&self) -> &str {
+    /// The Sentinels that are known.
+    pub(super) fn nodes(&self) -> &[Address] {
+        &self.finder.sentinels.nodes
+    }
+
+    pub(super) fn master(&self) -> &str {
         &self.finder.sentinels.master
     }
 
@@ -138,7 +143,7 @@ impl Search {
         }
     }
 
-    async fn reach(
+    pub(super) async fn reach(
         &self,
         node: &Address,
         config: AsyncConnectionConfig,

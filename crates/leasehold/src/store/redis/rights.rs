@@ -25,7 +25,15 @@ pub(super) const OF_LOCKS: &[&str] = &[
 /// What the scripts of a vote run on theirs.
 pub(super) const OF_VOTES: &[&str] = &["TIME", "MGET", "EXISTS", "TYPE", "SET", "PEXPIRE"];
 
-const SECTIONS: [&str; 5] = ["server", "replication", "memory", "cluster", "persistence"];
+/// What of `INFO` is asked for: `clients` is the doctor's.
+const SECTIONS: [&str; 6] = [
+    "server",
+    "replication",
+    "memory",
+    "cluster",
+    "persistence",
+    "clients",
+];
 
 static PROBE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("lua/rights.lua").to_owned()));

@@ -142,10 +142,7 @@ pub(super) fn call(script: &Script, keys: &[&str]) -> Cmd {
 /// The same, with the script itself.
 pub(super) fn call_in_full(script: &Script, keys: &[&str]) -> Cmd {
     let mut call = Cmd::with_capacity(10, script.text.len() + 256);
-    call.arg("EVAL")
-        .arg(&script.text)
-        .arg(keys.len())
-        .arg(keys);
+    call.arg("EVAL").arg(&script.text).arg(keys.len()).arg(keys);
     call
 }
 

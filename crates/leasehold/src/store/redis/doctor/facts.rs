@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::error::StoreError;
+use crate::store::Acknowledged;
+use crate::store::redis::rights::Rights;
 
 /// What a server is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub(super) struct Facts {
     pub(super) user: Option<String>,
     /// Why it could not be reached.
     pub(super) unreachable: Option<StoreError>,
+    /// What it lets us do; an error if that is too little.
+    pub(super) rights: Option<Result<Rights, StoreError>>,
     /// The fields of `INFO`.
     pub(super) info: HashMap<String, String>,
     /// The settings that `CONFIG GET` gave away.
@@ -77,8 +81,14 @@ pub(super) struct Latency {
 pub(super) struct Trial {
     /// The step that failed first, and why.
     pub(super) failed: Option<(&'static str, StoreError)>,
+    /// Whether the store says that it has no pushes.
+    pub(super) deaf: bool,
     /// How long a push took, if one came.
     pub(super) push: Option<Duration>,
+    /// Why the locks could not be listed.
+    pub(super) unlisted: Option<StoreError>,
+    /// Who has acknowledged a grant, if somebody must.
+    pub(super) acknowledged: Option<Acknowledged>,
 }
 
 impl Facts {

@@ -7,6 +7,8 @@ use crate::error::ErrorKind;
 use crate::store::redis::refusal;
 use crate::store::report::{Finding, Severity};
 
+mod rights;
+
 /// A replica of which nothing was heard for so many seconds is behind.
 const SILENT: u64 = 10;
 
@@ -48,11 +50,18 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(version(facts));
         findings.extend(role(facts));
         findings.extend(facts.vote.map(vote));
-        findings.extend(facts.trial.as_ref().map(|trial| used(trial, facts)));
-        findings.extend(facts.trial.as_ref().and_then(pushes));
-        findings.push(eviction(facts));
-        findings.extend(memory(facts));
-        findings.push(persistence(facts));
+        findings.extend(facts.trial.iter().map(|trial| used(trial, facts)));
+        findings.extend(rights::rights(facts));
+        if let Some(trial) = &facts.trial {
+            findings.extend(rights::pushes(trial));
+            findings.extend(rights::listing(trial));
+            findings.extend(rights::acknowledged(trial, facts));
+        }
+        if !facts.info.is_empty() {
+            findings.push(eviction(facts));
+            findings.extend(memory(facts));
+            findings.push(persistence(facts));
+        }
         findings.extend(disk(facts));
         findings.extend(replicas(facts));
         findings.extend(clock(facts));
@@ -87,7 +96,8 @@ pub(super) fn together(facts: &[Facts], trial: &Trial) -> Vec<Finding> {
     let nobody = Facts::default();
     let first = facts.first().unwrap_or(&nobody);
     let mut findings = vec![used(trial, first)];
-    findings.extend(pushes(trial).filter(|_| first.part == Part::Node));
+    findings.extend(rights::pushes(trial).filter(|_| first.part == Part::Node));
+    findings.extend(rights::listing(trial));
     findings.extend(spread(facts));
     findings
 }
@@ -175,20 +185,6 @@ fn used(trial: &Trial, facts: &Facts) -> Finding {
         finding.remedy = Some(format!("this rule is enough: {rule}"));
     }
     finding
-}
-
-fn pushes(trial: &Trial) -> Option<Finding> {
-    if trial.failed.is_some() {
-        return None;
-    }
-    Some(match trial.push {
-        Some(_) => Finding::new(Severity::Fine, "pushes", "a grant was pushed to its waiter"),
-        None => Finding::new(Severity::Warning, "pushes", "a grant was not pushed")
-            .meaning("waiters hear of their grants only when they ask, some seconds later")
-            .remedied(
-                "look for a proxy between here and the server, and allow SUBSCRIBE and PUBLISH",
-            ),
-    })
 }
 
 fn eviction(facts: &Facts) -> Finding {

@@ -3,21 +3,29 @@
 mod facts;
 mod judge;
 mod probe;
+mod sentinels;
 mod trial;
 
 use futures_util::future::join_all;
 
 use self::facts::{Part, Trial};
+use super::connect::Target;
 use super::{RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore};
 use crate::store::report::{Finding, Report};
 
 /// Examines the server at these options, or the primary that Sentinels name.
 pub(crate) async fn examine(options: &RedisOptions) -> Report {
     let facts = probe::ask(options, Part::Alone).await;
+    let target = Target::new(options).ok();
+    let mut findings = match target.as_ref().and_then(Target::search) {
+        Some(search) => sentinels::examine(search).await,
+        None => Vec::new(),
+    };
+    findings.extend(judge::judge(&facts));
     Report {
         store: options.redacted_url(),
         promise: judge::promise(&facts),
-        findings: judge::judge(&facts),
+        findings,
     }
 }
 

@@ -19,15 +19,6 @@ const ROUND_TRIPS: usize = 200;
 /// How often the clocks are compared: the quickest answer counts.
 const CLOCK_LOOKS: usize = 5;
 
-const SECTIONS: [&str; 6] = [
-    "server",
-    "replication",
-    "memory",
-    "cluster",
-    "persistence",
-    "clients",
-];
-
 const SETTINGS: [&str; 5] = [
     "appendfsync",
     "save",
@@ -45,7 +36,14 @@ pub(super) async fn ask(options: &RedisOptions, part: Part) -> Facts {
         ..Facts::default()
     };
     let asked = async {
-        let mut connection = Target::new(options)?.open(|_| Ok::<(), ()>(())).await?;
+        let mut target = Target::new(options)?;
+        if part == Part::Voter {
+            target = target.of_votes();
+        }
+        let channel = format!("{}inbox:doctor-{}", options.prefix, uuid::Uuid::new_v4());
+        let (mut connection, found) = target.hearing(&channel).find_out().await?;
+        facts.info = found.info;
+        facts.rights = Some(found.rights);
         look(&mut connection, &mut facts).await
     };
     match asked.await {
@@ -70,17 +68,6 @@ async fn all(
 }
 
 async fn look(connection: &mut MultiplexedConnection, facts: &mut Facts) -> Result<(), StoreError> {
-    let mut info = redis::pipe();
-    for section in SECTIONS {
-        info.cmd("INFO").arg(section);
-    }
-    for text in all(connection, &info).await?.iter().filter_map(text_of) {
-        facts.info.extend(
-            text.lines()
-                .filter_map(|line| line.trim().split_once(':'))
-                .map(|(name, value)| (name.to_owned(), value.to_owned())),
-        );
-    }
     let mut config = redis::pipe();
     for setting in SETTINGS {
         config.cmd("CONFIG").arg("GET").arg(setting);

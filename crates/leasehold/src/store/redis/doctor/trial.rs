@@ -38,6 +38,7 @@ pub(super) async fn run<S: LockStore>(store: Result<S, StoreError>) -> Trial {
             } else {
                 plain_steps(&store).await
             };
+            trial.deaf = !store.capabilities().push;
             trial.failed = done.err();
         }
         Err(error) => trial.failed = Some(("open the store", error)),
@@ -102,7 +103,9 @@ async fn steps(store: &impl LockStore, trial: &mut Trial) -> Result<(), Failed> 
     let _ear = listened.map_err(|error| ("listen for pushes", error))?;
 
     let first = claim(false);
-    token("take a lock", store.claim(&key, &first).await)?;
+    let granted = store.claim(&key, &first).await;
+    trial.acknowledged = granted.as_ref().ok().and_then(|answer| answer.acknowledged);
+    token("take a lock", granted)?;
     let second = claim(true);
     done("stand in line", store.claim(&key, &second).await)?;
     let to = fresh();
@@ -127,12 +130,13 @@ async fn steps(store: &impl LockStore, trial: &mut Trial) -> Result<(), Failed> 
         }
         None
     };
-    trial.push = timeout(PATIENCE, granted).await.ok().flatten();
+    if store.capabilities().push {
+        trial.push = timeout(PATIENCE, granted).await.ok().flatten();
+    }
     done("stop watching", store.watch(&key, Duration::ZERO).await)?;
     let looked = store.inspect(&key).await;
     looked.map_err(|error| ("look at a lock", error))?;
-    let listed = store.list(key.as_str()).await;
-    listed.map_err(|error| ("list the locks", error))?;
+    trial.unlisted = store.list(key.as_str()).await.err();
     let second = release(&second.id);
     done("release a lock", store.release(&key, &second).await)?;
     done("break a lock", store.break_key(&key).await)?;

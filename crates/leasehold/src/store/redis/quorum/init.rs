@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use leasehold_core::quorum::Vote;
 
-use super::super::step::{Way, run};
 use super::super::script::micros;
+use super::super::step::{Way, run};
 use super::script::{SCRIPTS, read_vote};
 use super::{RedlockOptions, RedlockStore};
 use crate::error::StoreError;

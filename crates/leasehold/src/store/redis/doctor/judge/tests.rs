@@ -1,6 +1,8 @@
 use super::super::facts::{Clock, Latency};
 use super::*;
 use crate::error::StoreError;
+use crate::store::Acknowledged;
+use crate::store::redis::rights::{Lack, Rights};
 
 /// A server of which there is nothing to complain.
 fn good() -> Facts {
@@ -41,8 +43,8 @@ fn good() -> Facts {
             p99: Duration::from_micros(200),
         }),
         trial: Some(Trial {
-            failed: None,
             push: Some(Duration::from_micros(300)),
+            ..Trial::default()
         }),
         ..Facts::default()
     }
@@ -186,7 +188,7 @@ fn all_servers_together() {
     let error = StoreError::new(ErrorKind::Unavailable, "nobody answered");
     let failed = Trial {
         failed: Some(("take a lock", error)),
-        push: None,
+        ..Trial::default()
     };
     assert_eq!(worst(&[a], &failed), Some(Severity::Unsafe));
     assert_eq!(worst(&[], &failed), Some(Severity::Unsafe));
@@ -230,7 +232,7 @@ fn a_missing_right_comes_with_the_rule_that_would_do() {
     let error = StoreError::new(ErrorKind::Refused, "the user may not do this: evalsha");
     facts.trial = Some(Trial {
         failed: Some(("take a lock", error)),
-        push: None,
+        ..Trial::default()
     });
     let findings = judge(&facts);
     let scripts = findings.iter().find(|finding| finding.check == "scripts");
@@ -253,4 +255,73 @@ fn who_is_not_there_is_all_there_is_to_say() {
     assert_eq!(findings.len(), 1);
     assert_eq!(findings[0].severity, Severity::Unsafe);
     assert_eq!(findings[0].server.as_deref(), Some("host:6379"));
+}
+
+#[test]
+fn what_is_forbidden_is_found_with_what_would_do() {
+    let mut facts = good();
+    facts.rights = Some(Ok(Rights {
+        lacks: vec![Lack::Publish, Lack::Info, Lack::Hashes],
+        ..Rights::default()
+    }));
+    facts.trial = Some(Trial {
+        deaf: true,
+        unlisted: Some(StoreError::new(ErrorKind::Refused, "no SCAN")),
+        ..Trial::default()
+    });
+    assert_eq!(
+        complaints(&facts),
+        [
+            (Severity::Warning, "pushes"),
+            (Severity::Warning, "info"),
+            (Severity::Note, "scripts"),
+            (Severity::Note, "listing"),
+        ]
+    );
+    let remedies: Vec<_> = judge(&facts).into_iter().filter_map(|f| f.remedy).collect();
+    assert!(remedies[0].contains("+publish &app:*"), "{remedies:?}");
+
+    // What is unknown is not complained of besides.
+    facts.info.clear();
+    facts.trial = None;
+    let found = complaints(&facts);
+    assert_eq!(found.len(), 3, "{found:?}");
+    let error = StoreError::new(ErrorKind::Refused, "scripts are forbidden");
+    facts.rights = Some(Err(error));
+    assert_eq!(complaints(&facts), [(Severity::Unsafe, "scripts")]);
+}
+
+#[test]
+fn who_acknowledges_is_counted() {
+    let judged = |replicas, wanted, online: usize| {
+        let fields = ["slave0", "slave1", "slave2"];
+        let online: Vec<_> = fields[..online]
+            .iter()
+            .map(|field| (*field, "ip=h,port=1,state=online,lag=0"))
+            .collect();
+        let mut facts = with(&online, &[("min-replicas-to-write", "1")]);
+        facts.trial = Some(Trial {
+            acknowledged: Some(Acknowledged {
+                replicas,
+                wanted,
+                disk: (wanted == 0).then_some(true),
+                within: Duration::from_secs(1),
+            }),
+            push: Some(Duration::ZERO),
+            ..Trial::default()
+        });
+        let found = judge(&facts);
+        let one = found.iter().find(|found| found.check == "acknowledged");
+        let one = one.unwrap();
+        (one.severity, one.consequence.clone())
+    };
+    assert_eq!(judged(0, 0, 0).0, Severity::Fine);
+    let (severity, means) = judged(1, 2, 2);
+    assert_eq!(severity, Severity::Unsafe, "{means}");
+    let (severity, means) = judged(1, 1, 2);
+    assert_eq!(severity, Severity::Note);
+    assert!(means.contains("may take over"), "{means}");
+    let (severity, means) = judged(2, 2, 2);
+    assert_eq!(severity, Severity::Note);
+    assert!(means.contains("no lock is granted"), "{means}");
 }

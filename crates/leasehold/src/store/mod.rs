@@ -38,7 +38,8 @@ pub struct Capabilities {
     /// that wants to wait is `Busy`, and is to be asked for again, with a new id;
     /// where there are pushes, [`Push::Changed`] says when that is worthwhile.
     pub queueing: bool,
-    /// Waiters are told of their grants; else they ask from time to time.
+    /// Waiters are told of their grants; else they ask from time to time, and an
+    /// inbox that was opened hears nothing.
     pub push: bool,
     /// Tokens keep rising after the store was restarted.
     pub durable_tokens: bool,

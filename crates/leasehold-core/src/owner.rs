@@ -19,6 +19,18 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// Nobody that is known: some records do not say who made them.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self::default()
+    }
+
+    /// Whether it is not known who it is.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// The longest host name or label, in bytes; longer ones are cut.
     pub const MAX_BYTES: usize = 255;
 

@@ -50,6 +50,13 @@ instant! {
     StoreTime
 }
 
+impl StoreTime {
+    /// The deadline of what does not lapse by itself.
+    pub const NEVER: Self = Self(u64::MAX);
+    /// When something began of which the record does not say when.
+    pub const UNKNOWN: Self = Self(0);
+}
+
 instant! {
     /// The client's time, in microseconds since an origin of its own, by a clock
     /// that never steps and runs on while the machine sleeps.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::Stream;
 use futures_util::stream::{BoxStream, unfold};
-use leasehold_core::{Backoff, Key, Loss, Mode, Moment, Note, Owner, Token};
+use leasehold_core::{Arrival, Backoff, Key, Loss, Mode, Moment, Note, Owner, Token};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -55,7 +55,8 @@ options!(Election);
 /// Who leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leader {
-    /// The term: the fencing token of the leader's lease.
+    /// The term: the fencing token of the leader's lease. [`Token::NONE`] where the
+    /// store has no tokens.
     pub term: Token,
     /// What the leader tells, such as its address.
     pub note: Option<String>,
@@ -65,6 +66,8 @@ pub struct Leader {
     pub since: SystemTime,
     /// How long it leads without renewal, when the store was asked.
     pub expires_in: Duration,
+    /// What tells one leader's claim from another's, where there are no terms.
+    pub(crate) arrival: Arrival,
 }
 
 impl Election {
@@ -167,7 +170,9 @@ impl Election {
     /// The leaders from now on: first who leads now, then each change: another
     /// leader, another note, or nobody. The store tells of changes; it is asked
     /// otherwise only when a leader's lease may have lapsed unseen, and every
-    /// 20 s to go on telling.
+    /// 20 s to go on telling. One that tells nobody anything
+    /// ([`Capabilities::push`](crate::store::Capabilities::push)) is asked twice a
+    /// second.
     ///
     /// A change that is followed by another at once may be left out.
     ///
@@ -213,10 +218,12 @@ async fn look(driver: &Driver, key: &Key) -> Result<Option<Leader>, StoreError> 
     let limit = driver.settings.operation_timeout;
     let look = timeout(limit, driver.store.inspect(key)).await;
     let look = look.unwrap_or_else(|_| Err(unanswered(limit)))?;
+    let arrivals: Vec<_> = look.holders.iter().map(|it| it.claim.arrival).collect();
     let seen = Inspection::new(key.clone(), look);
-    let mut holders = seen.holders.into_iter();
-    let leader = holders.find(|holder| holder.mode == Mode::Exclusive && !holder.kept);
-    Ok(leader.map(|holder| Leader {
+    let mut holders = seen.holders.into_iter().zip(arrivals);
+    let leader = holders.find(|(holder, _)| holder.mode == Mode::Exclusive && !holder.kept);
+    Ok(leader.map(|(holder, arrival)| Leader {
+        arrival,
         term: holder.token,
         note: holder.note,
         owner: holder.owner,
@@ -240,6 +247,9 @@ pub struct Leadership {
 
 impl Leadership {
     /// The term: the fencing token. Hand it to whatever the leader writes to.
+    /// [`Token::NONE`] where the store has no tokens
+    /// ([`Capabilities::tokens`](crate::store::Capabilities::tokens)): nothing can be
+    /// fenced then.
     #[must_use]
     pub fn term(&self) -> Token {
         self.lease.token()
@@ -377,8 +387,8 @@ struct Observer {
     watch: Watch,
     driver: Arc<Driver>,
     key: Key,
-    /// What was told last: the term and the note.
-    told: Option<Option<(Token, Option<String>)>>,
+    /// What was told last: the claim, the term and the note.
+    told: Option<Option<(Arrival, Token, Option<String>)>>,
     /// Pauses while the store cannot be asked.
     failing: Option<Backoff>,
 }
@@ -406,7 +416,7 @@ impl Observer {
                 }
             };
             self.failing = None;
-            let seen = leader.as_ref().map(|l| (l.term, l.note.clone()));
+            let seen = leader.as_ref().map(|l| (l.arrival, l.term, l.note.clone()));
             if self.told.as_ref() != Some(&seen) {
                 self.told = Some(seen);
                 return Ok(leader);

@@ -39,13 +39,14 @@ pub enum Kind {
 pub struct HolderInfo {
     /// How it holds.
     pub mode: Mode,
-    /// Who.
+    /// Who; [`Owner::unknown`] where the store does not keep it.
     pub owner: Owner,
-    /// Since when, by the store's clock.
+    /// Since when, by the store's clock; 1970 where the store does not keep it.
     pub since: SystemTime,
-    /// How long the lease lives without renewal.
+    /// How long the lease lives without renewal; [`Duration::MAX`] for a lock of
+    /// another library that does not lapse by itself.
     pub expires_in: Duration,
-    /// The fencing token.
+    /// The fencing token; [`Token::NONE`] where the store has none.
     pub token: Token,
     /// The first characters of the claim id; the rest is a secret.
     pub id_hint: String,
@@ -79,7 +80,10 @@ impl Inspection {
         let wall = |time: StoreTime| {
             UNIX_EPOCH + Duration::from_micros(clock.0).saturating_sub(at.since(time))
         };
-        let left = |claim: &ClaimView| claim.deadline.since(at);
+        let left = |claim: &ClaimView| match claim.deadline {
+            StoreTime::NEVER => Duration::MAX,
+            deadline => deadline.since(at),
+        };
         Self {
             key,
             kind: match look.capacity {
@@ -123,7 +127,8 @@ impl Inspection {
 pub struct Broken {
     /// How many held it.
     pub holders: u64,
-    /// The highest token that is void now; later ones are higher.
+    /// The highest token that is void now; later ones are higher. [`Token::NONE`]
+    /// where the store has none: then the holder learns of it at its next renewal.
     pub token: Token,
 }
 

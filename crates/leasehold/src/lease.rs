@@ -110,6 +110,10 @@ impl Lease {
     ///
     /// It rises if another claim of the same [`crate::Owner`] is taken over by
     /// another process.
+    ///
+    /// [`Token::NONE`] where the store has no tokens, as with `layout=classic`
+    /// ([`Capabilities::tokens`](crate::store::Capabilities::tokens)): every fence of
+    /// leasehold refuses that one.
     #[must_use]
     pub fn token(&self) -> Token {
         self.hold.token()

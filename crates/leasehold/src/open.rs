@@ -86,11 +86,14 @@ async fn redis(
     url: &str,
     credentials: &Credentials,
 ) -> Result<(Arc<dyn LockStore>, String), StoreError> {
-    use crate::store::redis::RedisStore;
+    use crate::store::redis::{ClassicStore, RedisLayout, RedisStore};
     let options = redis_options(url, credentials)?;
     let shown = options.clone().without_passwords();
-    let store = RedisStore::connect(options).await?;
-    Ok((Arc::new(store), shown.redacted_url()))
+    let store: Arc<dyn LockStore> = match options.layout {
+        RedisLayout::Native => Arc::new(RedisStore::connect(options).await?),
+        RedisLayout::Classic => Arc::new(ClassicStore::connect(options).await?),
+    };
+    Ok((store, shown.redacted_url()))
 }
 
 #[cfg(feature = "redis")]
@@ -98,12 +101,15 @@ async fn cluster(
     url: &str,
     credentials: &Credentials,
 ) -> Result<(Arc<dyn LockStore>, String), StoreError> {
-    use crate::store::redis::RedisStore;
+    use crate::store::redis::{ClassicStore, RedisLayout, RedisStore};
     let options = cluster_options(url, credentials)?;
     let mut shown = options.clone();
     shown.node.password = None;
-    let store = RedisStore::connect_cluster(options).await?;
-    Ok((Arc::new(store), shown.redacted_url()))
+    let store: Arc<dyn LockStore> = match options.node.layout {
+        RedisLayout::Native => Arc::new(RedisStore::connect_cluster(options).await?),
+        RedisLayout::Classic => Arc::new(ClassicStore::connect_cluster(options).await?),
+    };
+    Ok((store, shown.redacted_url()))
 }
 
 /// As [`redis_options`], for a cluster.

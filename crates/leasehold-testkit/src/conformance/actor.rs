@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::{Fixture, LONG, PUSH_LIMIT};
 
-/// A client whose inbox is open.
+/// A client whose inbox is open, where there are pushes.
 pub(super) struct Actor {
     pub(super) store: Arc<dyn LockStore>,
     pub(super) inbox: Option<Box<dyn Listening>>,
@@ -80,10 +80,14 @@ impl Actor {
     pub(super) async fn new(fixture: &dyn Fixture) -> Self {
         let store = fixture.client().await;
         let heard = Arc::<Heard>::default();
-        let inbox = store.listen(heard.clone()).await.expect("the inbox opens");
+        let mut inbox = None;
+        if store.capabilities().push {
+            let opened = store.listen(heard.clone()).await;
+            inbox = Some(opened.expect("the inbox opens"));
+        }
         Self {
             store,
-            inbox: Some(inbox),
+            inbox,
             heard,
         }
     }
@@ -200,6 +204,21 @@ impl Actor {
 
     pub(super) fn queues(&self) -> bool {
         self.store.capabilities().queueing
+    }
+
+    /// Whether there are fencing tokens, which every grant raises. Without them the
+    /// token of a grant is none.
+    pub(super) fn has_tokens(&self) -> bool {
+        self.store.capabilities().tokens
+    }
+
+    /// Whether `later` is the token of a later grant than `earlier`, as far as it tells.
+    pub(super) fn rises(&self, earlier: Token, later: Token) -> bool {
+        if self.has_tokens() {
+            later > earlier
+        } else {
+            earlier.is_none() && later.is_none()
+        }
     }
 
     pub(super) fn is_pushed_to(&self) -> bool {

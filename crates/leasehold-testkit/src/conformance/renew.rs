@@ -1,5 +1,7 @@
 //! Living longer, and changing on the way.
 
+use std::time::Duration;
+
 use leasehold::core::{Claim, Mode, Renew, Reply};
 
 use super::actor::{knows_all_kinds, scene, stands};
@@ -20,7 +22,11 @@ pub async fn renew_raises_never_lowers(fixture: &dyn Fixture) {
     let Reply::Standing(kept) = a.renew(&key, &brief, SHORT).await else {
         panic!("renewed")
     };
-    assert_eq!(kept.deadline, raised.deadline);
+    // Where nothing is kept but what is left of it, the deadline is a sum of two readings.
+    let exact = a.store.capabilities().owners;
+    let slack = Duration::from_millis(if exact { 0 } else { 50 });
+    assert!(kept.deadline + slack >= raised.deadline);
+    assert!(kept.deadline <= raised.deadline + slack);
     fixture.pass(SHORT + SHORT).await;
     assert!(matches!(
         a.renew(&key, &brief, SHORT).await,

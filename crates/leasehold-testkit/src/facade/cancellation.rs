@@ -130,6 +130,9 @@ const KINDS: [(&str, Life); 7] = [
                 leaders.next().await?;
                 return Ok(());
             }
+            if !client.capabilities().owners {
+                return election.campaign("").await?.resign().await.map(drop);
+            }
             let leadership = election.campaign("me").await?;
             leadership.proclaim("still me").await?;
             leadership.resign().await.map(drop)

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Backoff, Claim, Moment, Renewal, Retry, Standpoint, Validity, Verdict, Waiter,
+    Arrival, Backoff, Claim, Moment, Renewal, Reply, Retry, Standpoint, Validity, Verdict, Waiter,
     WaiterConfig,
 };
 use tokio::time::{sleep, timeout};
@@ -13,19 +13,20 @@ use tokio::time::{sleep, timeout};
 use super::acknowledged::confirm;
 use super::own_id::{COLLISIONS, not_unique};
 use super::registry::EntryId;
-use super::retry::acquire_by_asking;
+use super::retry::{POLLING, acquire_by_asking};
 use super::signal::{Progress, Signal};
 use super::subject::{Subject, Terms};
 use super::wish::{Grant, Patience, Wish, mismatch, timed_out};
 use super::{Departure, Driver, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
-use crate::store::Acknowledged;
+use crate::store::{Acknowledged, Capabilities};
 
 /// How one attempt with one claim id ended.
 pub(super) enum Attempt {
     Granted(Grant),
-    Busy,
+    /// Another has it, for so long if it does not go on.
+    Busy(Duration),
     /// The claim lapsed or was removed under us.
     Gone,
     /// It was granted, but the lease was over before it could be handed out.
@@ -34,6 +35,22 @@ pub(super) enum Attempt {
     Taken,
     /// Too few have acknowledged it: it does not count, and is given back.
     Unacknowledged(StoreError),
+}
+
+/// How one wish ended, where it did not fail.
+pub(super) enum Tried {
+    Granted(Grant),
+    /// Another has it, for so long if it does not go on.
+    Busy(Duration),
+}
+
+impl Tried {
+    fn granted(self) -> Option<Grant> {
+        match self {
+            Self::Granted(grant) => Some(grant),
+            Self::Busy(_) => None,
+        }
+    }
 }
 
 /// So many grants in a row that came too late mean that the TTL is too short
@@ -49,11 +66,13 @@ pub(crate) async fn acquire(
     patience: Patience,
     progress: impl FnMut(u64, u32),
 ) -> Result<Option<Grant>, StoreError> {
-    let queueing = driver.store.capabilities().queueing;
-    let retry = wish.retry.or_else(|| (!queueing).then(Retry::default));
+    let Capabilities { queueing, push, .. } = driver.store.capabilities();
+    let usual = || if push { Retry::default() } else { POLLING };
+    let retry = wish.retry.or_else(|| (!queueing).then(usual));
     let Some(retry) = retry.filter(|_| !matches!(patience, Patience::No)) else {
         let waits = !matches!(patience, Patience::No);
-        return acquire_in_line(driver, wish, patience, waits, progress).await;
+        let tried = acquire_in_line(driver, wish, patience, waits, progress).await?;
+        return Ok(tried.granted());
     };
     if !queueing {
         return acquire_by_asking(driver, wish, retry, patience).await;
@@ -62,6 +81,7 @@ pub(crate) async fn acquire(
     let never = |_, _| {};
     loop {
         let tried = acquire_in_line(driver, wish, Patience::No, false, never).await?;
+        let tried = tried.granted();
         let Some(pause) = pauses.next().filter(|_| tried.is_none()) else {
             return Ok(tried);
         };
@@ -84,7 +104,7 @@ pub(super) async fn acquire_in_line(
     patience: Patience,
     waits: bool,
     mut progress: impl FnMut(u64, u32),
-) -> Result<Option<Grant>, StoreError> {
+) -> Result<Tried, StoreError> {
     let mut pause = Backoff::new(
         Duration::from_millis(5),
         Duration::from_secs(1),
@@ -98,8 +118,8 @@ pub(super) async fn acquire_in_line(
         })
         .await?
         {
-            Attempt::Granted(grant) => return Ok(Some(Grant { rejoined, ..grant })),
-            Attempt::Busy => return Ok(None),
+            Attempt::Granted(grant) => return Ok(Tried::Granted(Grant { rejoined, ..grant })),
+            Attempt::Busy(left) => return Ok(Tried::Busy(left)),
             Attempt::Unacknowledged(error) => return Err(error),
             Attempt::Late if late + 1 == LATE => return Err(too_late(wish.terms.ttl)),
             Attempt::Taken => {
@@ -152,6 +172,7 @@ async fn attempt(
         sends,
         last_error,
         acknowledged,
+        busy_for,
     } = match asked {
         Ok(asked) => asked,
         Err(Failure::Refused(refused)) => {
@@ -237,7 +258,7 @@ async fn attempt(
             };
             Ok(hand_over(driver, wish, grant).await)
         }
-        Verdict::Busy => Ok(Attempt::Busy),
+        Verdict::Busy => Ok(Attempt::Busy(busy_for)),
         Verdict::Gone => Ok(Attempt::Gone),
         Verdict::Taken => Ok(Attempt::Taken),
         Verdict::TimedOut => Err(timed_out()),
@@ -254,6 +275,8 @@ struct Asked {
     last_error: Option<StoreError>,
     /// Who has the grant, where it must be acknowledged and is.
     acknowledged: Option<Acknowledged>,
+    /// If the key is busy: how long what blocks it lives without renewal.
+    busy_for: Duration,
 }
 
 /// Why there is no claim, or none that counts.
@@ -273,6 +296,7 @@ async fn ask(
 ) -> Result<Asked, Failure> {
     let mut sends = 0;
     let (mut last_error, mut acknowledged) = (None, None);
+    let mut busy_for = Duration::MAX;
     loop {
         let now = clock::now();
         waiter.handle_timeout(now);
@@ -281,6 +305,7 @@ async fn ask(
                 sends,
                 last_error,
                 acknowledged,
+                busy_for,
             });
         }
         let next = waiter
@@ -300,6 +325,9 @@ async fn ask(
                     return Err(Failure::Unacknowledged(short));
                 }
                 acknowledged = answer.achieved();
+                if let Reply::Busy { blocked_until } = answer.reply {
+                    busy_for = blocked_until.since(answer.at);
+                }
                 waiter.handle_reply(
                     clock::now(),
                     now,

@@ -1,5 +1,6 @@
 //! Waiting where the store keeps no queue: asking again and again, with pauses
-//! drawn at random, and at once when the store says that the key may be free.
+//! drawn at random, at once when the store says that the key may be free, and when
+//! what blocks it can lapse.
 //!
 //! The tasks of one client take turns: only the first in line asks. So however
 //! many wait here, the servers see one.
@@ -11,12 +12,23 @@ use std::time::Duration;
 use leasehold_core::{Key, Retry};
 use tokio::time::{sleep, timeout};
 
-use super::acquire::acquire_in_line;
+use super::acquire::{Tried, acquire_in_line};
 use super::watches::Watch;
 use super::wish::{Grant, Patience, Wish, timed_out};
 use super::{Driver, random_u64};
 use crate::clock;
 use crate::error::StoreError;
+
+/// The pauses where nobody tells that a key is free: what a waiter may lose of its
+/// turn, and still few requests. Other libraries ask about as often.
+pub(super) const POLLING: Retry = Retry::FullJitter {
+    base: Duration::from_millis(10),
+    cap: Duration::from_millis(150),
+};
+
+/// After the time at which what blocks the key can lapse, ask this much later at
+/// most.
+const AFTER_LAPSE: Duration = Duration::from_millis(10);
 
 /// Whose turn it is to ask for a key, among the tasks of one client.
 #[derive(Debug, Default)]
@@ -83,8 +95,9 @@ pub(super) async fn acquire_by_asking(
     let Ok(_turn) = turn else {
         return Err(timed_out());
     };
-    let mut watch = Watch::start(driver, &wish.key);
-    let changed = watch.changed();
+    let pushes = driver.store.capabilities().push;
+    let mut watch = pushes.then(|| Watch::start(driver, &wish.key));
+    let changed = watch.as_ref().map(Watch::changed).unwrap_or_default();
     let mut pauses = retry.pauses(random_u64());
     loop {
         let change = changed.notified();
@@ -92,21 +105,30 @@ pub(super) async fn acquire_by_asking(
         // Enlist before asking, so that no push falls between.
         change.as_mut().enable();
         let tried = acquire_in_line(driver, wish, Patience::No, true, |_, _| {}).await?;
-        if tried.is_some() {
-            // A server that grants forgets that we wait.
-            watch.forgotten();
-            return Ok(tried);
+        let busy_for = match tried {
+            Tried::Granted(grant) => {
+                // A server that grants forgets that we wait.
+                if let Some(watch) = &mut watch {
+                    watch.forgotten();
+                }
+                return Ok(Some(grant));
+            }
+            Tried::Busy(busy_for) => busy_for,
+        };
+        if let Some(watch) = &watch {
+            watch.enlisted();
         }
-        watch.enlisted();
         let (Some(pause), left) = (pauses.next(), left()) else {
             return Ok(None);
         };
         if left.is_zero() {
             return Err(timed_out());
         }
+        // Those who wait for one lapse should not all ask at once.
+        let lapse = busy_for.saturating_add(pause.min(AFTER_LAPSE));
         tokio::select! {
             () = change => pauses = retry.pauses(random_u64()),
-            () = sleep(pause.min(left)) => {}
+            () = sleep(pause.min(lapse).min(left)) => {}
         }
     }
 }

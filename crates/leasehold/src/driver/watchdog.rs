@@ -58,6 +58,8 @@ struct Watchdog {
     in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
     opening: FuturesUnordered<BoxFuture<'static, Listened>>,
     inbox: Option<Box<dyn Listening>>,
+    /// Whether the store tells anybody anything.
+    pushes: bool,
     listen_after: Moment,
     /// Why opening the inbox has failed last: it is tried again with pauses, for
     /// leases only if there was no answer. A refusal stays one, and costs them
@@ -69,6 +71,7 @@ struct Watchdog {
 impl Watchdog {
     fn new(driver: Arc<Driver>) -> Self {
         Self {
+            pushes: driver.store.capabilities().push,
             driver,
             in_flight: FuturesUnordered::new(),
             opening: FuturesUnordered::new(),
@@ -152,7 +155,7 @@ impl Watchdog {
     /// Opens the inbox for those who wait at once, for leases that are kept
     /// after a while.
     fn open_inbox(&mut self, now: Moment) {
-        if self.inbox.is_some() || !self.opening.is_empty() {
+        if self.inbox.is_some() || !self.opening.is_empty() || !self.pushes {
             return;
         }
         let (waiters, empty) = {

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use leasehold_core::Token;
 
-use super::Fenced;
+use super::{Fenced, check};
 
 /// Admits a token that is not below the highest it has seen. Lock-free.
 ///
@@ -71,14 +71,11 @@ impl Gate {
     ///
     /// # Errors
     /// [`Fenced`] if it has seen a higher one: stop, another has had the lease
-    /// since.
+    /// since. Also for [`Token::NONE`].
     pub fn admit(&self, token: Token) -> Result<(), Fenced> {
         // Whoever is refused sees what the admitted one had done before it came.
         let seen = Token(self.0.fetch_max(token.0, Ordering::AcqRel));
-        if token < seen {
-            return Err(Fenced { token, seen });
-        }
-        Ok(())
+        check(token, seen)
     }
 
     /// The highest token seen; 0 before the first.
@@ -111,12 +108,13 @@ mod tests {
         assert_eq!(gate.admit(Token(7)), Ok(()));
         assert_eq!(gate.admit(Token(u64::MAX)), Ok(()));
         assert_eq!(gate.seen(), Token(u64::MAX));
-        assert_eq!(Gate::new().admit(Token(0)), Ok(()));
+        assert_eq!(Gate::new().admit(Token(1)), Ok(()));
+        assert!(Gate::new().admit(Token::NONE).is_err());
     }
 
     proptest! {
         #[test]
-        fn one_after_the_other_the_highest_so_far_decides(tokens in vec(0_u64..20, 0..40)) {
+        fn one_after_the_other_the_highest_so_far_decides(tokens in vec(1_u64..20, 0..40)) {
             let gate = Gate::new();
             let mut highest = 0;
             for token in tokens {

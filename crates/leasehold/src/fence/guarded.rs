@@ -2,7 +2,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use leasehold_core::Token;
 
-use super::Fenced;
+use super::{Fenced, check};
 
 /// A value that is changed only with a token not below the highest seen: check
 /// and change are one step.
@@ -58,13 +58,10 @@ impl<T> Guarded<T> {
     ///
     /// # Errors
     /// [`Fenced`] if a higher token was seen: nothing was run. Stop, another has
-    /// had the lease since.
+    /// had the lease since. Also for [`Token::NONE`].
     pub fn update<R>(&self, token: Token, change: impl FnOnce(&mut T) -> R) -> Result<R, Fenced> {
         let mut state = self.state();
-        let seen = state.seen;
-        if token < seen {
-            return Err(Fenced { token, seen });
-        }
+        check(token, state.seen)?;
         state.seen = token;
         Ok(change(&mut state.value))
     }
@@ -112,6 +109,11 @@ mod tests {
         assert_eq!((fenced.token, fenced.seen), (Token(6), Token(7)));
         assert_eq!(value.update(Token(7), |value| value.len()), Ok(4));
         assert_eq!(value.into_inner(), ("kept", Token(7)));
+        assert!(
+            Guarded::new(())
+                .update(Token::NONE, |()| unreachable!())
+                .is_err()
+        );
     }
 
     #[test]

@@ -33,6 +33,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! A lease of the classic layout of Redis has no token ([`Token::NONE`]): every fence
+//! here refuses it.
+//!
 //! Only exclusive leases fence. Readers and holders of permits overlap, so that
 //! the order of their grants says nothing about who may write.
 //!
@@ -63,17 +66,33 @@ pub use guarded::Guarded;
 ///
 /// Stop the work; do not ask again with this token. Whoever goes on acquires
 /// anew, and looks again at what is there.
+///
+/// [`Token::NONE`] is always refused: the lease is of a store that has no tokens
+/// (the classic layout), and such a lease cannot be fenced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fenced {
     /// The token that came.
     pub token: Token,
-    /// The highest token seen, which is higher.
+    /// The highest token seen, which is higher, or as high if both are none.
     pub seen: Token,
+}
+
+/// Compares: what every fence does, in one step with what it protects.
+fn check(token: Token, seen: Token) -> Result<(), Fenced> {
+    if token < seen || token.is_none() {
+        return Err(Fenced { token, seen });
+    }
+    Ok(())
 }
 
 impl fmt::Display for Fenced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { token, seen } = self;
+        if token.is_none() {
+            return f.write_str(
+                "refused: the lease has no fencing token, as its store has none to give",
+            );
+        }
         write!(f, "fenced: token {token} is lower than {seen}, seen before")
     }
 }
@@ -94,5 +113,17 @@ mod tests {
             fenced.to_string(),
             "fenced: token 41 is lower than 42, seen before"
         );
+    }
+
+    #[test]
+    fn no_token_is_refused_whatever_was_seen() {
+        for seen in [Token::NONE, Token(42)] {
+            let fenced = check(Token::NONE, seen).unwrap_err();
+            assert_eq!(
+                fenced.to_string(),
+                "refused: the lease has no fencing token, as its store has none to give"
+            );
+        }
+        assert_eq!(check(Token(42), Token(42)), Ok(()));
     }
 }

@@ -166,7 +166,7 @@ impl Register {
         token: Token,
         value: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
-        let step = self.step("set", token, value.as_ref());
+        let step = self.fenced("set", token, value.as_ref())?;
         self.read(token, step.invoke_async(connection).await)?;
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Register {
         connection: &mut impl aio::ConnectionLike,
         token: Token,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let step = self.step("claim", token, &[]);
+        let step = self.fenced("claim", token, &[])?;
         let stored = self.read(token, step.invoke_async(connection).await)?;
         Ok(stored.value)
     }
@@ -196,7 +196,7 @@ impl Register {
         connection: &mut impl aio::ConnectionLike,
         token: Token,
     ) -> Result<(), Error> {
-        let step = self.step("clear", token, &[]);
+        let step = self.fenced("clear", token, &[])?;
         self.read(token, step.invoke_async(connection).await)?;
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Register {
         token: Token,
         value: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
-        let step = self.step("set", token, value.as_ref());
+        let step = self.fenced("set", token, value.as_ref())?;
         self.read(token, step.invoke(connection))?;
         Ok(())
     }
@@ -234,7 +234,7 @@ impl Register {
         connection: &mut dyn ::redis::ConnectionLike,
         token: Token,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let step = self.step("claim", token, &[]);
+        let step = self.fenced("claim", token, &[])?;
         let stored = self.read(token, step.invoke(connection))?;
         Ok(stored.value)
     }
@@ -248,7 +248,7 @@ impl Register {
         connection: &mut dyn ::redis::ConnectionLike,
         token: Token,
     ) -> Result<(), Error> {
-        let step = self.step("clear", token, &[]);
+        let step = self.fenced("clear", token, &[])?;
         self.read(token, step.invoke(connection))?;
         Ok(())
     }
@@ -263,6 +263,20 @@ impl Register {
     ) -> Result<Stored, Error> {
         let step = self.step("get", Token(0), &[]);
         self.read(Token(0), step.invoke(connection))
+    }
+
+    /// A step that takes a token: none is refused before anybody is asked.
+    fn fenced(
+        &self,
+        verb: &str,
+        token: Token,
+        value: &[u8],
+    ) -> Result<ScriptInvocation<'static>, Fenced> {
+        if token.is_none() {
+            let seen = Token::NONE;
+            return Err(Fenced { token, seen });
+        }
+        Ok(self.step(verb, token, value))
     }
 
     fn step(&self, verb: &str, token: Token, value: &[u8]) -> ScriptInvocation<'static> {

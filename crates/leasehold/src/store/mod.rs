@@ -36,13 +36,20 @@ pub struct Capabilities {
     pub name: &'static str,
     /// Waiting claims stand in a queue: first come, first served. Else a claim
     /// that wants to wait is `Busy`, and is to be asked for again, with a new id;
-    /// where there are pushes, [`Push::Changed`] says when that is worthwhile.
+    /// where there are pushes, [`Push::Changed`] says when that is worthwhile, else the
+    /// client asks from time to time.
     pub queueing: bool,
     /// Waiters are told of their grants; else they ask from time to time, and an
     /// inbox that was opened hears nothing.
     pub push: bool,
+    /// Grants have fencing tokens. Else they are [`Token::NONE`], and nothing can
+    /// be fenced.
+    pub tokens: bool,
     /// Tokens keep rising after the store was restarted.
     pub durable_tokens: bool,
+    /// It keeps who holds, since when, and with which note. Else people see a part
+    /// of the claim id only, and another client's id is not told from one's own.
+    pub owners: bool,
     /// The store sees that a client died before its claims lapse.
     pub liveness: bool,
     /// Several keys can be claimed in one step, whichever they are.
@@ -63,7 +70,9 @@ impl Capabilities {
             name,
             queueing: true,
             push: true,
+            tokens: true,
             durable_tokens: false,
+            owners: true,
             liveness: false,
             multi: true,
             exclusive_only: false,
@@ -242,7 +251,7 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// Joins the queue of `key`, or finds itself where it already stands.
     ///
     /// # Contract
-    /// - `claim_free_key_is_granted`: with a token above zero, at once.
+    /// - `claim_free_key_is_granted`: at once, with a token above zero where there are tokens.
     /// - `claim_held_key_waits_or_is_busy`
     /// - `claim_again_finds_itself`: same arrival, same token, never twice.
     /// - `claim_after_release_is_gone`: a released id stays released.
@@ -324,7 +333,8 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// - `watch_ends`: when asked to, and by itself.
     async fn watch(&self, key: &Key, ttl: Duration) -> Result<Answer, StoreError>;
 
-    /// Takes the key from all who hold it, after raising the token.
+    /// Takes the key from all who hold it, after raising the token where there are
+    /// tokens.
     ///
     /// # Contract
     /// - `break_fences_holders`: they are `Gone`, later tokens are higher.

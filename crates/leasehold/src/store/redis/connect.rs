@@ -13,7 +13,7 @@ use redis::{
 
 use super::acknowledge::{Acknowledge, Demand};
 use super::finder::{Address, Named};
-use super::options::{RedisAddress, RedisOptions};
+use super::options::{RedisAddress, RedisLayout, RedisOptions};
 use super::primary::Search;
 use super::refusal;
 use super::rights::{self, Findings, Lack, Question, Rights, Said};
@@ -28,6 +28,7 @@ pub(super) struct Target {
     pub(super) connect_timeout: Duration,
     pub(super) response_timeout: Duration,
     pub(super) acknowledge: Option<Acknowledge>,
+    layout: RedisLayout,
     cluster: AtomicBool,
     /// Where pushes would be heard: asked for at connect, if anybody wants to know.
     channel: Option<String>,
@@ -115,6 +116,7 @@ impl Target {
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
             acknowledge: options.acknowledge,
+            layout: options.layout,
             cluster: AtomicBool::new(false),
             channel: None,
             votes: false,
@@ -151,6 +153,12 @@ impl Target {
     /// Whether the server was found to be part of a cluster.
     pub(super) fn is_cluster(&self) -> bool {
         self.cluster.load(Ordering::Acquire)
+    }
+
+    /// Whether the count of `PUBLISH` says anything: in a cluster it is of one node,
+    /// and in the classic layout nobody is told anything.
+    pub(super) fn counts_listeners(&self) -> bool {
+        !self.is_cluster() && self.layout == RedisLayout::Native
     }
 
     /// Opens a connection to where the locks are kept now.

@@ -22,9 +22,10 @@ pub(super) async fn list(
     store: &RedisStore,
     pattern: &str,
 ) -> Result<Vec<(Key, Snapshot)>, StoreError> {
+    let prefix = store.redis_key("");
     let mut names = match &store.route {
-        Route::One(shared) => scan(store, &shared.wire().await?, pattern).await?,
-        Route::Cluster(cluster) => scan_all(store, cluster, pattern).await?,
+        Route::One(shared) => names(&prefix, &shared.wire().await?, pattern).await?,
+        Route::Cluster(cluster) => names_of_all(&prefix, cluster, pattern).await?,
     };
     // SCAN may name a key twice.
     names.sort_unstable();
@@ -54,38 +55,37 @@ pub(super) async fn list(
     Ok(live)
 }
 
-/// The names of all keys of a cluster. Those that change their node meanwhile may
+/// The names behind `prefix` of all keys of a cluster. Those that change their node meanwhile may
 /// be seen on neither: then once more.
-async fn scan_all(
-    store: &RedisStore,
+pub(super) async fn names_of_all(
+    prefix: &str,
     cluster: &Arc<Cluster>,
     pattern: &str,
 ) -> Result<Vec<String>, StoreError> {
-    let mut names = Vec::new();
+    let mut all = Vec::new();
     for _ in 0..SCANS {
         let changes = cluster.changes();
         let links = cluster.links()?;
         let scans = links
             .iter()
-            .map(async |link| scan(store, &link.wire().await?, pattern).await);
+            .map(async |link| names(prefix, &link.wire().await?, pattern).await);
         for found in join_all(scans).await {
-            names.extend(found?);
+            all.extend(found?);
         }
         if cluster.changes() == changes {
             break;
         }
     }
-    Ok(names)
+    Ok(all)
 }
 
-/// The names of the keys of one server.
-async fn scan(
-    store: &RedisStore,
+/// The names behind `prefix` of the keys of one server.
+pub(super) async fn names(
+    prefix: &str,
     wire: &Arc<Wire>,
     pattern: &str,
 ) -> Result<Vec<String>, StoreError> {
-    let prefix = store.redis_key("");
-    let glob = format!("{}{pattern}", escape(&prefix));
+    let glob = format!("{}{pattern}", escape(prefix));
     let mut names: Vec<String> = Vec::new();
     let mut cursor = b"0".to_vec();
     loop {
@@ -97,7 +97,7 @@ async fn scan(
             .arg(PAGE);
         let answer = wire.send(scan).await.map_err(refusal::of_connection)?;
         let (next, keys) = read_page(answer)?;
-        let name = |key: String| key.strip_prefix(&prefix).map(str::to_owned);
+        let name = |key: String| key.strip_prefix(prefix).map(str::to_owned);
         names.extend(keys.into_iter().filter_map(name));
         cursor = next;
         if cursor == b"0" {

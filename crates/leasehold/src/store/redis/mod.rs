@@ -14,6 +14,7 @@
 mod acker;
 mod acknowledge;
 mod baseline;
+mod classic;
 mod cluster;
 mod connect;
 mod doctor;
@@ -44,18 +45,19 @@ use redis::{Cmd, Value};
 
 pub use self::acknowledge::{Acknowledge, AcknowledgedBy};
 pub use self::baseline::{Baseline, ServerCost};
+pub use self::classic::ClassicStore;
 use self::cluster::Cluster;
 pub use self::cluster::RedisClusterOptions;
 use self::connect::Target;
 pub(crate) use self::doctor::{examine, examine_cluster, examine_redlock};
 use self::link::Shared;
-pub use self::options::{RedisAddress, RedisOptions};
+pub use self::options::{RedisAddress, RedisLayout, RedisOptions};
 pub use self::quorum::{Initialised, RedlockOptions, RedlockStore};
 use self::record::Record;
 use self::script::{SCRIPTS, Script, Terms};
 pub use self::sentinels::Sentinels;
 use self::step::{Context, Way, ask_primary};
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
 use crate::store::{
     Acknowledges, AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts,
 };
@@ -80,6 +82,7 @@ impl RedisStore {
     /// a read-only replica, or refuses the credentials, `Invalid` for options
     /// that cannot work, `Unsupported` for TLS without the feature `tls`.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
+        check_layout(&options)?;
         let shared = Shared::open(Target::new(&options)?, None).await?;
         Ok(Self {
             route: Route::One(shared),
@@ -93,6 +96,7 @@ impl RedisStore {
     /// As [`RedisStore::connect`]; `Unavailable` if none of the named nodes can be
     /// reached, `Refused` if it is not part of a cluster.
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
+        check_layout(&options.node)?;
         let cluster = Cluster::open(options).await?;
         Ok(Self {
             route: Route::Cluster(cluster),
@@ -113,6 +117,7 @@ impl RedisStore {
         options: RedisOptions,
     ) -> Result<Self, StoreError> {
         options.check()?;
+        check_layout(&options)?;
         let shared = Shared::open(Target::of_client(client, &options)?, None).await?;
         Ok(Self {
             route: Route::One(shared),
@@ -194,6 +199,18 @@ impl RedisStore {
             Route::Cluster(cluster) => cluster.run(script.on(true), keys, arguments).await,
         }
     }
+}
+
+/// This store keeps queues.
+fn check_layout(options: &RedisOptions) -> Result<(), StoreError> {
+    if options.layout == RedisLayout::Native {
+        return Ok(());
+    }
+    Err(StoreError::new(
+        ErrorKind::Invalid,
+        "these options are of the classic layout",
+    )
+    .with_hint("open them with ClassicStore"))
 }
 
 #[async_trait]

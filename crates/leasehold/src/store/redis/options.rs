@@ -5,18 +5,35 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
-use url::Url;
 
-use super::acknowledge::{Acknowledge, Said};
+use super::acknowledge::Acknowledge;
 use super::sentinels::{self, Sentinels};
 
-/// The query parameters of a URL.
-const PARAMETERS: &str = "prefix, retention, connect_timeout, response_timeout, db; with TLS \
-    ca, cert, key; with a socket user, pass; with Sentinels sentinel_user, sentinel_pass; with \
-    replicas acknowledge, acknowledge_timeout, acknowledge_renewals";
+mod parse;
+mod show;
+
+pub(super) use self::parse::{decode, parse_duration};
+pub(super) use self::show::encode;
 
 /// The shortest time for which an idle key keeps its last token.
 pub(super) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
+
+/// What the names of all keys and channels of the native layout begin with.
+const PREFIX: &str = "leasehold:";
+
+/// How a lock lies in Redis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum RedisLayout {
+    /// A queue with tokens, at `<prefix>lock:<name>`: everything that leasehold
+    /// can do.
+    #[default]
+    Native,
+    /// The string of `SET key id NX PX ttl`, at `<prefix><name>`, that other
+    /// libraries use too: one holder, no queue, no pushes, no fencing tokens. See
+    /// `docs/stores/classic.md`.
+    Classic,
+}
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +73,10 @@ pub struct RedisOptions {
     pub password: Option<String>,
     /// The number of the database.
     pub db: i64,
-    /// What the names of all keys and channels begin with. Default `leasehold:`.
+    /// How a lock lies in Redis.
+    pub layout: RedisLayout,
+    /// What the names of all keys and channels begin with. Default `leasehold:`;
+    /// nothing in the classic layout.
     pub prefix: String,
     /// How long an idle key keeps its last token. Default 24 h; 1 min to 366 d.
     pub retention: Duration,
@@ -124,7 +144,8 @@ impl RedisOptions {
             username: None,
             password: None,
             db: 0,
-            prefix: "leasehold:".to_owned(),
+            layout: RedisLayout::Native,
+            prefix: PREFIX.to_owned(),
             retention: Duration::from_secs(24 * 3600),
             connect_timeout: Duration::from_secs(5),
             response_timeout: Duration::from_secs(5),
@@ -146,6 +167,15 @@ impl RedisOptions {
     #[must_use]
     pub fn db(mut self, db: i64) -> Self {
         self.db = db;
+        self
+    }
+
+    /// Chooses the classic layout, and no prefix: the key in Redis is the name of
+    /// the lock. Open it with [`ClassicStore`](super::ClassicStore).
+    #[must_use]
+    pub fn classic(mut self) -> Self {
+        self.layout = RedisLayout::Classic;
+        self.prefix = String::new();
         self
     }
 
@@ -202,136 +232,26 @@ impl RedisOptions {
         self
     }
 
-    /// Reads a URL:
-    ///
-    /// ```text
-    /// redis://[user:password@]host[:port][/db][?parameters]
-    /// rediss://…                                 the same with TLS
-    /// valkey://…  valkeys://…                    the same
-    /// redis+unix://[user:password@]/path[?parameters]
-    /// redis-sentinel://[user:password@]h1[:port],h2,h3/name-of-the-primary[/db][?parameters]
-    /// rediss-sentinel://…                        the same with TLS
-    /// ```
-    ///
-    /// Parameters: `prefix`, `retention`, `connect_timeout`, `response_timeout`
-    /// (durations such as `500ms`, `5s`, `10m`, `24h`, `7d`), `db`; with TLS `ca`,
-    /// `cert`, `key` (PEM files); with a socket `user` and `pass`; with Sentinels
-    /// `sentinel_user` and `sentinel_pass`, which log in at these, as `user` and
-    /// `password` do at the servers. `acknowledge` says who must have a grant
-    /// before it counts: `none`, a number of replicas, `majority` (of the
-    /// replicas), `disk` or `disk:<replicas>`; within `acknowledge_timeout` (1 s),
-    /// and for renewals too unless `acknowledge_renewals=no`; see [`Acknowledge`].
-    ///
-    /// # Errors
-    /// [`Invalid`], naming what cannot be read. The password is never repeated.
-    pub fn from_url(url: &str) -> Result<Self, Invalid> {
-        let (hosts, url) = sentinels::split_hosts(url);
-        let url = Url::parse(&url)
-            .map_err(|error| Invalid::new(format!("the URL cannot be read: {error}"), EXAMPLE))?;
-        let mut db = None;
-        let mut options = match url.scheme() {
-            "redis" | "valkey" => Self::tcp(host(&url)?, url.port().unwrap_or(6379)),
-            "rediss" | "valkeys" => Self::tls(host(&url)?, url.port().unwrap_or(6379)),
-            "redis+unix" | "unix" | "valkey+unix" => {
-                if url.host_str().is_some_and(|host| !host.is_empty()) || url.path().len() < 2 {
-                    return Err(Invalid::new(
-                        "the URL names no socket",
-                        "write redis+unix:///run/redis/redis.sock",
-                    ));
-                }
-                Self::unix(decode("path", url.path())?)
-            }
-            "redis-sentinel" | "valkey-sentinel" | "rediss-sentinel" | "valkeys-sentinel" => {
-                let tls = matches!(url.scheme(), "rediss-sentinel" | "valkeys-sentinel");
-                let (sentinels, number) = Sentinels::from_url(&hosts, &url, tls)?;
-                db = number;
-                Self::sentinels(sentinels)
-            }
-            other => {
-                return Err(Invalid::new(
-                    format!("the scheme {other}: is not one of Redis"),
-                    "use redis, rediss, redis+unix, redis-sentinel, valkey or valkeys",
-                ));
-            }
-        };
-        if hosts.len() > 1 && !matches!(options.address, RedisAddress::Sentinel(_)) {
-            return Err(Invalid::new(
-                format!(
-                    "{}: is for one server, and the URL names several",
-                    url.scheme()
-                ),
-                "for Sentinels write redis-sentinel://h1,h2,h3/mymaster",
-            ));
-        }
-        if !url.username().is_empty() {
-            options.username = Some(decode("user name", url.username())?);
-        }
-        options.password = url
-            .password()
-            .map(|password| decode("password", password))
-            .transpose()?;
-        if matches!(options.address, RedisAddress::Tcp { .. }) {
-            let path = url.path().trim_start_matches('/');
-            db = Some(path.to_owned()).filter(|path| !path.is_empty());
-        }
-        if let Some(db) = db {
-            options.db = parse_db(&db)?;
-        }
-        let (mut certificate, mut key) = (None, None);
-        let mut said = Said::default();
-        let socket = matches!(options.address, RedisAddress::Unix(_));
-        for (name, value) in url.query_pairs() {
-            match &*name {
-                "prefix" => options.prefix = value.into_owned(),
-                "db" => options.db = parse_db(&value)?,
-                "retention" => options.retention = parse_duration(&name, &value)?,
-                "connect_timeout" => options.connect_timeout = parse_duration(&name, &value)?,
-                "response_timeout" => options.response_timeout = parse_duration(&name, &value)?,
-                "ca" => options.ca_file = Some(PathBuf::from(&*value)),
-                "cert" => certificate = Some(PathBuf::from(&*value)),
-                "user" if socket => options.username = Some(value.into_owned()),
-                "pass" if socket => options.password = Some(value.into_owned()),
-                "key" => key = Some(PathBuf::from(&*value)),
-                "sentinel_user" | "sentinel_pass" if options.login_of_sentinels().is_some() => {
-                    if let Some((user, password)) = options.login_of_sentinels() {
-                        let place = if name == "sentinel_user" {
-                            user
-                        } else {
-                            password
-                        };
-                        *place = Some(value.into_owned());
-                    }
-                }
-                name if said.read(name, &value)? => {}
-                other => {
-                    return Err(Invalid::new(
-                        format!("the URL has an unknown parameter {other:?}"),
-                        format!("known are {PARAMETERS}"),
-                    ));
-                }
-            }
-        }
-        options.acknowledge = said.policy()?;
-        options.client_certificate = match (certificate, key) {
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            (None, None) => None,
-            _ => return Err(Invalid::plain("cert and key belong together in the URL")),
-        };
-        options.check()?;
-        Ok(options)
-    }
-
     /// Refuses options that cannot work.
     ///
     /// # Errors
     /// [`Invalid`], naming the option and its bounds.
     pub fn check(&self) -> Result<(), Invalid> {
         let prefix = &self.prefix;
-        // The scripts find the name of a lock behind the first `lock:`.
-        if prefix.len() > 128 || prefix.contains("lock:") || prefix.chars().any(char::is_control) {
+        let classic = self.layout == RedisLayout::Classic;
+        // The native scripts find the name of a lock behind the first `lock:`.
+        let misleading = !classic && prefix.contains("lock:");
+        if prefix.len() > 128 || misleading || prefix.chars().any(char::is_control) {
             return Err(Invalid::new(
                 format!("the prefix {prefix:?} cannot be used"),
                 "at most 128 bytes, without control characters and without `lock:`",
+            ));
+        }
+        if classic && self.acknowledge.is_some() {
+            return Err(Invalid::new(
+                "in the classic layout, grants do not wait for acknowledgements",
+                "leave out acknowledge: the other libraries' locks would not be acknowledged, \
+                 and a fail-over that forgets one of these lets two hold",
             ));
         }
         let day = Duration::from_secs(24 * 3600);
@@ -393,118 +313,13 @@ impl RedisOptions {
         }
         self
     }
-
-    /// The URL of these options, without the password: but for that it reads
-    /// back the same.
-    #[must_use]
-    pub fn redacted_url(&self) -> String {
-        let secret = self.password.as_ref().map(|_| "***");
-        let begin = |kind: &str| {
-            let mut url = format!(
-                "redis{}{kind}://",
-                if self.is_encrypted() { "s" } else { "" }
-            );
-            encode(self.username.as_deref().unwrap_or_default(), &mut url);
-            if let Some(secret) = secret {
-                url.push(':');
-                url.push_str(secret);
-            }
-            if self.username.is_some() || secret.is_some() {
-                url.push('@');
-            }
-            url
-        };
-        let mut url = match &self.address {
-            RedisAddress::Tcp { host, port, .. } => {
-                begin("") + &format!("{}/{}", sentinels::address(host, *port), self.db)
-            }
-            RedisAddress::Sentinel(sentinels) => {
-                begin("-sentinel") + &format!("{}/{}", sentinels.show(), self.db)
-            }
-            RedisAddress::Unix(path) => {
-                let mut url = "redis+unix://".to_owned();
-                encode(&path.to_string_lossy(), &mut url);
-                url + &format!("?db={}", self.db)
-            }
-        };
-        let usual = Self::default();
-        let mut add = |name: &str, value: &str| {
-            url.push(if url.contains('?') { '&' } else { '?' });
-            url.push_str(name);
-            url.push('=');
-            encode(value, &mut url);
-        };
-        if matches!(self.address, RedisAddress::Unix(_)) {
-            for (name, value) in [("user", self.username.as_deref()), ("pass", secret)] {
-                if let Some(value) = value {
-                    add(name, value);
-                }
-            }
-        }
-        if let RedisAddress::Sentinel(Sentinels {
-            username, password, ..
-        }) = &self.address
-        {
-            let hidden = password.as_ref().map(|_| "***");
-            for (name, value) in [
-                ("sentinel_user", username.as_deref()),
-                ("sentinel_pass", hidden),
-            ] {
-                if let Some(value) = value {
-                    add(name, value);
-                }
-            }
-        }
-        if self.prefix != usual.prefix {
-            add("prefix", &self.prefix);
-        }
-        for (name, duration, usual) in [
-            ("retention", self.retention, usual.retention),
-            (
-                "connect_timeout",
-                self.connect_timeout,
-                usual.connect_timeout,
-            ),
-            (
-                "response_timeout",
-                self.response_timeout,
-                usual.response_timeout,
-            ),
-        ] {
-            if duration != usual {
-                add(name, &format!("{}ms", duration.as_millis()));
-            }
-        }
-        for (name, value) in self.acknowledge.iter().flat_map(Acknowledge::parameters) {
-            add(name, &value);
-        }
-        if let Some(ca) = &self.ca_file {
-            add("ca", &ca.to_string_lossy());
-        }
-        if let Some((certificate, key)) = &self.client_certificate {
-            add("cert", &certificate.to_string_lossy());
-            add("key", &key.to_string_lossy());
-        }
-        url
-    }
-}
-
-/// Writes a query parameter so that it reads back the same.
-pub(super) fn encode(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' | b'/' => {
-                out.push(byte.into());
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
 }
 
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisOptions")
             .field("url", &self.redacted_url())
+            .field("layout", &self.layout)
             .field("retention", &self.retention)
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
@@ -513,71 +328,4 @@ impl fmt::Debug for RedisOptions {
             .field("client_certificate", &self.client_certificate)
             .finish()
     }
-}
-
-const EXAMPLE: &str = "write redis://user:password@host:6379/0, with special characters in user \
-    and password percent-encoded";
-
-fn host(url: &Url) -> Result<String, Invalid> {
-    match url.host_str() {
-        None | Some("") => Ok("127.0.0.1".to_owned()),
-        Some(host) => decode("host", host.trim_start_matches('[').trim_end_matches(']')),
-    }
-}
-
-fn parse_db(text: &str) -> Result<i64, Invalid> {
-    text.parse().ok().filter(|db| *db >= 0).ok_or_else(|| {
-        Invalid::new(
-            format!("the database {text:?} is not a number"),
-            "write redis://host/2 for database 2",
-        )
-    })
-}
-
-pub(super) fn parse_duration(name: &str, text: &str) -> Result<Duration, Invalid> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let millis = match unit {
-        "ms" => Some(1),
-        "s" => Some(1_000),
-        "m" | "min" => Some(60_000),
-        "h" => Some(3_600_000),
-        "d" => Some(86_400_000),
-        _ => None,
-    };
-    let number: Option<u64> = number.parse().ok();
-    number
-        .zip(millis)
-        .and_then(|(number, millis)| number.checked_mul(millis))
-        .map(Duration::from_millis)
-        .ok_or_else(|| {
-            Invalid::new(
-                format!("{name} = {text:?} is not a duration"),
-                "write a whole number and a unit: 500ms, 5s, 10m, 24h, 7d",
-            )
-        })
-}
-
-/// Undoes percent-encoding.
-pub(super) fn decode(what: &str, text: &str) -> Result<String, Invalid> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, tail)) = rest.split_first() {
-        rest = tail;
-        if *byte != b'%' {
-            out.push(*byte);
-            continue;
-        }
-        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let Some(byte) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) else {
-            return Err(Invalid::new(
-                format!("the {what} in the URL is not percent-encoded as it should be"),
-                "write %25 for a percent sign",
-            ));
-        };
-        out.push(byte);
-        rest = &tail[2..];
-    }
-    String::from_utf8(out)
-        .map_err(|_| Invalid::plain(format!("the {what} in the URL is not UTF-8")))
 }

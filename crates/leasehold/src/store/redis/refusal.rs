@@ -197,7 +197,10 @@ pub(super) fn foreign(found: &str) -> StoreError {
         ErrorKind::Corrupt,
         format!("a {found} that is not leasehold's stands at the key; it was left as it is"),
     )
-    .with_hint("choose another prefix, or remove it")
+    .with_hint(
+        "choose another prefix, or remove it; if it is another library's lock, layout=classic \
+         shares it",
+    )
 }
 
 /// A record of a later version.

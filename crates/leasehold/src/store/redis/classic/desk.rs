@@ -1,0 +1,227 @@
+//! Takes steps at one server: by a script, or by a transaction where the server
+//! does not let us run scripts.
+//!
+//! A transaction watches the key, looks, and changes it only if nobody has since
+//! (`WATCH`, `MULTI`, `EXEC`): as safe as the script, for one more round trip. All
+//! commands of this way go over one connection of their own, in the order in
+//! which they were asked for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, Value};
+
+use super::super::run;
+use super::super::script::{Script, unreadable};
+use super::super::wire::Wire;
+use super::refusal::{Failure, forbids_scripts};
+use super::verb::{Change, Outcome, STEP, Step, Verb, looks, read, read_found};
+use crate::error::{ErrorKind, StoreError};
+
+/// How often a transaction is begun anew because somebody changed the key
+/// meanwhile.
+const TRIES: usize = 16;
+
+/// The way to one server.
+#[derive(Default)]
+pub(in super::super) struct Desk {
+    /// How the server behind a connection is asked.
+    way: Mutex<Option<(Weak<Wire>, Way)>>,
+    /// One at a time finds that out.
+    finding: tokio::sync::Mutex<()>,
+    /// Whether it was said that scripts are not allowed.
+    said: AtomicBool,
+}
+
+#[derive(Clone)]
+enum Way {
+    Scripts,
+    Transactions(Arc<Alone>),
+}
+
+/// A connection that one transaction has at a time.
+struct Alone {
+    connection: MultiplexedConnection,
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Desk {
+    /// Finds out how the server is to be asked.
+    pub(in super::super) async fn open(&self, wire: &Arc<Wire>) -> Result<(), Failure> {
+        self.way(wire).await.map(drop)
+    }
+
+    /// Takes a step.
+    pub(in super::super) async fn step(
+        &self,
+        wire: &Arc<Wire>,
+        key: &str,
+        step: Step<'_>,
+    ) -> Result<Outcome, Failure> {
+        match self.way(wire).await? {
+            Way::Scripts => {
+                let answer = run(wire, false, &STEP, &[key], |call| step.add(call)).await;
+                read(&answer?)
+            }
+            Way::Transactions(alone) => {
+                let outcome = alone.step(key, step).await;
+                if matches!(&outcome, Err(Failure::Store(error)) if error.kind() == ErrorKind::Unavailable)
+                {
+                    // It may be broken: another is opened for the next.
+                    self.forget(&alone);
+                }
+                outcome
+            }
+        }
+    }
+
+    fn known(&self, wire: &Arc<Wire>) -> Option<Way> {
+        let known = self.way.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, way) = known.as_ref()?;
+        (of.as_ptr() == Arc::as_ptr(wire) && of.strong_count() > 0).then(|| way.clone())
+    }
+
+    fn forget(&self, alone: &Arc<Alone>) {
+        let mut known = self.way.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, Way::Transactions(ours))) = &*known
+            && Arc::ptr_eq(ours, alone)
+        {
+            *known = None;
+        }
+    }
+
+    async fn way(&self, wire: &Arc<Wire>) -> Result<Way, Failure> {
+        if let Some(way) = self.known(wire) {
+            return Ok(way);
+        }
+        let _one_at_a_time = self.finding.lock().await;
+        if let Some(way) = self.known(wire) {
+            return Ok(way);
+        }
+        let way = if may_run_scripts(wire, &STEP).await? {
+            Way::Scripts
+        } else {
+            if !self.said.swap(true, Ordering::AcqRel) {
+                tracing::warn!(
+                    "this server does not let us run scripts; locks are changed by transactions \
+                     instead, which is as safe and takes one more round trip"
+                );
+            }
+            Way::Transactions(Arc::new(Alone::open(wire).await?))
+        };
+        let mut known = self.way.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some((Arc::downgrade(wire), way.clone()));
+        Ok(way)
+    }
+}
+
+/// Whether the server lets us run scripts; it knows this one then.
+async fn may_run_scripts(wire: &Arc<Wire>, script: &Script) -> Result<bool, Failure> {
+    let mut call = redis::cmd("EVALSHA");
+    // A script that nobody has: whoever may run scripts is told so.
+    call.arg("0".repeat(40)).arg(0);
+    let mut load = redis::cmd("SCRIPT");
+    load.arg("LOAD").arg(&script.text);
+    for command in [call, load] {
+        match wire.send(command).await? {
+            Value::ServerError(error) if forbids_scripts(&error) => return Ok(false),
+            Value::ServerError(error) if error.code() != "NOSCRIPT" => {
+                return Err(Failure::Server(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(true)
+}
+
+impl Alone {
+    /// Opens a connection to the same process as the wire's.
+    async fn open(wire: &Wire) -> Result<Self, Failure> {
+        let gone = || {
+            let closed = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+            Failure::from(redis::RedisError::from(closed))
+        };
+        let link = wire.link().ok_or_else(gone)?;
+        let opened = link.target().open_beside(&wire.server).await?;
+        if opened.server.run_id != wire.server.run_id {
+            // The address leads elsewhere by now.
+            wire.leave();
+            return Err(gone());
+        }
+        Ok(Self {
+            connection: opened.connection,
+            turn: tokio::sync::Mutex::default(),
+        })
+    }
+
+    async fn step(&self, key: &str, step: Step<'_>) -> Result<Outcome, Failure> {
+        if matches!(step.verb, Verb::First | Verb::Claim)
+            && let Some(set) = step.command(Change::Set, key)
+        {
+            match self.send(&[set]).await?.as_slice() {
+                [Value::Okay] => {
+                    let ttl = std::time::Duration::from_millis(step.millis());
+                    return Ok(Outcome::Ours(Some(ttl)));
+                }
+                [Value::Nil] => {}
+                [Value::ServerError(error)] => return Err(Failure::Server(error.clone())),
+                other => return Err(unreadable(&Value::Array(other.to_vec())).into()),
+            }
+        }
+        self.transact(key, step).await
+    }
+
+    /// May be dropped at any point: what was watched then is watched no more as
+    /// the next one begins.
+    async fn transact(&self, key: &str, step: Step<'_>) -> Result<Outcome, Failure> {
+        let _turn = self.turn.lock().await;
+        for _ in 0..TRIES {
+            let mut watch = redis::cmd("WATCH");
+            watch.arg(key);
+            let mut begin = vec![redis::cmd("UNWATCH"), watch];
+            begin.extend(looks(key));
+            let answers = self.send(&begin).await?;
+            let (watched, looked) = answers.split_at(answers.len().min(2));
+            let refused = watched.iter().find_map(|answer| match answer {
+                Value::ServerError(error) => Some(error.clone()),
+                _ => None,
+            });
+            if let Some(error) = refused {
+                return Err(Failure::Server(error));
+            }
+            let found = read_found(looked)?;
+            let (outcome, change) = step.decide(&found);
+            let Some(change) = step.command(change, key) else {
+                return Ok(outcome);
+            };
+            let all = [redis::cmd("MULTI"), change, redis::cmd("EXEC")];
+            match self.send(&all).await?.pop() {
+                // Somebody has changed it: nothing was done.
+                Some(Value::Nil) => {}
+                Some(Value::Array(done)) => match done.into_iter().next() {
+                    Some(Value::ServerError(error)) => return Err(Failure::Server(error)),
+                    _ => return Ok(outcome),
+                },
+                Some(Value::ServerError(error)) => return Err(Failure::Server(error)),
+                other => return Err(unreadable(&other.unwrap_or(Value::Nil)).into()),
+            }
+        }
+        Err(StoreError::new(
+            ErrorKind::Unavailable,
+            format!("others have changed the key {TRIES} times while it was looked at"),
+        )
+        .into())
+    }
+
+    /// Sends commands in one piece.
+    async fn send(&self, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
+        let mut pipeline = Pipeline::with_capacity(commands.len());
+        for command in commands {
+            pipeline.add_command(command.clone());
+        }
+        let mut connection = self.connection.clone();
+        let answers = connection.send_packed_commands(&pipeline, 0, commands.len());
+        Ok(answers.await?)
+    }
+}

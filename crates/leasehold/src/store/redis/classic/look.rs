@@ -1,0 +1,144 @@
+//! What people see of classic locks.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use leasehold_core::{
+    Arrival, Capacity, ClaimView, Holder, Invalid, Mode, Owner, Snapshot, StoreTime, Token,
+};
+
+use super::super::wire::Wire;
+use super::refusal::Failure;
+use super::verb::{Found, Left, looks, read_found};
+
+/// A longer value is no id of any library that is known.
+pub(super) const LONGEST_ID: usize = 128;
+
+/// How much is shown of an id at most, in characters.
+const SHOWN: usize = 6;
+
+/// What tells claims apart: the record has no place for a number.
+pub(in super::super) fn arrival(id: &[u8]) -> Arrival {
+    // FNV-1a, 64 bits: it guards nothing. Of an id of 128 random bits it tells
+    // nothing that helps.
+    let hash = id.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    Arrival(hash)
+}
+
+/// The beginning of an id, half of it at most; of bytes that are no text, in
+/// hexadecimal digits.
+fn hint(value: &[u8]) -> String {
+    let half = value.len() / 2;
+    if value.iter().all(u8::is_ascii_graphic) {
+        let shown = &value[..half.min(SHOWN)];
+        return String::from_utf8_lossy(shown).into_owned();
+    }
+    let shown = value[..half.min(SHOWN / 2)].iter();
+    shown.map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(in super::super) fn deadline(at: StoreTime, left: Left) -> StoreTime {
+    left.map_or(StoreTime::NEVER, |left| at + left)
+}
+
+/// A key as people see it.
+pub(super) fn view(found: &Found, at: StoreTime) -> Snapshot {
+    let holder = match found {
+        Found::Nothing => None,
+        Found::Value { value, left } => Some(Holder {
+            claim: ClaimView {
+                arrival: arrival(value),
+                mode: Mode::Exclusive,
+                owner: Owner::unknown(),
+                since: StoreTime::UNKNOWN,
+                deadline: deadline(at, *left),
+                id_hint: hint(value),
+                note: None,
+                kept: false,
+            },
+            token: Token::NONE,
+        }),
+    };
+    Snapshot {
+        capacity: holder.is_some().then_some(Capacity::Lock),
+        last_token: Token::NONE,
+        at,
+        clock: at,
+        holders: holder.into_iter().collect(),
+        waiters: Vec::new(),
+    }
+}
+
+/// Looks at a key of one server. Its answers may be of different moments: nothing
+/// is decided by them.
+pub(in super::super) async fn look(wire: &Arc<Wire>, key: &str) -> Result<Found, Failure> {
+    let answers = join_all(looks(key).map(|look| wire.send(look))).await;
+    let answers: Vec<_> = answers.into_iter().collect::<Result<_, _>>()?;
+    read_found(&answers)
+}
+
+/// Whether a string that was found by its name is shown as a lock: one that lapses,
+/// and is short enough for an id. What does not lapse may be anybody's data.
+pub(super) fn is_listed(found: &Found) -> bool {
+    matches!(found, Found::Value { value, left: Some(_) } if value.len() <= LONGEST_ID)
+}
+
+/// Refuses to list a whole database, where nothing tells a lock from other strings.
+pub(in super::super) fn check_pattern(prefix: &str, pattern: &str) -> Result<(), Invalid> {
+    let literal = !pattern.starts_with(['*', '?', '[']) && !pattern.is_empty();
+    if prefix.is_empty() && !literal {
+        return Err(Invalid::new(
+            "without a prefix, every string of the database would be listed as a lock",
+            "begin the pattern with what the names have in common, as in 'invoice-*', or set \
+             prefix= in the URL",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn at_most_half_of_an_id_is_shown() {
+        for (value, shown) in [
+            (b"0123456789abcdef".as_slice(), "012345"),
+            (b"abcd", "ab"),
+            (b"a", ""),
+            (b"", ""),
+            (b"\xff\x00\x01\x02\x03\x04\x05\x06", "ff0001"),
+            (b"a b", "61"),
+            ("schlüssel".as_bytes(), "736368"),
+        ] {
+            assert_eq!(hint(value), shown, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_lock_without_an_end_shows_as_such_and_is_not_listed() {
+        let held = |left, length| Found::Value {
+            value: vec![b'x'; length],
+            left,
+        };
+        let view = view(&held(None, 32), StoreTime(5));
+        assert_eq!(view.holders[0].claim.deadline, StoreTime::NEVER);
+        let soon = Some(Duration::from_secs(1));
+        assert!(is_listed(&held(soon, 32)) && is_listed(&held(soon, LONGEST_ID)));
+        assert!(!is_listed(&held(None, 32)) && !is_listed(&held(soon, LONGEST_ID + 1)));
+        assert!(!is_listed(&Found::Nothing));
+    }
+
+    #[test]
+    fn a_whole_database_is_not_listed() {
+        for pattern in ["", "*", "?x", "[ab]c"] {
+            assert!(check_pattern("", pattern).is_err(), "{pattern}");
+            assert!(check_pattern("lock:", pattern).is_ok(), "{pattern}");
+        }
+        assert!(check_pattern("", "invoice-*").is_ok());
+    }
+}

@@ -244,7 +244,10 @@ fn look<'a>(client: &'a Client, keys: &'a [String]) -> Asking<'a> {
         let views = seen.iter().flatten().map(KeyView::from);
         let (pid, host) = (std::process::id(), sys::host());
         views.min_by_key(|view| {
-            let ours = |claim: &ClaimView| claim.owner.pid == pid && claim.owner.host == host;
+            let ours = |claim: &ClaimView| {
+                let owner = claim.owner.as_ref();
+                owner.is_some_and(|owner| owner.pid == pid && owner.host == host)
+            };
             let waits = view.waiters.iter().any(ours);
             let taken = view.holders.iter().any(|claim| !ours(claim)) || !view.waiters.is_empty();
             (!waits, !taken)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::doctor::Access;
-use leasehold::store::redis::{Baseline, RedisOptions, RedisStore, RedlockOptions};
+use leasehold::store::redis::{Baseline, RedisLayout, RedisOptions, RedisStore, RedlockOptions};
 use leasehold::{Client, Settings, TlsFiles};
 
 use crate::cli::{LeaseArgs, StoreArgs};
@@ -49,6 +49,12 @@ pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Fa
         });
     }
     let mut options = RedisOptions::from_url(store.url.trim())?;
+    if options.layout == RedisLayout::Classic {
+        return Ok(Measured {
+            client: connect(store).await?,
+            baseline: None,
+        });
+    }
     log_in(&mut options, store)?;
     let server = Arc::new(RedisStore::connect(options).await.map_err(Failure::from)?);
     let baseline = Baseline::new(server.clone()).await.map_err(Failure::from)?;

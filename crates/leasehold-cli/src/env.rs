@@ -53,7 +53,8 @@ pub(crate) const GIVEN: &[(&str, &str)] = &[
     (
         TOKEN,
         "the fencing token: hand it to what you protect, which refuses lower ones; \
-         with -s or --limit the number of the grant, which does not fence",
+         with -s or --limit the number of the grant, which does not fence; not set where the \
+         store has no tokens (layout=classic)",
     ),
     (
         TOKENS,

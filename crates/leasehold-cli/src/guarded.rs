@@ -96,11 +96,17 @@ impl<'a> Guarded<'a> {
     ) -> Result<Done, Failure> {
         let mut given = wanted.given(&held);
         given.push((env::STORE, client.store_url().to_owned()));
+        let mut withheld = vec![env::PASSWORD];
+        // A token that an outer lock has left in the environment is not this one's.
+        let theirs = [env::TOKEN, env::TOKENS, env::TERM].into_iter();
+        if !client.capabilities().tokens {
+            withheld.extend(theirs);
+        }
         let start = Start {
             program: self.program,
             arguments: self.arguments,
             given,
-            withheld: vec![env::PASSWORD],
+            withheld,
             lifelines: client.lifelines().into_iter().chain(lifeline).collect(),
         };
         let longest = wanted.max_hold.map(|max_hold| Instant::now() + max_hold);

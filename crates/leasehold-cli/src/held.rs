@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
 use leasehold::store::Acknowledged;
-use leasehold::{Error, Lease, LeaseParts, Loss, Permits, Released, Shared, Standpoint};
+use leasehold::{Error, Lease, LeaseParts, Loss, Permits, Released, Shared, Standpoint, Token};
 
 /// One lease.
 #[derive(Debug)]
@@ -30,12 +30,13 @@ impl Part {
         whichever!(self, lease => lease.key().as_str())
     }
 
-    /// The fencing token; of those who hold together, the number of the grant.
-    fn number(&self) -> u64 {
+    /// The fencing token, if the store has any; of those who hold together, the number
+    /// of the grant.
+    fn number(&self) -> Option<u64> {
         match self {
-            Self::Exclusive(lease) => lease.token().get(),
-            Self::Shared(lease) => lease.number().get(),
-            Self::Permits(lease) => lease.number().get(),
+            Self::Exclusive(lease) => lease.token().some().map(Token::get),
+            Self::Shared(lease) => Some(lease.number().get()),
+            Self::Permits(lease) => Some(lease.number().get()),
         }
     }
 
@@ -89,7 +90,7 @@ impl Held {
     }
 
     /// Each key with its token, or the number of its grant.
-    pub(crate) fn tokens(&self) -> Vec<(String, u64)> {
+    pub(crate) fn tokens(&self) -> Vec<(String, Option<u64>)> {
         let token = |part: &Part| (part.key().to_owned(), part.number());
         self.parts.iter().map(token).collect()
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use leasehold::core::{Mode, Owner};
-use leasehold::{HolderInfo, Inspection, Kind, WaiterInfo};
+use leasehold::{HolderInfo, Inspection, Kind, Token, WaiterInfo};
 use serde::Serialize;
 
 use crate::duration::{millis, spoken};
@@ -32,9 +32,15 @@ pub(crate) struct ClaimView {
     /// Of how many permits: the key says so.
     #[serde(skip)]
     pub(crate) of: Option<u32>,
-    pub(crate) owner: OwnerView,
-    pub(crate) since: String,
-    pub(crate) expires_in_ms: u64,
+    /// Null where the store does not keep who it is.
+    pub(crate) owner: Option<OwnerView>,
+    /// The beginning of the claim id, where nothing else tells who it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) id_hint: Option<String>,
+    /// Null where the store does not keep it.
+    pub(crate) since: Option<String>,
+    /// Null if it does not expire.
+    pub(crate) expires_in_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,7 +87,10 @@ impl KeyView {
     /// How long ago that claim was made, when the key was looked at.
     pub(crate) fn age(&self, claim: &ClaimView) -> Duration {
         let time = |text: &str| text.parse::<Timestamp>().unwrap_or_default();
-        let age = time(&self.at).duration_since(time(&claim.since));
+        let Some(since) = &claim.since else {
+            return Duration::ZERO;
+        };
+        let age = time(&self.at).duration_since(time(since));
         Duration::try_from(age).unwrap_or_default()
     }
 }
@@ -90,6 +99,7 @@ impl From<&WaiterInfo> for ClaimView {
     fn from(waiter: &WaiterInfo) -> Self {
         let view = Self::new(waiter.mode, &waiter.owner, waiter.since, waiter.expires_in);
         Self {
+            id_hint: hint_of(&waiter.owner, &waiter.id_hint),
             position: Some(waiter.position),
             ..view
         }
@@ -107,9 +117,10 @@ impl ClaimView {
             mode,
             weight,
             of,
-            owner: OwnerView::from(owner),
-            since: time(since),
-            expires_in_ms: millis(expires_in),
+            owner: (!owner.is_unknown()).then(|| OwnerView::from(owner)),
+            id_hint: None,
+            since: known(since),
+            expires_in_ms: (expires_in != Duration::MAX).then(|| millis(expires_in)),
             token: None,
             position: None,
             note: None,
@@ -120,7 +131,8 @@ impl ClaimView {
     fn of_holder(holder: &HolderInfo, at: SystemTime) -> Self {
         let view = Self::new(holder.mode, &holder.owner, holder.since, holder.expires_in);
         Self {
-            token: Some(holder.token.get()),
+            id_hint: hint_of(&holder.owner, &holder.id_hint),
+            token: holder.token.some().map(Token::get),
             note: holder.note.clone(),
             kept_until: holder.kept.then(|| time(at + holder.expires_in)),
             ..view
@@ -135,14 +147,29 @@ impl ClaimView {
         }
     }
 
-    /// When it expires, counted from when it was asked.
-    pub(crate) fn expires_in(&self) -> Duration {
-        Duration::from_millis(self.expires_in_ms)
+    /// When it expires, counted from when it was asked; `None`: never.
+    pub(crate) fn expires_in(&self) -> Option<Duration> {
+        self.expires_in_ms.map(Duration::from_millis)
     }
 
-    /// `build7 (pid 812, label deploy)`.
+    /// `12 s`, or `never`.
+    pub(crate) fn lapse(&self) -> String {
+        self.expires_in().map_or("never".to_owned(), spoken)
+    }
+
+    /// `build7 (pid 812, label deploy)`, or what little is known.
     pub(crate) fn who(&self) -> String {
-        self.owner.to_string()
+        match (&self.owner, self.id_hint.as_deref()) {
+            (Some(owner), _) => owner.to_string(),
+            (None, Some(hint)) if !hint.is_empty() => format!("the claim {hint}…"),
+            (None, _) => "somebody".to_owned(),
+        }
+    }
+
+    /// ` since 2026-01-31T12:00:00Z`, if that is known.
+    pub(crate) fn since(&self) -> String {
+        let since = self.since.as_deref().map(to_the_second);
+        since.map_or(String::new(), |since| format!(" since {since}"))
     }
 
     /// `held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, expires in 12 s`, or
@@ -151,11 +178,13 @@ impl ClaimView {
         let who = self.who();
         match &self.kept_until {
             Some(until) => format!("kept until {} for {who}", to_the_second(until)),
-            None => format!(
-                "held by {who} since {}, expires in {}",
-                to_the_second(&self.since),
-                spoken(self.expires_in())
-            ),
+            None => {
+                let ends = match self.expires_in() {
+                    Some(left) => format!("expires in {}", spoken(left)),
+                    None => "does not expire".to_owned(),
+                };
+                format!("held by {who}{}, {ends}", self.since())
+            }
         }
     }
 }
@@ -183,10 +212,11 @@ impl fmt::Display for OwnerView {
 /// What is done under the key, by whom and since when: `is running on build7 (pid 812) since
 /// 2026-01-31T12:00:00Z`, or that it `ran` there.
 pub(crate) fn ran(claim: &ClaimView) -> String {
-    let (who, since) = (claim.who(), to_the_second(&claim.since));
-    match claim.kept_until {
-        Some(_) => format!("ran on {who} at {since}"),
-        None => format!("is running on {who} since {since}"),
+    let who = claim.who();
+    match (&claim.kept_until, &claim.since) {
+        (Some(_), Some(since)) => format!("ran on {who} at {}", to_the_second(since)),
+        (Some(_), None) => format!("ran on {who}"),
+        (None, _) => format!("is running on {who}{}", claim.since()),
     }
 }
 
@@ -204,6 +234,16 @@ pub(crate) fn held_by(holders: &[ClaimView]) -> Option<String> {
 pub(crate) fn on_one_line(note: &str) -> String {
     let tame = |c: char| if c.is_control() { ' ' } else { c };
     note.chars().map(tame).collect()
+}
+
+/// The beginning of an id, where the owner is not known.
+fn hint_of(owner: &Owner, hint: &str) -> Option<String> {
+    owner.is_unknown().then(|| hint.to_owned())
+}
+
+/// When it began, if the store keeps that.
+pub(crate) fn known(since: SystemTime) -> Option<String> {
+    (since != SystemTime::UNIX_EPOCH).then(|| time(since))
 }
 
 /// RFC 3339, UTC.
@@ -252,6 +292,32 @@ pub(crate) mod tests {
                 "since": "2026-01-31T12:00:00.123456Z",
                 "expires_in_ms": 12345,
                 "token": 7,
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_made_up() {
+        let holder = HolderInfo {
+            mode: Mode::Exclusive,
+            owner: Owner::unknown(),
+            since: SystemTime::UNIX_EPOCH,
+            expires_in: Duration::MAX,
+            token: Token::NONE,
+            id_hint: "0f3a".into(),
+            note: None,
+            kept: false,
+        };
+        let view = ClaimView::of_holder(&holder, SystemTime::UNIX_EPOCH);
+        assert_eq!(
+            held_by(std::slice::from_ref(&view)).unwrap(),
+            "held by the claim 0f3a…, does not expire"
+        );
+        assert_eq!(
+            serde_json::to_value(view).unwrap(),
+            serde_json::json!({
+                "mode": "exclusive", "owner": null, "id_hint": "0f3a", "since": null,
+                "expires_in_ms": null,
             })
         );
     }

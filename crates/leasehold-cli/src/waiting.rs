@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::duration::spoken;
-use crate::view::{ClaimView, to_the_second};
+use crate::view::ClaimView;
 
 /// Every how many ticks it is worth asking again who holds.
 const ASK_EVERY: u32 = 8;
@@ -51,9 +51,9 @@ impl Live {
         self.held = match holders {
             [] => String::new(),
             [first, more @ ..] => {
-                let since = to_the_second(&first.since);
+                let since = first.since();
                 let more = if more.is_empty() { "" } else { " and others" };
-                format!(", held by {}{more} since {since}", first.who())
+                format!(", held by {}{more}{since}", first.who())
             }
         };
         self.draw(waited);

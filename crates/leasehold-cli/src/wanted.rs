@@ -191,16 +191,16 @@ impl Wanted {
     /// What the guarded command is told beside its keys and tokens.
     pub(crate) fn given(&self, held: &Held) -> Vec<(&'static str, String)> {
         let tokens = held.tokens();
-        let token = tokens.first().map(|(_, token)| *token).unwrap_or_default();
-        let mut given = vec![
-            (env::KEY, self.key().to_owned()),
-            (env::TOKEN, token.to_string()),
-            (env::TOKENS, object(&tokens)),
-        ];
-        match &self.kind {
-            Kind::Reentrant(owner) => given.push((env::OWNER, owner.expose())),
-            Kind::Leader { .. } => given.push((env::TERM, token.to_string())),
-            Kind::Exclusive | Kind::Shared | Kind::Permits { .. } => {}
+        let token = tokens.first().and_then(|(_, token)| *token);
+        let mut given = vec![(env::KEY, self.key().to_owned())];
+        if let Some(token) = token {
+            given.push((env::TOKEN, token.to_string()));
+            given.push((env::TOKENS, object(&tokens)));
+        }
+        match (&self.kind, token) {
+            (Kind::Reentrant(owner), _) => given.push((env::OWNER, owner.expose())),
+            (Kind::Leader { .. }, Some(token)) => given.push((env::TERM, token.to_string())),
+            _ => {}
         }
         given
     }
@@ -232,7 +232,7 @@ fn owner() -> Result<Owner, Failure> {
 }
 
 /// A JSON object in the order given: what any key survives.
-fn object(tokens: &[(String, u64)]) -> String {
+fn object(tokens: &[(String, Option<u64>)]) -> String {
     // Strings and numbers can always be written.
     serde_json::to_string(&ByKey(tokens)).unwrap_or_default()
 }
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn any_key_survives_in_the_object_of_tokens() {
-        let tokens = [("b \"=\\ ö".to_owned(), 2), ("a".to_owned(), 1)];
+        let tokens = [("b \"=\\ ö".to_owned(), Some(2)), ("a".to_owned(), Some(1))];
         assert_eq!(object(&tokens), r#"{"b \"=\\ ö":2,"a":1}"#);
     }
 }

@@ -13,7 +13,8 @@ use crate::{duration, env, exit};
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArgs {
     /// The store: local:, local:/dir, redis://, rediss:// (TLS), redis+unix://, valkey://,
-    /// redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,… or redlock://h1,h2,h3
+    /// redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,… or redlock://h1,h2,h3;
+    /// those of Redis with ?layout=classic share locks with other libraries
     ///
     /// `local:` serves the processes of one machine and needs no server. A password in the URL
     /// can be seen by others of this machine in the list of processes, as all arguments can:

@@ -1,5 +1,6 @@
 //! `leasehold break`: the administrator's verb.
 
+use leasehold::Token;
 use leasehold::core::Key;
 use serde::Serialize;
 
@@ -15,7 +16,8 @@ use crate::view::{KeyView, held_by};
 struct Done<'a> {
     key: &'a str,
     holders: u64,
-    token: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
 }
 
 /// Takes the key from its holders, after asking.
@@ -34,7 +36,7 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
         }
     }
     let broken = client.break_key(key).await?;
-    let (holders, token) = (broken.holders, broken.token.get());
+    let (holders, token) = (broken.holders, broken.token.some().map(Token::get));
     if args.json {
         printer.json(&Done {
             key,
@@ -42,10 +44,15 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
             token,
         })?;
     }
-    printer.notice(&match holders {
-        0 => format!("nobody held {key}"),
-        1 => format!("broke {key}: its holder is fenced by token {token}"),
-        _ => format!("broke {key}: its {holders} holders are fenced by token {token}"),
+    printer.notice(&match (holders, token) {
+        (0, _) => format!("nobody held {key}"),
+        (1, Some(token)) => format!("broke {key}: its holder is fenced by token {token}"),
+        (_, Some(token)) => {
+            format!("broke {key}: its {holders} holders are fenced by token {token}")
+        }
+        (_, None) => format!(
+            "broke {key}: its holder is not fenced, and learns of it when it next renews or releases"
+        ),
     });
     Ok(exit::OK)
 }

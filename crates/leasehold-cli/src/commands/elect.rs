@@ -91,10 +91,9 @@ impl Candidate<'_> {
         signals: &mut Signals,
     ) -> Result<ControlFlow<Status, Duration>, Failure> {
         let begun = Instant::now();
-        let token = held.tokens().first().map(|(_, term)| *term);
         self.printer.event(&Event::Leading {
             key: self.args.key.clone(),
-            term: token.unwrap_or_default(),
+            term: held.tokens().first().and_then(|(_, term)| *term),
         });
         let run = self
             .command

@@ -19,7 +19,8 @@ use crate::wanted::Wanted;
 #[derive(Serialize)]
 struct Shown<'a> {
     key: &'a str,
-    token: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens: Option<ByKey<'a>>,
     store: &'a str,
@@ -70,7 +71,7 @@ async fn keep(
 
 fn show(
     client: &Client,
-    tokens: &[(String, u64)],
+    tokens: &[(String, Option<u64>)],
     args: &HoldArgs,
     printer: &Printer,
 ) -> Result<(), Failure> {
@@ -79,13 +80,15 @@ fn show(
         printer.json(&Shown {
             key,
             token: *token,
-            tokens: several.then_some(ByKey(tokens)),
+            tokens: (several && token.is_some()).then_some(ByKey(tokens)),
             store: client.store_url(),
         })?;
         return Ok(());
     }
     let mut text = String::new();
     for (key, token) in tokens {
+        // A line says that it is held, also where there is no token.
+        let token = token.map_or("-".to_owned(), |token| token.to_string());
         // Writing to a string does not fail.
         let _ = match several {
             true => writeln!(text, "{token} {key}"),

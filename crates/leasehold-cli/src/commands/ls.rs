@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal};
 
 use crate::cli::LsArgs;
 use crate::connect::connect;
-use crate::duration::spoken;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Printer, table};
@@ -51,13 +50,14 @@ fn text(views: &[KeyView]) -> String {
             claim.map(ClaimView::mode).unwrap_or_default(),
             who,
             first
-                .map(|first| to_the_second(&first.since))
+                .and_then(|first| first.since.as_deref().map(to_the_second))
                 .unwrap_or_default(),
-            first
-                .map(|first| spoken(first.expires_in()))
-                .unwrap_or_default(),
+            first.map(ClaimView::lapse).unwrap_or_default(),
             view.waiters.len().to_string(),
-            view.last_token.to_string(),
+            match view.last_token {
+                0 => "-".to_owned(),
+                token => token.to_string(),
+            },
         ]);
     }
     rows.trim_fmt() + "\n"

@@ -1,7 +1,7 @@
 //! `leasehold elect --observe`: who leads, one line for each change.
 
-use leasehold::Leader;
 use leasehold::core::Key;
+use leasehold::{Leader, Token};
 use serde::Serialize;
 
 use crate::cli::ElectArgs;
@@ -10,9 +10,9 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;
 use crate::signals::Signals;
-use crate::view::{OwnerView, on_one_line, time, to_the_second};
+use crate::view::{OwnerView, known, on_one_line, to_the_second};
 
-/// What `--json` prints; nulls when nobody leads.
+/// What `--json` prints; nulls when nobody leads, and for what the store does not keep.
 #[derive(Serialize)]
 struct Seen<'a> {
     key: &'a str,
@@ -53,27 +53,31 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
     Ok(exit::OK)
 }
 
+fn owner(leader: &Leader) -> Option<OwnerView> {
+    (!leader.owner.is_unknown()).then(|| OwnerView::from(&leader.owner))
+}
+
 fn tell(args: &ElectArgs, leader: Option<&Leader>, printer: &Printer) -> Result<bool, Failure> {
     if args.json {
         return printer.json(&Seen {
             key: &args.key,
-            term: leader.map(|leader| leader.term.get()),
+            term: leader.and_then(|leader| leader.term.some()).map(Token::get),
             note: leader.and_then(|leader| leader.note.as_deref()),
-            owner: leader.map(|leader| OwnerView::from(&leader.owner)),
-            since: leader.map(|leader| time(leader.since)),
+            owner: leader.and_then(owner),
+            since: leader.and_then(|leader| known(leader.since)),
         });
     }
     let line = match leader {
         None => "nobody leads".to_owned(),
         Some(leader) => {
-            let note = leader.note.as_deref().map(on_one_line);
-            format!(
-                "term {}, {}{} since {}",
-                leader.term,
-                note.map(|note| note + ", ").unwrap_or_default(),
-                OwnerView::from(&leader.owner),
-                to_the_second(&time(leader.since))
-            )
+            let mut parts = Vec::new();
+            parts.extend(leader.term.some().map(|term| format!("term {term}")));
+            parts.extend(leader.note.as_deref().map(on_one_line));
+            let owner = owner(leader).map(|owner| owner.to_string());
+            let owner = owner.unwrap_or_else(|| "somebody leads".to_owned());
+            let since = known(leader.since).map(|since| to_the_second(&since));
+            parts.push(owner + &since.map_or(String::new(), |since| format!(" since {since}")));
+            parts.join(", ")
         }
     };
     printer.data(&(line + "\n"))

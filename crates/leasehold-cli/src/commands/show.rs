@@ -1,12 +1,9 @@
 //! `leasehold show`: one key, its holders and its queue.
 
-use std::time::Duration;
-
 use leasehold::core::Key;
 
 use crate::cli::ShowArgs;
 use crate::connect::connect;
-use crate::duration::spoken;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Printer, table};
@@ -68,14 +65,21 @@ fn text(view: &KeyView) -> String {
 }
 
 fn row(state: String, claim: &ClaimView, noted: bool) -> Vec<String> {
+    let owner = claim.owner.as_ref();
     let mut row = vec![
         state,
         claim.mode(),
-        claim.owner.host.clone(),
-        claim.owner.pid.to_string(),
-        claim.owner.label.clone().unwrap_or_default(),
-        to_the_second(&claim.since),
-        spoken(Duration::from_millis(claim.expires_in_ms)),
+        owner.map_or_else(|| claim.who(), |owner| owner.host.clone()),
+        owner.map_or(String::new(), |owner| owner.pid.to_string()),
+        owner
+            .and_then(|owner| owner.label.clone())
+            .unwrap_or_default(),
+        claim
+            .since
+            .as_deref()
+            .map(to_the_second)
+            .unwrap_or_default(),
+        claim.lapse(),
         claim
             .token
             .map(|token| token.to_string())

@@ -55,7 +55,7 @@ pub(crate) enum Event {
         #[serde(flatten)]
         keys: Keys,
         #[serde(flatten, serialize_with = "token_fields")]
-        tokens: Vec<(String, u64)>,
+        tokens: Vec<(String, Option<u64>)>,
         waited_ms: u64,
         /// Who has it besides the server, where the store's policy asks for it.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,12 @@ pub(crate) enum Event {
         still_ours: bool,
     },
     /// We lead.
-    Leading { key: String, term: u64 },
+    Leading {
+        key: String,
+        /// Absent where the store has no tokens.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        term: Option<u64>,
+    },
     /// The command of a leader has ended, and another term is stood for.
     TermEnded {
         key: String,
@@ -198,7 +203,7 @@ impl Event {
         let again = holder.map(|holder| match running {
             // It ends at any time, and its lock is kept then for what is left.
             true => least.saturating_sub(seen.age(holder)),
-            false => holder.expires_in(),
+            false => holder.expires_in().unwrap_or(Duration::MAX),
         });
         Self::Skipped {
             key: seen.key.clone(),
@@ -242,20 +247,24 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// `token`, and of several keys `tokens` by key.
-fn token_fields<S: Serializer>(tokens: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+/// `token`, and of several keys `tokens` by key; neither where the store has none.
+fn token_fields<S: Serializer>(
+    tokens: &[(String, Option<u64>)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
-    if let Some((_, first)) = tokens.first() {
-        map.serialize_entry("token", first)?;
+    let first = tokens.first().and_then(|(_, first)| *first);
+    if let Some(first) = first {
+        map.serialize_entry("token", &first)?;
     }
-    if tokens.len() > 1 {
+    if tokens.len() > 1 && first.is_some() {
         map.serialize_entry("tokens", &ByKey(tokens))?;
     }
     map.end()
 }
 
 /// Tokens as an object, in the order of their keys as they were named.
-pub(crate) struct ByKey<'a>(pub(crate) &'a [(String, u64)]);
+pub(crate) struct ByKey<'a>(pub(crate) &'a [(String, Option<u64>)]);
 
 impl Serialize for ByKey<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -113,7 +113,10 @@ impl Event {
                 None => message.clone(),
                 Some(hint) => format!("{message}\nhint: {hint}"),
             },
-            Self::Leading { key, term } => format!("leading {key}, term {term}"),
+            Self::Leading { key, term } => match term {
+                Some(term) => format!("leading {key}, term {term}"),
+                None => format!("leading {key}"),
+            },
             Self::TermEnded {
                 key,
                 status,
@@ -127,7 +130,11 @@ impl Event {
                 format!("{ended}standing for {key} again in {again}")
             }
             Self::Acquired { keys, tokens, .. } if verbose => {
-                let numbers: Vec<_> = tokens.iter().map(|(_, token)| token.to_string()).collect();
+                let numbers = tokens.iter().filter_map(|(_, token)| *token);
+                let numbers: Vec<_> = numbers.map(|token| token.to_string()).collect();
+                if numbers.is_empty() {
+                    return Some(format!("got {keys}, without a token"));
+                }
                 let s = if numbers.len() > 1 { "s" } else { "" };
                 format!("got {keys}, token{s} {}", numbers.join(", "))
             }
@@ -164,7 +171,7 @@ mod tests {
     fn several_keys_have_a_token_each() {
         let acquired = Event::Acquired {
             keys: keys(&["b", "a"]),
-            tokens: vec![("b".into(), 7), ("a".into(), 9)],
+            tokens: vec![("b".into(), Some(7)), ("a".into(), Some(9))],
             waited_ms: 0,
             acknowledged: None,
             recovered: false,
@@ -176,6 +183,26 @@ mod tests {
             serde_json::json!({
                 "event": "acquired", "key": "b", "keys": ["b", "a"],
                 "token": 7, "tokens": {"b": 7, "a": 9}, "waited_ms": 0,
+            })
+        );
+    }
+
+    #[test]
+    fn without_a_token_there_is_no_number() {
+        let acquired = Event::Acquired {
+            keys: keys(&["a", "b"]),
+            tokens: vec![("a".into(), None), ("b".into(), None)],
+            waited_ms: 0,
+            acknowledged: None,
+            recovered: false,
+            announced: false,
+        };
+        let sentence = acquired.sentence(true).unwrap();
+        assert_eq!(sentence, "got a, b, without a token");
+        assert_eq!(
+            serde_json::to_value(acquired).unwrap(),
+            serde_json::json!({
+                "event": "acquired", "key": "a", "keys": ["a", "b"], "waited_ms": 0,
             })
         );
     }
@@ -208,7 +235,7 @@ mod tests {
     fn what_was_not_announced_ends_in_silence() {
         let acquired = |announced| Event::Acquired {
             keys: keys(&["k"]),
-            tokens: vec![("k".into(), 7)],
+            tokens: vec![("k".into(), Some(7))],
             waited_ms: 1500,
             acknowledged: None,
             recovered: false,

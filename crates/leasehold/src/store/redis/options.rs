@@ -12,7 +12,7 @@ use super::sentinels::{self, Sentinels};
 mod parse;
 mod show;
 
-pub(super) use self::parse::{decode, parse_duration};
+pub(super) use self::parse::{decode, only_native, parse_duration};
 pub(super) use self::show::encode;
 
 /// The shortest time for which an idle key keeps its last token.

@@ -11,9 +11,6 @@ use super::super::wire::Wire;
 use super::refusal::Failure;
 use super::verb::{Found, Left, looks, read_found};
 
-/// A longer value is no id of any library that is known.
-pub(super) const LONGEST_ID: usize = 128;
-
 /// How much is shown of an id at most, in characters.
 const SHOWN: usize = 6;
 
@@ -44,7 +41,7 @@ pub(in super::super) fn deadline(at: StoreTime, left: Left) -> StoreTime {
 }
 
 /// A key as people see it.
-pub(super) fn view(found: &Found, at: StoreTime) -> Snapshot {
+pub(in super::super) fn view(found: &Found, at: StoreTime) -> Snapshot {
     let holder = match found {
         Found::Nothing => None,
         Found::Value { value, left } => Some(Holder {
@@ -79,10 +76,11 @@ pub(in super::super) async fn look(wire: &Arc<Wire>, key: &str) -> Result<Found,
     read_found(&answers)
 }
 
-/// Whether a string that was found by its name is shown as a lock: one that lapses,
-/// and is short enough for an id. What does not lapse may be anybody's data.
-pub(super) fn is_listed(found: &Found) -> bool {
-    matches!(found, Found::Value { value, left: Some(_) } if value.len() <= LONGEST_ID)
+/// Whether a string that was found by its name is shown as a lock: one that lapses.
+/// What does not may be anybody's data.
+pub(in super::super) fn is_listed(look: &Snapshot) -> bool {
+    let lapses = |holder: &Holder| holder.claim.deadline != StoreTime::NEVER;
+    look.holders.iter().any(lapses)
 }
 
 /// Refuses to list a whole database, where nothing tells a lock from other strings.
@@ -128,9 +126,9 @@ mod tests {
         let view = view(&held(None, 32), StoreTime(5));
         assert_eq!(view.holders[0].claim.deadline, StoreTime::NEVER);
         let soon = Some(Duration::from_secs(1));
-        assert!(is_listed(&held(soon, 32)) && is_listed(&held(soon, LONGEST_ID)));
-        assert!(!is_listed(&held(None, 32)) && !is_listed(&held(soon, LONGEST_ID + 1)));
-        assert!(!is_listed(&Found::Nothing));
+        assert!(is_listed(&super::view(&held(soon, 32), StoreTime(5))));
+        assert!(!is_listed(&view));
+        assert!(!is_listed(&super::view(&Found::Nothing, StoreTime(5))));
     }
 
     #[test]

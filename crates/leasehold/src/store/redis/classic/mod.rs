@@ -25,9 +25,10 @@ use tokio::time::Instant;
 
 use self::book::{Book, Known};
 pub(super) use self::desk::Desk;
-pub(super) use self::look::{arrival, check_pattern, deadline};
+use self::look::{arrival, deadline};
+pub(super) use self::look::{check_pattern, is_listed, look, view};
 pub(super) use self::refusal::{Failure, unsupported};
-pub(super) use self::verb::{Outcome, Step, Verb};
+pub(super) use self::verb::{Found, Outcome, Step, Verb};
 use super::cluster::{Cluster, RedisClusterOptions};
 use super::connect::Target;
 use super::link::Shared;
@@ -102,6 +103,14 @@ impl ClassicStore {
         }
     }
 
+    /// The primaries of a cluster.
+    pub(super) fn nodes(&self) -> Vec<RedisOptions> {
+        match &self.route {
+            Route::One(..) => Vec::new(),
+            Route::Cluster(cluster) => cluster.nodes(),
+        }
+    }
+
     fn prefix(&self) -> &str {
         match &self.route {
             Route::One(shared, _) => &shared.target().prefix,
@@ -134,14 +143,14 @@ impl ClassicStore {
         }
     }
 
-    async fn found(&self, key: &Key) -> Result<verb::Found, StoreError> {
+    async fn found(&self, key: &Key) -> Result<Found, StoreError> {
         let name = self.redis_key(key);
         match &self.route {
             Route::One(shared, _) => {
                 let mut search = Search::default();
                 loop {
                     let wire = shared.wire().await?;
-                    match look::look(&wire, &name).await {
+                    match look(&wire, &name).await {
                         Ok(found) => return Ok(found),
                         Err(failure) => search.go_on(shared, &wire, failure)?,
                     }
@@ -351,7 +360,7 @@ impl LockStore for ClassicStore {
     }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
-        Ok(look::view(&self.found(key).await?, wall()))
+        Ok(view(&self.found(key).await?, wall()))
     }
 
     async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError> {
@@ -371,10 +380,12 @@ impl LockStore for ClassicStore {
             let looks = join_all(page.iter().map(|key| self.found(key))).await;
             for (key, found) in page.iter().zip(looks) {
                 match found {
-                    Ok(found) if look::is_listed(&found) => {
-                        live.push((key.clone(), look::view(&found, wall())));
+                    Ok(found) => {
+                        let seen = view(&found, wall());
+                        if is_listed(&seen) {
+                            live.push((key.clone(), seen));
+                        }
                     }
-                    Ok(_) => {}
                     // Whatever else has such a name is no lock of this layout.
                     Err(error) if error.kind() == ErrorKind::Corrupt => {}
                     Err(error) => return Err(error),

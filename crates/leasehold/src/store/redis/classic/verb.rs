@@ -39,13 +39,23 @@ pub(in super::super) struct Step<'a> {
 }
 
 /// How long a key lives; `None`: for ever.
-pub(super) type Left = Option<Duration>;
+pub(in super::super) type Left = Option<Duration>;
 
 /// What stands at a key.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(in super::super) enum Found {
     Nothing,
     Value { value: Vec<u8>, left: Left },
+}
+
+impl Found {
+    /// Whether both are held, by the same claim.
+    pub(in super::super) fn is_same_claim(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Value { value, .. }, Self::Value { value: theirs, .. }) => value == theirs,
+            _ => false,
+        }
+    }
 }
 
 /// What came of a step.

@@ -27,6 +27,8 @@ pub(super) struct Facts {
     pub(super) server: String,
     /// The prefix of the keys and channels.
     pub(super) prefix: String,
+    /// Whether other libraries share its locks.
+    pub(super) classic: bool,
     /// The user we are.
     pub(super) user: Option<String>,
     /// Why it could not be reached.

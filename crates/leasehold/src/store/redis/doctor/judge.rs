@@ -32,6 +32,16 @@ pub(super) const REDLOCK: &str = "Exclusion while a lease is valid, also when se
      tokens rise while the servers that two quorums share keep their data, or the clients' clocks \
      differ by less than max_ttl. There is no order among those who wait.";
 
+/// What is promised where other libraries share the locks, on one server or node.
+pub(super) const CLASSIC: &str = "Exclusion among all libraries that share the locks, while a lease is valid, until a server \
+     loses data or a replica takes over, as long as its clock is not stepped forward. No fencing: \
+     there are no tokens. No order among those who wait.";
+
+/// The same by a majority of servers.
+pub(super) const CLASSIC_REDLOCK: &str = "Exclusion among all libraries that share the locks, while a lease is valid, until a server \
+     restarts without its data, as long as the servers' clocks are not stepped. No fencing: there \
+     are no tokens. No order among those who wait.";
+
 /// All findings about one server, in the order in which one would look.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -48,12 +58,13 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         });
     } else {
         findings.push(version(facts));
+        findings.extend(layout(facts).filter(|_| facts.part == Part::Alone));
         findings.extend(role(facts));
         findings.extend(facts.vote.map(vote));
         findings.extend(facts.trial.iter().map(|trial| used(trial, facts)));
         findings.extend(rights::rights(facts));
         if let Some(trial) = &facts.trial {
-            findings.extend(rights::pushes(trial));
+            findings.extend(rights::pushes(trial).filter(|_| !facts.classic));
             findings.extend(rights::listing(trial));
             findings.extend(rights::acknowledged(trial, facts));
         }
@@ -79,6 +90,9 @@ pub(super) fn promise(facts: &Facts) -> String {
     if facts.unreachable.is_some() {
         return "Nothing: the server cannot be used.".to_owned();
     }
+    if facts.classic {
+        return CLASSIC.to_owned();
+    }
     let exclusion = match (is_synced_always(facts), facts.replicas().is_empty()) {
         (true, true) => "also over a restart of the server",
         (false, true) => "until the server loses data (a restart, FLUSHALL)",
@@ -96,7 +110,9 @@ pub(super) fn together(facts: &[Facts], trial: &Trial) -> Vec<Finding> {
     let nobody = Facts::default();
     let first = facts.first().unwrap_or(&nobody);
     let mut findings = vec![used(trial, first)];
-    findings.extend(rights::pushes(trial).filter(|_| first.part == Part::Node));
+    findings.extend(layout(first));
+    let pushed = first.part == Part::Node && !first.classic;
+    findings.extend(rights::pushes(trial).filter(|_| pushed));
     findings.extend(rights::listing(trial));
     findings.extend(spread(facts));
     findings
@@ -137,6 +153,19 @@ fn vote(vote: Vote) -> Finding {
     }
 }
 
+/// What locks that other libraries share cannot do.
+fn layout(facts: &Facts) -> Option<Finding> {
+    let found = "classic: other libraries can share these locks";
+    facts.classic.then(|| {
+        Finding::new(Severity::Note, "layout", found)
+            .meaning(
+                "there are no fencing tokens, so a holder that was paused cannot be fenced; no \
+                 order among those who wait; nobody is told when a lock is free",
+            )
+            .remedied("leave out layout=classic once all clients are leasehold")
+    })
+}
+
 fn is_synced_always(facts: &Facts) -> bool {
     facts.info("aof_enabled") == "1" && facts.config("appendfsync") == Some("always")
 }
@@ -173,13 +202,16 @@ fn used(trial: &Trial, facts: &Facts) -> Finding {
     let Some((step, error)) = &trial.failed else {
         let found = match facts.part {
             Part::Voter => "a lock was taken, renewed and released by a majority",
+            _ if facts.classic => "a lock was taken, renewed, released and looked at",
             _ => "a lock was taken, renewed, handed on, looked at and broken",
         };
         return Finding::new(Severity::Fine, check, found);
     };
     let mut finding = Finding::of_error(check, None, error);
     finding.found = format!("cannot {step}: {error}");
-    if error.kind() == ErrorKind::Refused && error.to_string().contains("may not") {
+    let refused = error.kind() == ErrorKind::Refused && error.to_string().contains("may not");
+    // The error names the rule of the classic layout itself.
+    if refused && !facts.classic {
         let user = facts.user.as_deref().unwrap_or("<name>");
         let rule = refusal::acl(user, &facts.prefix);
         finding.remedy = Some(format!("this rule is enough: {rule}"));
@@ -231,7 +263,7 @@ fn memory(facts: &Facts) -> Option<Finding> {
 
 fn persistence(facts: &Facts) -> Finding {
     let check = "persistence";
-    if facts.part == Part::Voter {
+    if facts.part == Part::Voter && !facts.classic {
         let kept = facts.info("aof_enabled") == "1";
         let found = if kept {
             "append-only file"

@@ -10,7 +10,10 @@ use futures_util::future::join_all;
 
 use self::facts::{Part, Trial};
 use super::connect::Target;
-use super::{RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore};
+use super::{
+    ClassicStore, RedisClusterOptions, RedisLayout, RedisOptions, RedisStore, RedlockOptions,
+    RedlockStore,
+};
 use crate::store::report::{Finding, Report};
 
 /// Examines the server at these options, or the primary that Sentinels name.
@@ -33,12 +36,20 @@ pub(crate) async fn examine(options: &RedisOptions) -> Report {
 pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
     let mut brief = options.clone();
     brief.node = trial::brief(&options.node);
+    let url = options.redacted_url();
+    if options.node.layout == RedisLayout::Classic {
+        let store = ClassicStore::connect_cluster(options.clone()).await;
+        let nodes = store
+            .as_ref()
+            .map_or_else(|_| Vec::new(), ClassicStore::nodes);
+        let trial = trial::run(store).await;
+        return examine_all(url, &nodes, Part::Node, &trial, judge::CLASSIC).await;
+    }
     let store = RedisStore::connect_cluster(brief).await;
     let nodes = store
         .as_ref()
         .map_or_else(|_| Vec::new(), RedisStore::nodes);
     let trial = trial::run(store).await;
-    let url = options.redacted_url();
     examine_all(url, &nodes, Part::Node, &trial, judge::CLUSTER).await
 }
 
@@ -46,7 +57,11 @@ pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
 pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
     let trial = trial::run(RedlockStore::connect(options.clone()).await).await;
     let (url, voters) = (options.redacted_url(), &options.servers);
-    examine_all(url, voters, Part::Voter, &trial, judge::REDLOCK).await
+    let promise = match options.is_classic() {
+        true => judge::CLASSIC_REDLOCK,
+        false => judge::REDLOCK,
+    };
+    examine_all(url, voters, Part::Voter, &trial, promise).await
 }
 
 /// Each server, then all of them as one store.

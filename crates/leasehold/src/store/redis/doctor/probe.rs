@@ -11,7 +11,7 @@ use super::trial;
 use crate::clock;
 use crate::error::StoreError;
 use crate::store::redis::connect::{Target, text_of};
-use crate::store::redis::{RedisOptions, RedisStore, refusal};
+use crate::store::redis::{ClassicStore, RedisLayout, RedisOptions, RedisStore, refusal};
 
 /// How many round trips are measured.
 const ROUND_TRIPS: usize = 200;
@@ -33,6 +33,7 @@ pub(super) async fn ask(options: &RedisOptions, part: Part) -> Facts {
         part,
         server: options.address.shown(),
         prefix: options.prefix.clone(),
+        classic: options.layout == RedisLayout::Classic,
         ..Facts::default()
     };
     let asked = async {
@@ -48,8 +49,11 @@ pub(super) async fn ask(options: &RedisOptions, part: Part) -> Facts {
     };
     match asked.await {
         Ok(()) if part == Part::Alone => {
-            let store = RedisStore::connect(trial::brief(options)).await;
-            facts.trial = Some(trial::run(store).await);
+            facts.trial = Some(if facts.classic {
+                trial::run(ClassicStore::connect(options.clone()).await).await
+            } else {
+                trial::run(RedisStore::connect(trial::brief(options)).await).await
+            });
         }
         Ok(()) => {}
         Err(error) => facts.unreachable = Some(error),
@@ -81,7 +85,7 @@ async fn look(connection: &mut MultiplexedConnection, facts: &mut Facts) -> Resu
     facts.user = all(connection, &whoami).await?.first().and_then(text_of);
     facts.clock = compare_clocks(connection).await?;
     facts.latency = Some(measure(connection).await?);
-    if facts.part == Part::Voter {
+    if facts.part == Part::Voter && !facts.classic {
         facts.vote = read_vote(connection, facts).await?;
     }
     Ok(())

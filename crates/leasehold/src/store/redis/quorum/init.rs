@@ -32,9 +32,14 @@ impl RedlockStore {
     /// has lost its data would vote while claims that it has forgotten hold.
     ///
     /// # Errors
-    /// `Invalid` for options that cannot work; what goes wrong at one server
+    /// `Invalid` for options that cannot work, `Unsupported` in the classic layout; what goes wrong at one server
     /// stands in its [`Initialised::outcome`].
     pub async fn initialise(options: RedlockOptions) -> Result<Vec<Initialised>, StoreError> {
+        if options.is_classic() {
+            return Err(super::super::classic::unsupported(
+                "its servers keep no mark, and need none",
+            ));
+        }
         let store = Self::start(options)?;
         let inner = &store.inner;
         let limit = inner.options.servers[0].connect_timeout;

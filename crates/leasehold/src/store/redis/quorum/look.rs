@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use leasehold_core::quorum::{Hold, Node, Vote};
 use leasehold_core::{Arrival, Capacity, ClaimView, Holder, Key, Mode, Snapshot, StoreTime, Token};
 
+use super::super::classic;
 use super::super::list::{PAGE, escape, read_page};
 use super::super::refusal;
 use super::super::step::{Way, run};
@@ -20,6 +21,9 @@ impl Inner {
     /// A key as a quorum of servers sees it, and the highest token that any of
     /// them has heard of.
     pub(super) async fn look(&self, key: &Key) -> Result<(Snapshot, Token), StoreError> {
+        if self.options.is_classic() {
+            return Ok((self.look_classic(key).await?, Token::NONE));
+        }
         let limit = self.options.node_timeout;
         let looks = self.members.iter().map(|member| {
             member.within(limit, async move {
@@ -42,6 +46,42 @@ impl Inner {
             return Err(report.error(self, ErrorKind::Unavailable, limit));
         }
         Ok(self.view(&seen))
+    }
+
+    /// The same where other libraries hold, too.
+    async fn look_classic(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        let limit = self.options.node_timeout;
+        let looks = self.members.iter().map(|member| {
+            member.within(limit, async move {
+                let (_, wire) = member.wire().await?;
+                let found = classic::look(&wire, &member.lock_key(key.as_str())).await;
+                found.map_err(StoreError::from)
+            })
+        });
+        let looks = join_all(looks).await;
+        let mut report = Report::new(self.size);
+        for (server, look) in looks.iter().enumerate() {
+            let said = look.as_ref().map(|_| Vote::Done).map_err(Clone::clone);
+            report.note(server, &said);
+        }
+        if let Some(corrupt) = looks.iter().find_map(|look| match look {
+            Err(error) if error.kind() == ErrorKind::Corrupt => Some(error.clone()),
+            _ => None,
+        }) {
+            return Err(corrupt);
+        }
+        let seen: Vec<_> = looks.into_iter().flatten().collect();
+        if seen.len() < self.size.quorum() {
+            return Err(report.error(self, ErrorKind::Unavailable, limit));
+        }
+        let silent = self.size.servers() - seen.len();
+        // A claim that holds, or may hold by the votes of those who are silent.
+        let holder = seen.iter().find(|one| {
+            let alike = seen.iter().filter(|other| other.is_same_claim(one));
+            alike.count() + silent >= self.size.quorum()
+        });
+        let nobody = classic::Found::Nothing;
+        Ok(classic::view(holder.unwrap_or(&nobody), super::wall()))
     }
 
     fn view(&self, seen: &[(StoreTime, Node)]) -> (Snapshot, Token) {
@@ -88,6 +128,10 @@ impl Inner {
         self: &Arc<Self>,
         pattern: &str,
     ) -> Result<Vec<(Key, Snapshot)>, StoreError> {
+        let classic = self.options.is_classic();
+        if classic {
+            classic::check_pattern(&self.options.servers[0].prefix, pattern)?;
+        }
         let limit = self.options.node_timeout;
         let scans = self
             .members
@@ -110,8 +154,17 @@ impl Inner {
         for page in keys.chunks(PAGE) {
             let looks = join_all(page.iter().map(|key| self.look(key))).await;
             for (key, look) in page.iter().zip(looks) {
-                let (snapshot, _) = look?;
-                if snapshot.capacity.is_some() {
+                let snapshot = match look {
+                    Ok((snapshot, _)) => snapshot,
+                    // Whatever else has such a name is no lock of this layout.
+                    Err(error) if classic && error.kind() == ErrorKind::Corrupt => continue,
+                    Err(error) => return Err(error),
+                };
+                let shown = match classic {
+                    true => classic::is_listed(&snapshot),
+                    false => snapshot.capacity.is_some(),
+                };
+                if shown {
                     live.push((key.clone(), snapshot));
                 }
             }

@@ -8,12 +8,14 @@ use leasehold_core::{Backoff, Inbox};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::super::classic::Desk;
 use super::super::connect::Target;
 use super::super::link::Shared;
-use super::super::options::RedisOptions;
+use super::super::options::{RedisLayout, RedisOptions};
 use super::super::refusal;
 use super::super::step::{Way, run};
 use super::super::wire::Wire;
+use super::classic;
 use super::options::address;
 use super::script::{Ask, read_vote};
 use crate::error::{ErrorKind, StoreError};
@@ -35,6 +37,8 @@ pub(super) struct Member {
     /// Host and port, for people.
     pub(super) name: String,
     options: RedisOptions,
+    /// How it is asked in the classic layout.
+    classic: Option<Desk>,
     opening: watch::Sender<Opening>,
 }
 
@@ -44,6 +48,7 @@ impl Member {
     pub(super) fn start(options: RedisOptions, seed: u64) -> Arc<Self> {
         let member = Arc::new(Self {
             name: address(&options),
+            classic: (options.layout == RedisLayout::Classic).then(Desk::default),
             options,
             opening: watch::Sender::new(Opening::Not(None)),
         });
@@ -123,23 +128,31 @@ impl Member {
     }
 
     pub(super) fn lock_key(&self, name: &str) -> String {
-        self.key(&format!("lock:{name}"))
+        match self.classic {
+            Some(_) => self.key(name),
+            None => self.key(&format!("lock:{name}")),
+        }
     }
 
     pub(super) fn marker_key(&self) -> String {
         self.key("boot")
     }
 
-    /// Asks for a vote, for `limit` at most.
+    /// Asks for a vote, for `limit` at most. `first`: for a claim that was never asked
+    /// for before.
     pub(super) async fn ask(
         &self,
         key: &str,
         ask: &Ask,
         terms: &SetTerms,
         limit: Duration,
+        first: bool,
     ) -> Result<Vote, StoreError> {
         self.within(limit, async {
             let (shared, wire) = self.wire().await?;
+            if let Some(desk) = &self.classic {
+                return classic::ask(desk, &wire, &self.lock_key(key), ask, first).await;
+            }
             let (key, marker) = (self.lock_key(key), self.marker_key());
             let keys = [&*key, &*marker];
             let keys = if ask.needs_marker() {

@@ -8,6 +8,7 @@
 //! and `docs/proof/quorum.md` for why.
 
 mod book;
+mod classic;
 mod init;
 mod listen;
 mod look;
@@ -30,8 +31,8 @@ use leasehold_core::quorum::{
     BidVerdict, ExtensionVerdict, FarewellVerdict, QuorumSize, SetTerms, Vote,
 };
 use leasehold_core::{
-    Arrival, Claim, Inbox, Key, Mode, Moment, Release, Renew, Reply, Snapshot, Standing, StoreTime,
-    Token, Validity,
+    Arrival, Claim, ClaimId, Inbox, Key, Mode, Moment, Release, Renew, Reply, Snapshot, Standing,
+    StoreTime, Token, Validity,
 };
 use tokio::time::timeout_at;
 
@@ -93,7 +94,7 @@ impl RedlockStore {
         if reached < inner.size.quorum() {
             return Err(report.error(inner, ErrorKind::Unavailable, limit));
         }
-        if inner.terms.quarantine.is_zero() {
+        if inner.terms.quarantine.is_zero() && !inner.options.is_classic() {
             tracing::warn!(
                 "quarantine is off: a server that restarts without its data may let two clients \
                  hold a lock at once"
@@ -128,7 +129,8 @@ impl RedlockStore {
 
     fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
         let max = self.inner.options.max_ttl;
-        if ttl > max {
+        // The classic layout knows no quarantine that a longer claim would outlive.
+        if ttl > max && !self.inner.options.is_classic() {
             return Err(StoreError::new(
                 ErrorKind::Invalid,
                 format!("a TTL of {ttl:?} is longer than these servers allow: {max:?}"),
@@ -172,20 +174,13 @@ fn answer(reply: Reply, at: StoreTime) -> Answer {
     Answer::new(reply, at, 0)
 }
 
-fn standing(token: Token, deadline: StoreTime) -> Reply {
-    Reply::Standing(Standing {
-        arrival: Arrival(token.0),
-        token: Some(token),
-        position: 0,
-        deadline,
-        blocked_until: None,
-    })
-}
-
 #[async_trait]
 impl LockStore for RedlockStore {
     fn capabilities(&self) -> Capabilities {
         let inner = &self.inner;
+        if inner.options.is_classic() {
+            return super::classic::capabilities("redlock classic");
+        }
         let hearing = inner.members.iter().filter(|member| member.hears());
         Capabilities {
             queueing: false,
@@ -199,7 +194,11 @@ impl LockStore for RedlockStore {
 
     async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
         claim.mode.check()?;
-        check_claim(claim)?;
+        if self.inner.options.is_classic() {
+            super::classic::check_claim(claim)?;
+        } else {
+            check_claim(claim)?;
+        }
         self.check_ttl(claim.lease_ttl)?;
         let inner = &self.inner;
         let (sent, at) = (clock::now(), wall());
@@ -218,7 +217,7 @@ impl LockStore for RedlockStore {
                     entry.deadline = entry.deadline.max(deadline);
                     deadline = entry.deadline;
                 });
-                standing(token, deadline)
+                inner.standing(&claim.id, token, deadline)
             }
             BidVerdict::Busy { left } => {
                 inner.give_up(key, claim, sent);
@@ -252,6 +251,9 @@ impl LockStore for RedlockStore {
     }
 
     async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        if self.inner.options.is_classic() {
+            super::classic::check_renew(renew)?;
+        }
         if renew.rotate.is_some() {
             return Err(unsupported(
                 "a claim whose id is replaced at some servers only would have two",
@@ -284,7 +286,7 @@ impl LockStore for RedlockStore {
                     known.note.clone_from(&entry.note);
                     deadline = known.deadline;
                 });
-                answer(standing(entry.token, deadline), at)
+                answer(inner.standing(&renew.id, entry.token, deadline), at)
             }
             ExtensionVerdict::Gone => {
                 inner.part(key, &renew.id);
@@ -344,6 +346,9 @@ impl LockStore for RedlockStore {
     }
 
     async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
+        if self.inner.options.is_classic() {
+            return self.inner.break_classic(key).await;
+        }
         let limit = self.inner.options.node_timeout;
         let (_, seen) = self.inner.look(key).await?;
         let token = Token(wall().0.max(seen.0 + 1));
@@ -376,6 +381,11 @@ impl LockStore for RedlockStore {
     }
 
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        if self.inner.options.is_classic() {
+            return Err(super::classic::unsupported(
+                "nobody is told when a lock is free",
+            ));
+        }
         Ok(Box::new(listen::listen(&self.inner, sink).await?))
     }
 }
@@ -384,6 +394,33 @@ impl Inner {
     /// How long one server's answer may take.
     fn patience(&self, ttl: Duration) -> Duration {
         self.options.node_timeout.min(ttl / 4)
+    }
+
+    fn standing(&self, id: &ClaimId, token: Token, deadline: StoreTime) -> Reply {
+        if self.options.is_classic() {
+            return super::classic::standing(id.expose(), deadline);
+        }
+        Reply::Standing(Standing {
+            arrival: Arrival(token.0),
+            token: Some(token),
+            position: 0,
+            deadline,
+            blocked_until: None,
+        })
+    }
+
+    /// Takes a key from whoever has it at a majority: how many that were.
+    async fn break_classic(self: &Arc<Self>, key: &Key) -> Result<Answer, StoreError> {
+        let limit = self.options.node_timeout;
+        let votes = self
+            .ask_quorum(key, &Ask::Break(Token::NONE), limit)
+            .await?;
+        let held = |vote: &Vote| matches!(vote, Vote::Broken { token } if !token.is_none());
+        let reply = Reply::Broken {
+            holders: votes.iter().any(held).into(),
+            token: Token::NONE,
+        };
+        Ok(answer(reply, wall()))
     }
 
     /// What is noted of a claim before its first request is sent.

@@ -6,11 +6,13 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 use leasehold_core::quorum::{QuorumSize, SetTerms};
 
-use super::super::options::{RedisAddress, RedisOptions, encode, parse_duration};
+use super::super::options::{
+    RedisAddress, RedisLayout, RedisOptions, encode, only_native, parse_duration,
+};
 
 /// The parameters that are the set's, not a server's.
 const PARAMETERS: &str = "quorum, max_ttl, node_timeout, quarantine, repair, set; and those of a \
-    server: prefix, retention, connect_timeout, ca, cert, key";
+    server: layout, prefix, retention, connect_timeout, ca, cert, key";
 
 /// Options for [`RedlockStore::connect`](super::RedlockStore::connect). Plain
 /// data; `Debug` hides the passwords.
@@ -78,7 +80,8 @@ impl RedlockOptions {
     ///
     /// Parameters: `quorum`, `max_ttl`, `node_timeout`, `quarantine` (durations
     /// such as `500ms`, `60s`, `2m`), `repair` (`yes`, `no`), `set`; and those of
-    /// [`RedisOptions::from_url`], which are for every server.
+    /// [`RedisOptions::from_url`], which are for every server. With `layout=classic`
+    /// there is no quarantine, and with it no `max_ttl` and `set`.
     ///
     /// # Errors
     /// [`Invalid`], naming what cannot be read. Passwords are never repeated.
@@ -99,7 +102,11 @@ impl RedlockOptions {
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
         let mut options = Self::new(Vec::new());
         let mut common = url::form_urlencoded::Serializer::new(String::new());
+        let mut native = None;
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            if matches!(&*name, "quarantine" | "max_ttl" | "set") {
+                native = Some(name.clone());
+            }
             if !options.set_parameter(&name, &value)? {
                 common.append_pair(&name, &value);
             }
@@ -120,6 +127,10 @@ impl RedlockOptions {
                 invalid
             })?;
             options.servers.push(server);
+        }
+        if let Some(name) = native.filter(|_| options.is_classic()) {
+            let why = "no quarantine, as the other libraries know none";
+            return Err(only_native(&name, why));
         }
         options.check()?;
         Ok(options)
@@ -154,6 +165,13 @@ impl RedlockOptions {
         Ok(true)
     }
 
+    /// Whether the servers keep votes that other libraries understand.
+    #[must_use]
+    pub fn is_classic(&self) -> bool {
+        let classic = |server: &RedisOptions| server.layout == RedisLayout::Classic;
+        self.servers.first().is_some_and(classic)
+    }
+
     /// How many servers there are, and how many have to agree.
     ///
     /// # Errors
@@ -162,10 +180,15 @@ impl RedlockOptions {
         QuorumSize::new(self.servers.len(), self.quorum)
     }
 
-    /// How long a server that may have forgotten something gives no votes.
+    /// How long a server that may have forgotten something gives no votes; not at
+    /// all in the classic layout.
     #[must_use]
     pub fn quarantine(&self) -> Duration {
-        self.quarantine.unwrap_or(2 * self.max_ttl)
+        let usual = match self.is_classic() {
+            true => Duration::ZERO,
+            false => 2 * self.max_ttl,
+        };
+        self.quarantine.unwrap_or(usual)
     }
 
     /// Refuses options that cannot work.
@@ -183,8 +206,11 @@ impl RedlockOptions {
                     "leave out Sentinels and acknowledge: the majority takes their place",
                 ));
             }
-            if server.prefix != self.servers[0].prefix {
-                return Err(Invalid::plain("all servers of a set have one prefix"));
+            let first = &self.servers[0];
+            if (&server.prefix, server.layout) != (&first.prefix, first.layout) {
+                return Err(Invalid::plain(
+                    "all servers of a set have one prefix and one layout",
+                ));
             }
         }
         addresses.sort_unstable();

@@ -88,6 +88,9 @@ fn phrase(said: &Said, limit: Duration) -> String {
     };
     match vote {
         Vote::Yes => "yes".to_owned(),
+        Vote::Busy { left, .. } if *left == Duration::MAX => {
+            "no, another's lock stands there for ever".to_owned()
+        }
         Vote::Busy { left, .. } => format!("no, it votes for another claim for {left:.1?}"),
         Vote::Stale { .. } => "no, it has seen a higher token".to_owned(),
         Vote::Skewed { by } => format!(

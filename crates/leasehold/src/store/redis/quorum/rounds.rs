@@ -34,11 +34,13 @@ impl Inner {
         key: &Key,
         ask: Ask,
         limit: Duration,
+        first: bool,
     ) -> Asked {
         let (inner, key) = (Arc::clone(self), key.clone());
         Box::pin(async move {
             let member = &inner.members[server];
-            let result = member.ask(key.as_str(), &ask, &inner.terms, limit).await;
+            let asked = member.ask(key.as_str(), &ask, &inner.terms, limit, first);
+            let result = asked.await;
             (server, token, result)
         })
     }
@@ -74,7 +76,7 @@ impl Inner {
         sent: Moment,
         at: StoreTime,
     ) -> (BidVerdict, Report) {
-        let limit = self.patience(claim.lease_ttl);
+        let (limit, first) = (self.patience(claim.lease_ttl), known.is_none());
         let config = BidConfig {
             size: self.size,
             ttl: claim.lease_ttl,
@@ -110,7 +112,7 @@ impl Inner {
             }
             while let Some((server, token)) = bid.poll_transmit() {
                 let vote = self.vote(&claim.id, token, claim.lease_ttl, &entry, claim.wait);
-                asked.push(self.ask(server, token, key, Ask::Acquire(vote), limit));
+                asked.push(self.ask(server, token, key, Ask::Acquire(vote), limit, first));
             }
             if let Some(verdict) = bid.verdict() {
                 break verdict;
@@ -163,7 +165,7 @@ impl Inner {
                     vote: self.vote(id, entry.token, ttl, entry, false),
                     repair: self.options.repair,
                 };
-                self.ask(server, entry.token, key, Ask::Extend(extend), limit)
+                self.ask(server, entry.token, key, Ask::Extend(extend), limit, false)
             })
             .collect();
         let verdict = loop {
@@ -198,7 +200,7 @@ impl Inner {
     ) -> Result<Vec<Vote>, StoreError> {
         let mut report = Report::new(self.size);
         let mut asked: FuturesUnordered<_> = (0..self.members.len())
-            .map(|server| self.ask(server, Token(0), key, ask.clone(), limit))
+            .map(|server| self.ask(server, Token(0), key, ask.clone(), limit, false))
             .collect();
         let mut votes = Vec::new();
         while let Some((server, _, result)) = asked.next().await {
@@ -286,7 +288,7 @@ impl Inner {
             let now = clock::now();
             while let Some(server) = farewell.poll_transmit(now) {
                 let ask = Ask::Release(part.clone());
-                asked.push(self.ask(server, part.token, &key, ask, limit));
+                asked.push(self.ask(server, part.token, &key, ask, limit, false));
             }
             let verdict = farewell.verdict();
             told.send_if_modified(|before| {

@@ -5,6 +5,7 @@
 //! - [`server`] — real servers, started by the test and ended with it;
 //! - [`deployment`] — several of them together: Sentinels, a Cluster, a quorum;
 //! - [`proxy`] — a TCP proxy in front of one, with faults that a test switches on and off;
+//! - [`redis_py`] — another library that takes the same locks, in Python;
 //! - [`process`] — child processes whose lines and signals a test can wait for;
 //! - [`tls`] — certificates.
 //!
@@ -22,5 +23,6 @@ pub mod deployment;
 pub mod facade;
 pub mod process;
 pub mod proxy;
+pub mod redis_py;
 pub mod server;
 pub mod tls;

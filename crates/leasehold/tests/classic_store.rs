@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use leasehold::store::LockStore;
-use leasehold::store::redis::{ClassicStore, RedisOptions};
+use leasehold::store::redis::{ClassicStore, RedisOptions, RedlockOptions, RedlockStore};
 use leasehold_testkit::conformance::Fixture;
 use leasehold_testkit::server::{Program, RedisServer};
 
@@ -35,6 +35,32 @@ impl Fixture for Classic {
         let channels: Vec<String> = self.0.query(&["PUBSUB", "CHANNELS"]);
         Some(channels.len())
     }
+}
+
+/// Three independent servers, the same user on each.
+struct Redlock([RedisServer; 3]);
+
+#[async_trait]
+impl Fixture for Redlock {
+    async fn client(&self) -> Arc<dyn LockStore> {
+        let members = self.0.each_ref();
+        let members = members.map(|server| format!("least:secret@127.0.0.1:{}", server.port()));
+        let url = format!(
+            "redlock://{}/?layout=classic&prefix=app:",
+            members.join(",")
+        );
+        let options = RedlockOptions::from_url(&url).expect("a good URL");
+        let store = RedlockStore::connect(options).await;
+        Arc::new(store.expect("the store opens"))
+    }
+
+    fn cancellations(&self) -> usize {
+        2_000
+    }
+}
+
+fn three(program: &Program, rules: &str) -> Redlock {
+    Redlock([(); 3].map(|()| of(program.clone(), rules).0))
 }
 
 fn of(program: Program, rules: &str) -> Classic {
@@ -80,5 +106,29 @@ mod oldest {
 
     mod transactions {
         leasehold_testkit::conformance!(crate::of(crate::Program::OldestRedis, crate::NO_SCRIPTS));
+    }
+}
+
+mod redlock {
+    mod scripts {
+        mod contract {
+            leasehold_testkit::conformance!(crate::three(&crate::Program::Default, crate::SCRIPTS));
+        }
+
+        mod facade {
+            leasehold_testkit::facade!(crate::three(&crate::Program::Default, crate::SCRIPTS));
+        }
+    }
+
+    mod transactions {
+        leasehold_testkit::conformance!(crate::three(&crate::Program::Default, crate::NO_SCRIPTS));
+    }
+
+    mod valkey {
+        leasehold_testkit::conformance!(crate::three(&crate::Program::Valkey, crate::SCRIPTS));
+    }
+
+    mod oldest {
+        leasehold_testkit::conformance!(crate::three(&crate::Program::OldestRedis, crate::SCRIPTS));
     }
 }

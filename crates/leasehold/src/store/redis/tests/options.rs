@@ -88,3 +88,42 @@ fn what_cannot_work_is_named() {
             .contains("hunter2")
     );
 }
+
+#[test]
+fn the_classic_layout_has_no_prefix_and_reads_back() {
+    let classic = RedisOptions::from_url("redis://:s%3Acret@h/2?layout=classic").unwrap();
+    let wanted = RedisOptions::tcp("h", 6379)
+        .db(2)
+        .credentials(None, "s:cret")
+        .classic();
+    assert_eq!(classic, wanted);
+    assert_eq!(classic.prefix, "");
+    assert_eq!(
+        classic.redacted_url(),
+        "redis://:***@h:6379/2?layout=classic"
+    );
+    let url = "redis://h:1/0?layout=classic&prefix=lock%3A";
+    let prefixed = RedisOptions::from_url(url).unwrap();
+    assert_eq!(prefixed.prefix, "lock:");
+    assert_eq!(prefixed.redacted_url(), url);
+    // In whatever order.
+    assert_eq!(
+        RedisOptions::from_url("redis://h:1/0?prefix=lock:&layout=classic"),
+        Ok(prefixed)
+    );
+    let native = RedisOptions::from_url("redis://h?layout=native").unwrap();
+    assert_eq!(native, RedisOptions::tcp("h", 6379));
+}
+
+#[test]
+fn what_means_nothing_in_the_classic_layout_is_refused() {
+    for (parameters, named) in [
+        ("layout=classical", "layout"),
+        ("layout=classic&retention=1h", "retention"),
+        ("layout=classic&acknowledge=1", "acknowledgements"),
+    ] {
+        let refused = refused(&format!("redis://h/?{parameters}"));
+        assert!(refused.message.contains(named), "{refused}");
+        assert!(refused.hint.is_some(), "{refused}");
+    }
+}

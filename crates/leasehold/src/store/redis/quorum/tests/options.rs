@@ -93,3 +93,20 @@ fn a_member_is_one_server_and_answers_for_itself() {
     let refused = RedlockOptions::from_url("redlock://h1,h2,h3/?acknowledge=1");
     assert!(refused.unwrap_err().to_string().contains("counts at once"));
 }
+
+#[test]
+fn a_classic_set_has_no_quarantine() {
+    let url = "redlock://a:1,b:2,c:3/0?layout=classic";
+    let options = RedlockOptions::from_url(url).unwrap();
+    assert!(options.is_classic());
+    assert_eq!(options.quarantine(), Duration::ZERO);
+    assert_eq!(options.redacted_url(), url);
+    for parameter in ["quarantine=2m", "max_ttl=1m", "set=blue", "retention=1h"] {
+        let refused = RedlockOptions::from_url(&format!("{url}&{parameter}")).unwrap_err();
+        let name = parameter.split('=').next().unwrap();
+        assert!(refused.message.contains(name), "{refused}");
+    }
+    let mut mixed = options;
+    mixed.servers[1] = crate::store::redis::RedisOptions::tcp("b", 2).prefix("");
+    assert!(mixed.check().is_err());
+}

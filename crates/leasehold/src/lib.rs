@@ -92,5 +92,6 @@ mod pages {
         election: "docs/kinds/election.md",
         sentinel: "docs/stores/sentinel.md",
         replicas: "docs/stores/replicas.md",
+        classic: "docs/stores/classic.md",
     }
 }

@@ -124,6 +124,9 @@ async fn what_it_cannot_do_is_said() {
         assert!(said.contains("the classic layout cannot do this"), "{said}");
         assert!(said.contains("hint: leave out layout=classic"), "{said}");
     }
+    let recovered = ["run", "--recover-as", "job", "k", "--", "true"];
+    let refused = run(&server, &recovered).await;
+    assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
     let listed = run(&server, &["ls"]).await;
     assert!(
         listed.stderr.contains("every string of the database"),

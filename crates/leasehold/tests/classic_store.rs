@@ -124,10 +124,6 @@ mod redlock {
         leasehold_testkit::conformance!(crate::three(&crate::Program::Default, crate::NO_SCRIPTS));
     }
 
-    mod valkey {
-        leasehold_testkit::conformance!(crate::three(&crate::Program::Valkey, crate::SCRIPTS));
-    }
-
     mod oldest {
         leasehold_testkit::conformance!(crate::three(&crate::Program::OldestRedis, crate::SCRIPTS));
     }

@@ -71,6 +71,12 @@ impl Recovery {
         printer: &Printer,
     ) -> Result<Self, Failure> {
         check(name)?;
+        if client.capabilities().exclusive_only {
+            return Err(Failure::usage(
+                "on this store a lease cannot be taken over, so --recover-as cannot work",
+            )
+            .hint("leave it out: after a crash the lock is free when its TTL is over"));
+        }
         let store = client.store_url();
         let directory = file::directory()?;
         let path = directory.join(file::name_of(name, store, wanted.key()));

@@ -192,7 +192,8 @@ pub(super) fn read_found(answers: &[Value]) -> Result<Found, Failure> {
     match answers {
         [_, Value::Nil, Value::Int(_)] => Ok(Found::Nothing),
         [_, Value::BulkString(value), Value::Int(left)] => {
-            if value.starts_with(b"lh\x01") || value.starts_with(b"lq\x01") {
+            // A native record, of any version.
+            if matches!(value.as_slice(), [b'l', b'h' | b'q', 1..=31, ..]) {
                 return Err(refusal::native().into());
             }
             // Its time was up between the two looks.

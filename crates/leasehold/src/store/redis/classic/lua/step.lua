@@ -23,8 +23,8 @@ elseif kind ~= 'string' then
   return {err = 'LHTYPE ' .. kind}
 end
 local value, left = redis.call('GET', key), redis.call('PTTL', key)
-local magic = string.sub(value, 1, 3)
-if magic == 'lh\1' or magic == 'lq\1' then
+-- A native record, of any version.
+if string.find(value, '^l[hq][\1-\31]') then
   return {err = 'LHNATIVE string'}
 elseif verb == 'break' then
   redis.call('DEL', key)

@@ -154,7 +154,8 @@ impl ClaimView {
 
     /// `12 s`, or `never`.
     pub(crate) fn lapse(&self) -> String {
-        self.expires_in().map_or("never".to_owned(), spoken)
+        let left = self.expires_in();
+        left.map_or_else(|| "never".to_owned(), spoken)
     }
 
     /// `build7 (pid 812, label deploy)`, or what little is known.

@@ -38,13 +38,8 @@ pub(super) async fn ask(
             let (id, ttl) = (extend.vote.id.expose(), extend.vote.ttl);
             match take(Verb::Renew, id, ttl).await? {
                 Outcome::Ours(_) => Vote::Yes,
-                // Nobody's vote: the holder may have it again.
-                Outcome::Nobodys if extend.repair => {
-                    match granted(take(Verb::Claim, id, ttl).await?) {
-                        Vote::Yes => Vote::Yes,
-                        _ => Vote::Lost,
-                    }
-                }
+                // Not taken up again, as the native layout does: without a tombstone it
+                // would bring back what was broken.
                 _ => Vote::Lost,
             }
         }

@@ -48,7 +48,8 @@ pub struct RedlockOptions {
     /// off, and exclusion is lost with the data of a server then.
     pub quarantine: Option<Duration>,
     /// Whether a renewal is taken up again by servers that lack the claim.
-    /// Default yes.
+    /// Default yes; never in the classic layout, where nothing tells a claim that
+    /// was broken from one that was forgotten.
     pub repair: bool,
     /// The name of the set of servers; all its clients must say the same. By
     /// default made of the addresses: give one where clients reach the servers by
@@ -81,7 +82,7 @@ impl RedlockOptions {
     /// Parameters: `quorum`, `max_ttl`, `node_timeout`, `quarantine` (durations
     /// such as `500ms`, `60s`, `2m`), `repair` (`yes`, `no`), `set`; and those of
     /// [`RedisOptions::from_url`], which are for every server. With `layout=classic`
-    /// there is no quarantine, and with it no `max_ttl` and `set`.
+    /// there is no quarantine, and with it no `max_ttl` and `set`; nor `repair`.
     ///
     /// # Errors
     /// [`Invalid`], naming what cannot be read. Passwords are never repeated.
@@ -104,7 +105,7 @@ impl RedlockOptions {
         let mut common = url::form_urlencoded::Serializer::new(String::new());
         let mut native = None;
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-            if matches!(&*name, "quarantine" | "max_ttl" | "set") {
+            if matches!(&*name, "quarantine" | "max_ttl" | "set" | "repair") {
                 native = Some(name.clone());
             }
             if !options.set_parameter(&name, &value)? {
@@ -129,7 +130,7 @@ impl RedlockOptions {
             options.servers.push(server);
         }
         if let Some(name) = native.filter(|_| options.is_classic()) {
-            let why = "no quarantine, as the other libraries know none";
+            let why = "neither quarantine nor tombstones, as the other libraries know none";
             return Err(only_native(&name, why));
         }
         options.check()?;

@@ -35,7 +35,8 @@ impl RedisOptions {
     /// `password` do at the servers. `acknowledge` says who must have a grant
     /// before it counts: `none`, a number of replicas, `majority` (of the
     /// replicas), `disk` or `disk:<replicas>`; within `acknowledge_timeout` (1 s),
-    /// and for renewals too unless `acknowledge_renewals=no`; see [`Acknowledge`].
+    /// and for renewals too unless `acknowledge_renewals=no`; see
+    /// [`Acknowledge`](crate::store::redis::Acknowledge).
     ///
     /// # Errors
     /// [`Invalid`], naming what cannot be read. The password is never repeated.

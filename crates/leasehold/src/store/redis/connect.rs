@@ -126,13 +126,19 @@ impl Target {
 
     /// The same, and it is found out whether pushes are heard on this channel.
     pub(super) fn hearing(mut self, channel: &str) -> Self {
-        self.channel = Some(channel.to_owned());
+        // In the classic layout nobody is told anything.
+        self.channel = (!self.is_classic()).then(|| channel.to_owned());
         self
+    }
+
+    fn is_classic(&self) -> bool {
+        self.layout == RedisLayout::Classic
     }
 
     /// The same for a server that keeps votes.
     pub(super) fn of_votes(mut self) -> Self {
-        self.votes = true;
+        // A vote of the classic layout is a lock like any other.
+        self.votes = !self.is_classic();
         self
     }
 
@@ -153,12 +159,6 @@ impl Target {
     /// Whether the server was found to be part of a cluster.
     pub(super) fn is_cluster(&self) -> bool {
         self.cluster.load(Ordering::Acquire)
-    }
-
-    /// Whether the count of `PUBLISH` says anything: in a cluster it is of one node,
-    /// and in the classic layout nobody is told anything.
-    pub(super) fn counts_listeners(&self) -> bool {
-        !self.is_cluster() && self.layout == RedisLayout::Native
     }
 
     /// Opens a connection to where the locks are kept now.
@@ -203,11 +203,13 @@ impl Target {
         let channel = self.channel.as_deref();
         Question {
             prefix: &self.prefix,
-            commands: if self.votes {
-                rights::OF_VOTES
-            } else {
-                rights::OF_LOCKS
+            commands: match (self.is_classic(), self.votes) {
+                // Its keys may be anybody's: none is safe to try commands on.
+                (true, _) => &[],
+                (false, true) => rights::OF_VOTES,
+                (false, false) => rights::OF_LOCKS,
             },
+            does_without: self.is_classic(),
             resp3,
             channel: channel.filter(|_| purpose == Use::Shared),
         }

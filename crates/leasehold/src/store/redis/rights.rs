@@ -48,6 +48,8 @@ pub(super) enum Sending {
     ByHashOrInFull,
     /// By `EVAL`, each time.
     InFull,
+    /// Not at all: transactions do what scripts would.
+    Never,
 }
 
 /// Something that is forbidden here, and can be done without.
@@ -57,6 +59,7 @@ pub(super) enum Lack {
     Subscribe,
     Publish,
     Hashes,
+    Scripts,
     Info,
 }
 
@@ -68,6 +71,7 @@ impl Lack {
             Self::Subscribe => "SUBSCRIBE is forbidden",
             Self::Publish => "PUBLISH is forbidden",
             Self::Hashes => "scripts cannot be sent by their hash",
+            Self::Scripts => "scripts are forbidden",
             Self::Info => "INFO is forbidden",
         }
     }
@@ -80,6 +84,9 @@ impl Lack {
                  delays the others by its waiter TTL"
             }
             Self::Hashes => "each request carries its script, some kilobytes",
+            Self::Scripts => {
+                "locks are changed by transactions, which is as safe and takes one more round trip"
+            }
             Self::Info => {
                 "version, role, memory policy and restarts of the server are unknown; a dead \
                  waiter delays the others by its waiter TTL"
@@ -97,7 +104,9 @@ impl Lack {
                 format!("add +subscribe +unsubscribe &{prefix}* to the rule of the user")
             }
             Self::Publish => format!("add +publish &{prefix}* to the rule of the user"),
-            Self::Hashes => "add +evalsha +script|load to the rule of the user".to_owned(),
+            Self::Hashes | Self::Scripts => {
+                "add +evalsha +script|load to the rule of the user".to_owned()
+            }
             Self::Info => "add +info to the rule of the user".to_owned(),
         }
     }
@@ -144,6 +153,8 @@ pub(super) struct Question<'a> {
     pub(super) prefix: &'a str,
     /// Which commands the scripts run.
     pub(super) commands: &'static [&'static str],
+    /// Whether transactions do what the scripts do, where these are forbidden.
+    pub(super) does_without: bool,
     pub(super) resp3: bool,
     /// The channel on which pushes would be heard, if any would.
     pub(super) channel: Option<&'a str>,
@@ -194,16 +205,19 @@ pub(super) async fn find(
         Some(count) => rights.counts = matches!(count, Value::Int(1)),
         None => {}
     }
-    let rights = question
-        .scripts(connection, load, by_hash)
-        .await?
-        .map(|sending| {
-            rights.sending = sending;
-            if sending == Sending::InFull {
-                rights.lacks.push(Lack::Hashes);
-            }
-            rights
-        });
+    let sending = match question.scripts(connection, load, by_hash).await? {
+        Err(_) if question.does_without => Ok(Sending::Never),
+        sending => sending,
+    };
+    let rights = sending.map(|sending| {
+        rights.sending = sending;
+        match sending {
+            Sending::InFull => rights.lacks.push(Lack::Hashes),
+            Sending::Never => rights.lacks.push(Lack::Scripts),
+            Sending::ByHash | Sending::ByHashOrInFull => {}
+        }
+        rights
+    });
     Ok(Findings { info, rights })
 }
 

@@ -6,16 +6,17 @@
 //! commands of this way go over one connection of their own, in the order in
 //! which they were asked for.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 
-use super::super::run;
-use super::super::script::{Script, unreadable};
+use super::super::rights::Sending;
+use super::super::script::unreadable;
+use super::super::step::{Way, run};
 use super::super::wire::Wire;
-use super::refusal::{Failure, forbids_scripts};
+use super::refusal::Failure;
 use super::verb::{Change, Outcome, STEP, Step, Verb, looks, read, read_found};
 use crate::error::{ErrorKind, StoreError};
 
@@ -26,18 +27,10 @@ const TRIES: usize = 16;
 /// The way to one server.
 #[derive(Default)]
 pub(in super::super) struct Desk {
-    /// How the server behind a connection is asked.
-    way: Mutex<Option<(Weak<Wire>, Way)>>,
-    /// One at a time finds that out.
-    finding: tokio::sync::Mutex<()>,
-    /// Whether it was said that scripts are not allowed.
-    said: AtomicBool,
-}
-
-#[derive(Clone)]
-enum Way {
-    Scripts,
-    Transactions(Arc<Alone>),
+    /// The connection for transactions beside that wire, where they are needed.
+    alone: Mutex<Option<(Weak<Wire>, Arc<Alone>)>>,
+    /// One at a time opens it.
+    opening: tokio::sync::Mutex<()>,
 }
 
 /// A connection that one transaction has at a time.
@@ -47,11 +40,6 @@ struct Alone {
 }
 
 impl Desk {
-    /// Finds out how the server is to be asked.
-    pub(in super::super) async fn open(&self, wire: &Arc<Wire>) -> Result<(), Failure> {
-        self.way(wire).await.map(drop)
-    }
-
     /// Takes a step.
     pub(in super::super) async fn step(
         &self,
@@ -59,80 +47,50 @@ impl Desk {
         key: &str,
         step: Step<'_>,
     ) -> Result<Outcome, Failure> {
-        match self.way(wire).await? {
-            Way::Scripts => {
-                let answer = run(wire, false, &STEP, &[key], |call| step.add(call)).await;
-                read(&answer?)
-            }
-            Way::Transactions(alone) => {
-                let outcome = alone.step(key, step).await;
-                if matches!(&outcome, Err(Failure::Store(error)) if error.kind() == ErrorKind::Unavailable)
-                {
-                    // It may be broken: another is opened for the next.
-                    self.forget(&alone);
-                }
-                outcome
-            }
+        if wire.server.rights.sending != Sending::Never {
+            let answer = run(wire, Way::Plain, &STEP, &[key], |call| step.add(call)).await;
+            return read(&answer?);
         }
+        let alone = self.alone(wire).await?;
+        let outcome = alone.step(key, step).await;
+        let unavailable = |failure: &Failure| matches!(failure, Failure::Store(error) if error.kind() == ErrorKind::Unavailable);
+        if outcome.as_ref().is_err_and(unavailable) {
+            // It may be broken: another is opened for the next.
+            self.forget(&alone);
+        }
+        outcome
     }
 
-    fn known(&self, wire: &Arc<Wire>) -> Option<Way> {
-        let known = self.way.lock().unwrap_or_else(PoisonError::into_inner);
-        let (of, way) = known.as_ref()?;
-        (of.as_ptr() == Arc::as_ptr(wire) && of.strong_count() > 0).then(|| way.clone())
+    fn known(&self, wire: &Arc<Wire>) -> Option<Arc<Alone>> {
+        let known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, alone) = known.as_ref()?;
+        let same = std::ptr::eq(of.as_ptr(), Arc::as_ptr(wire)) && of.strong_count() > 0;
+        same.then(|| Arc::clone(alone))
     }
 
     fn forget(&self, alone: &Arc<Alone>) {
-        let mut known = self.way.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, Way::Transactions(ours))) = &*known
-            && Arc::ptr_eq(ours, alone)
+        let mut known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        if known
+            .as_ref()
+            .is_some_and(|(_, ours)| Arc::ptr_eq(ours, alone))
         {
             *known = None;
         }
     }
 
-    async fn way(&self, wire: &Arc<Wire>) -> Result<Way, Failure> {
-        if let Some(way) = self.known(wire) {
-            return Ok(way);
+    async fn alone(&self, wire: &Arc<Wire>) -> Result<Arc<Alone>, Failure> {
+        if let Some(alone) = self.known(wire) {
+            return Ok(alone);
         }
-        let _one_at_a_time = self.finding.lock().await;
-        if let Some(way) = self.known(wire) {
-            return Ok(way);
+        let _one_at_a_time = self.opening.lock().await;
+        if let Some(alone) = self.known(wire) {
+            return Ok(alone);
         }
-        let way = if may_run_scripts(wire, &STEP).await? {
-            Way::Scripts
-        } else {
-            if !self.said.swap(true, Ordering::AcqRel) {
-                tracing::warn!(
-                    "this server does not let us run scripts; locks are changed by transactions \
-                     instead, which is as safe and takes one more round trip"
-                );
-            }
-            Way::Transactions(Arc::new(Alone::open(wire).await?))
-        };
-        let mut known = self.way.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = Some((Arc::downgrade(wire), way.clone()));
-        Ok(way)
+        let alone = Arc::new(Alone::open(wire).await?);
+        let mut known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some((Arc::downgrade(wire), Arc::clone(&alone)));
+        Ok(alone)
     }
-}
-
-/// Whether the server lets us run scripts; it knows this one then.
-async fn may_run_scripts(wire: &Arc<Wire>, script: &Script) -> Result<bool, Failure> {
-    let mut call = redis::cmd("EVALSHA");
-    // A script that nobody has: whoever may run scripts is told so.
-    call.arg("0".repeat(40)).arg(0);
-    let mut load = redis::cmd("SCRIPT");
-    load.arg("LOAD").arg(&script.text);
-    for command in [call, load] {
-        match wire.send(command).await? {
-            Value::ServerError(error) if forbids_scripts(&error) => return Ok(false),
-            Value::ServerError(error) if error.code() != "NOSCRIPT" => {
-                return Err(Failure::Server(error));
-            }
-            _ => {}
-        }
-    }
-    Ok(true)
 }
 
 impl Alone {
@@ -161,7 +119,7 @@ impl Alone {
         {
             match self.send(&[set]).await?.as_slice() {
                 [Value::Okay] => {
-                    let ttl = std::time::Duration::from_millis(step.millis());
+                    let ttl = Duration::from_millis(step.millis());
                     return Ok(Outcome::Ours(Some(ttl)));
                 }
                 [Value::Nil] => {}

@@ -72,10 +72,8 @@ impl ClassicStore {
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         check_layout(options.layout)?;
         let shared = Shared::open(Target::new(&options)?, None).await?;
-        let desk = Desk::default();
-        desk.open(&shared.wire().await?).await?;
         Ok(Self {
-            route: Route::One(shared, desk),
+            route: Route::One(shared, Desk::default()),
             book: Book::default(),
         })
     }

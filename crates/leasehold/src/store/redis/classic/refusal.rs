@@ -58,12 +58,6 @@ pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
     }
 }
 
-/// The server does not let us run scripts, or does not know them.
-pub(super) fn forbids_scripts(error: &ServerError) -> bool {
-    let detail = error.details().unwrap_or_default();
-    error.code() == "NOPERM" || detail.contains("unknown command")
-}
-
 /// Something that is no lock of this layout stands at the key.
 pub(super) fn foreign(found: &str) -> StoreError {
     StoreError::new(

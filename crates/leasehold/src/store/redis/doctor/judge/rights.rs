@@ -18,7 +18,7 @@ pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
         let (severity, check) = match lack {
             Lack::Resp3 | Lack::Subscribe | Lack::Publish => (Severity::Warning, "pushes"),
             Lack::Info => (Severity::Warning, "info"),
-            Lack::Hashes => (Severity::Note, "scripts"),
+            Lack::Hashes | Lack::Scripts => (Severity::Note, "scripts"),
         };
         Finding::new(severity, check, lack.found())
             .meaning(lack.cost())

@@ -40,6 +40,14 @@ struct Alone {
 }
 
 impl Desk {
+    /// Opens what will be needed.
+    pub(in super::super) async fn open(&self, wire: &Arc<Wire>) -> Result<(), Failure> {
+        if wire.server.rights.sending == Sending::Never {
+            self.alone(wire).await?;
+        }
+        Ok(())
+    }
+
     /// Takes a step.
     pub(in super::super) async fn step(
         &self,

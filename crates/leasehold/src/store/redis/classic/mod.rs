@@ -72,8 +72,10 @@ impl ClassicStore {
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         check_layout(options.layout)?;
         let shared = Shared::open(Target::new(&options)?, None).await?;
+        let desk = Desk::default();
+        desk.open(&shared.wire().await?).await?;
         Ok(Self {
-            route: Route::One(shared, Desk::default()),
+            route: Route::One(shared, desk),
             book: Book::default(),
         })
     }

@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 use self::record::Record;
 use self::tombstone::Tombstone;
 use crate::{
-    Arrival, Capacity, ClaimId, Command, Event, Inbox, Mode, Note, Now, Outcome, Owner, OwnerSecret,
-    Reply, StoreTime, Token,
+    Arrival, Capacity, ClaimId, Command, Event, Inbox, Mode, Note, Now, Outcome, Owner,
+    OwnerSecret, Reply, StoreTime, Token,
 };
 
 /// A claim that is granted while it waits lives at least this long from then,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Capacity, Claim, ClaimId, ClaimView, Command, DROPS_PER_STEP, Event, Holder, Mode, Queue, Release,
-    Renew, Reply, Snapshot, StoreTime, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT,
+    Capacity, Claim, ClaimId, ClaimView, Command, DROPS_PER_STEP, Event, Holder, Mode, Queue,
+    Release, Renew, Reply, Snapshot, StoreTime, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT,
 };
 
 use crate::histories::{id_shown_as, ms};
@@ -217,7 +217,10 @@ fn a_closed_store_grants_nothing(taken: &Taken<'_>) {
     assert!(!taken.outcome.events.iter().any(granted));
     let opens = taken.outcome.at + taken.now.closed;
     for told in told_to_look(taken) {
-        assert!(told >= opens, "told to look at {told:?}, closed to {opens:?}");
+        assert!(
+            told >= opens,
+            "told to look at {told:?}, closed to {opens:?}"
+        );
     }
 }
 

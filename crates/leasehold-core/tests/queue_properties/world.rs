@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Capacity, ClaimId, Command, Event, Now, Outcome, Queue, Reply, Snapshot, StoreTime, Token,
+    Arrival, Capacity, ClaimId, Command, Event, Now, Outcome, Queue, Reply, Snapshot, StoreTime,
+    Token,
 };
 
 use crate::histories::{Act, INBOXES, Op, Tick, inbox, ms};

@@ -16,7 +16,7 @@ use super::registry::EntryId;
 use super::retry::acquire_by_asking;
 use super::signal::{Progress, Signal};
 use super::subject::{Subject, Terms};
-use super::wish::{Grant, Patience, Wish, mismatch, timed_out};
+use super::wish::{Grant, Patience, Wish, mismatch, quarantined, timed_out};
 use super::{Departure, Driver, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
@@ -26,6 +26,8 @@ use crate::store::Acknowledged;
 pub(super) enum Attempt {
     Granted(Grant),
     Busy,
+    /// The store grants nothing for so long.
+    Quarantined(Duration),
     /// The claim lapsed or was removed under us.
     Gone,
     /// It was granted, but the lease was over before it could be handed out.
@@ -61,9 +63,20 @@ pub(crate) async fn acquire(
     let mut pauses = retry.pauses(random_u64());
     let never = |_, _| {};
     loop {
-        let tried = acquire_in_line(driver, wish, Patience::No, false, never).await?;
-        let Some(pause) = pauses.next().filter(|_| tried.is_none()) else {
-            return Ok(tried);
+        let pause = match acquire_in_line(driver, wish, Patience::No, false, never).await {
+            Ok(Some(grant)) => return Ok(Some(grant)),
+            Ok(None) => pauses.next(),
+            // Asking sooner is of no use: a quarantine, or a server that starts.
+            Err(refused) if refused.kind() == ErrorKind::Refused => {
+                let Some(pause) = refused.retry_after else {
+                    return Err(refused);
+                };
+                Some(pause)
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(pause) = pause else {
+            return Ok(None);
         };
         let left = match patience {
             Patience::Until(moment) => moment.since(clock::now()),
@@ -100,6 +113,7 @@ pub(super) async fn acquire_in_line(
         {
             Attempt::Granted(grant) => return Ok(Some(Grant { rejoined, ..grant })),
             Attempt::Busy => return Ok(None),
+            Attempt::Quarantined(left) => return Err(quarantined(left)),
             Attempt::Unacknowledged(error) => return Err(error),
             Attempt::Late if late + 1 == LATE => return Err(too_late(wish.terms.ttl)),
             Attempt::Taken => {
@@ -193,7 +207,7 @@ async fn attempt(
         Some(verdict) => {
             let none_made = matches!(
                 verdict,
-                Verdict::Busy | Verdict::Mismatch(_) | Verdict::Taken
+                Verdict::Busy | Verdict::Quarantined(_) | Verdict::Mismatch(_) | Verdict::Taken
             );
             if sends == 1 && none_made {
                 departure.confirmed();
@@ -238,6 +252,7 @@ async fn attempt(
             Ok(hand_over(driver, wish, grant).await)
         }
         Verdict::Busy => Ok(Attempt::Busy),
+        Verdict::Quarantined(left) => Ok(Attempt::Quarantined(left)),
         Verdict::Gone => Ok(Attempt::Gone),
         Verdict::Taken => Ok(Attempt::Taken),
         Verdict::TimedOut => Err(timed_out()),

@@ -26,6 +26,7 @@ mod push;
 mod quorum;
 mod record;
 mod refusal;
+mod restart;
 mod rights;
 mod script;
 mod sentinels;
@@ -52,6 +53,7 @@ use self::link::Shared;
 pub use self::options::{RedisAddress, RedisOptions};
 pub use self::quorum::{Initialised, RedlockOptions, RedlockStore};
 use self::record::Record;
+pub use self::restart::{Quarantine, Restart};
 use self::script::{SCRIPTS, Script, Terms};
 pub use self::sentinels::Sentinels;
 use self::step::{Context, Way, ask_primary};
@@ -156,6 +158,15 @@ impl RedisStore {
         push::is_heard(self.inbox())
     }
 
+    /// Refuses a TTL that would outlive the quarantine of the server.
+    fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
+        let Route::One(shared) = &self.route else {
+            return Ok(());
+        };
+        let quarantine = shared.target().restart.quarantine();
+        quarantine.map_or(Ok(()), |quarantine| quarantine.check_ttl(ttl))
+    }
+
     fn redis_key(&self, name: &str) -> String {
         format!("{}lock:{name}", self.prefix())
     }
@@ -211,6 +222,7 @@ impl LockStore for RedisStore {
 
     async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
         claim.mode.check()?;
+        self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
         self.step_by(Way::Acknowledged, &SCRIPTS.claim, key, |call, terms| {
             script::add_claim(call, claim, terms);
         })
@@ -219,6 +231,9 @@ impl LockStore for RedisStore {
 
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
         check_parts(parts)?;
+        for (_, claim) in parts {
+            self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
+        }
         let keys: Vec<_> = parts
             .iter()
             .map(|(key, _)| self.redis_key(key.as_str()))
@@ -255,6 +270,7 @@ impl LockStore for RedisStore {
     }
 
     async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        self.check_ttl(renew.ttl)?;
         self.step(&SCRIPTS.renew, key, |call, terms| {
             script::add_renew(call, renew, terms);
         })
@@ -262,6 +278,7 @@ impl LockStore for RedisStore {
     }
 
     async fn confirm(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        self.check_ttl(renew.ttl)?;
         self.step_by(Way::Acknowledged, &SCRIPTS.renew, key, |call, terms| {
             script::add_renew(call, renew, terms);
         })

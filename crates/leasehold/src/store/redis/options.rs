@@ -7,13 +7,15 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 use url::Url;
 
-use super::acknowledge::{Acknowledge, Said};
+use super::acknowledge::{self, Acknowledge};
+use super::restart::{self, Restart};
 use super::sentinels::{self, Sentinels};
 
 /// The query parameters of a URL.
 const PARAMETERS: &str = "prefix, retention, connect_timeout, response_timeout, db; with TLS \
     ca, cert, key; with a socket user, pass; with Sentinels sentinel_user, sentinel_pass; with \
-    replicas acknowledge, acknowledge_timeout, acknowledge_renewals";
+    replicas acknowledge, acknowledge_timeout, acknowledge_renewals; restart, and with \
+    restart=quarantine max_ttl, quarantine";
 
 /// The shortest time for which an idle key keeps its last token.
 pub(super) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
@@ -66,6 +68,8 @@ pub struct RedisOptions {
     pub response_timeout: Duration,
     /// Who must have a grant before it counts; default nobody but the server.
     pub acknowledge: Option<Acknowledge>,
+    /// What is thought of a server that has restarted; default that it remembers.
+    pub restart: Restart,
     /// Certificates to trust instead of the system's, a PEM file.
     pub ca_file: Option<PathBuf>,
     /// The client's own certificate and its key, PEM files.
@@ -129,6 +133,7 @@ impl RedisOptions {
             connect_timeout: Duration::from_secs(5),
             response_timeout: Duration::from_secs(5),
             acknowledge: None,
+            restart: Restart::Trust,
             ca_file: None,
             client_certificate: None,
         }
@@ -184,6 +189,13 @@ impl RedisOptions {
         self
     }
 
+    /// Sets what is thought of a server that has restarted.
+    #[must_use]
+    pub fn restart(mut self, restart: Restart) -> Self {
+        self.restart = restart;
+        self
+    }
+
     /// Trusts the certificates in this PEM file instead of the system's.
     #[must_use]
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
@@ -221,6 +233,9 @@ impl RedisOptions {
     /// before it counts: `none`, a number of replicas, `majority` (of the
     /// replicas), `disk` or `disk:<replicas>`; within `acknowledge_timeout` (1 s),
     /// and for renewals too unless `acknowledge_renewals=no`; see [`Acknowledge`].
+    /// `restart=quarantine` says that a server which has restarted may have
+    /// forgotten who holds; with `max_ttl` (60 s) and `quarantine` (twice that);
+    /// see [`Restart`].
     ///
     /// # Errors
     /// [`Invalid`], naming what cannot be read. The password is never repeated.
@@ -278,7 +293,8 @@ impl RedisOptions {
             options.db = parse_db(&db)?;
         }
         let (mut certificate, mut key) = (None, None);
-        let mut said = Said::default();
+        let mut acknowledge = acknowledge::Said::default();
+        let mut restart = restart::Said::default();
         let socket = matches!(options.address, RedisAddress::Unix(_));
         for (name, value) in url.query_pairs() {
             match &*name {
@@ -302,7 +318,7 @@ impl RedisOptions {
                         *place = Some(value.into_owned());
                     }
                 }
-                name if said.read(name, &value)? => {}
+                name if acknowledge.read(name, &value)? || restart.read(name, &value)? => {}
                 other => {
                     return Err(Invalid::new(
                         format!("the URL has an unknown parameter {other:?}"),
@@ -311,7 +327,8 @@ impl RedisOptions {
                 }
             }
         }
-        options.acknowledge = said.policy()?;
+        options.acknowledge = acknowledge.policy()?;
+        options.restart = restart.choice()?;
         options.client_certificate = match (certificate, key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
@@ -358,6 +375,7 @@ impl RedisOptions {
         if let Some(policy) = &self.acknowledge {
             policy.check()?;
         }
+        self.restart.check()?;
         if !self.is_encrypted() && (self.ca_file.is_some() || self.client_certificate.is_some()) {
             return Err(Invalid::new(
                 "certificates are given, but the connection is not encrypted",
@@ -475,7 +493,8 @@ impl RedisOptions {
                 add(name, &format!("{}ms", duration.as_millis()));
             }
         }
-        for (name, value) in self.acknowledge.iter().flat_map(Acknowledge::parameters) {
+        let acknowledge = self.acknowledge.iter().flat_map(Acknowledge::parameters);
+        for (name, value) in acknowledge.chain(self.restart.parameters()) {
             add(name, &value);
         }
         if let Some(ca) = &self.ca_file {
@@ -509,6 +528,7 @@ impl fmt::Debug for RedisOptions {
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
             .field("acknowledge", &self.acknowledge)
+            .field("restart", &self.restart)
             .field("ca_file", &self.ca_file)
             .field("client_certificate", &self.client_certificate)
             .finish()

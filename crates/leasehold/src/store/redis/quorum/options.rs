@@ -4,9 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
-use leasehold_core::quorum::{QuorumSize, SetTerms};
+use leasehold_core::SetTerms;
+use leasehold_core::quorum::QuorumSize;
 
 use super::super::options::{RedisAddress, RedisOptions, encode, parse_duration};
+use super::super::restart::{Restart, check_times};
 
 /// The parameters that are the set's, not a server's.
 const PARAMETERS: &str = "quorum, max_ttl, node_timeout, quarantine, repair, set; and those of a \
@@ -165,7 +167,7 @@ impl RedlockOptions {
     /// How long a server that may have forgotten something gives no votes.
     #[must_use]
     pub fn quarantine(&self) -> Duration {
-        self.quarantine.unwrap_or(2 * self.max_ttl)
+        self.quarantine.unwrap_or(self.max_ttl.saturating_mul(2))
     }
 
     /// Refuses options that cannot work.
@@ -177,6 +179,12 @@ impl RedlockOptions {
         let mut addresses: Vec<_> = self.servers.iter().map(address).collect();
         for server in &self.servers {
             server.check()?;
+            if server.restart != Restart::Trust {
+                return Err(Invalid::new(
+                    "the servers of a set have a quarantine anyway",
+                    "leave out restart; max_ttl and quarantine are the set's",
+                ));
+            }
             if matches!(server.address, RedisAddress::Sentinel(_)) || server.acknowledge.is_some() {
                 return Err(Invalid::new(
                     "each server of a set is one server, and its vote counts at once",
@@ -194,26 +202,23 @@ impl RedlockOptions {
                 "each server has one vote",
             ));
         }
-        for (name, duration, least, most) in [
-            ("max_ttl", self.max_ttl, 100, 24 * 3_600_000),
-            ("node_timeout", self.node_timeout, 5, 30_000),
-        ] {
-            let bounds = Duration::from_millis(least)..=Duration::from_millis(most);
-            if !bounds.contains(&duration) {
-                return Err(Invalid::new(
-                    format!("a {name} of {duration:?} is out of bounds"),
-                    format!("choose between {:?} and {:?}", bounds.start(), bounds.end()),
-                ));
-            }
-        }
-        let quarantine = self.quarantine();
-        if !quarantine.is_zero() && quarantine < 2 * self.max_ttl {
+        let bounds = Duration::from_millis(5)..=Duration::from_secs(30);
+        if !bounds.contains(&self.node_timeout) {
             return Err(Invalid::new(
-                format!("a quarantine of {quarantine:?} is too short"),
-                "choose twice max_ttl or more: claims outlive it otherwise, or tokens fall where \
-                 clocks differ",
+                format!("a node_timeout of {:?} is out of bounds", self.node_timeout),
+                format!("choose between {:?} and {:?}", bounds.start(), bounds.end()),
             ));
         }
+        let twice = self.max_ttl.saturating_mul(2);
+        let quarantine = self.quarantine();
+        check_times(
+            self.max_ttl,
+            if quarantine.is_zero() {
+                twice
+            } else {
+                quarantine
+            },
+        )?;
         match &self.set {
             Some(set) if set.is_empty() || set.len() > 64 || set.chars().any(char::is_control) => {
                 Err(Invalid::plain(

@@ -83,7 +83,7 @@ fn run(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
         history.pause(&twin.places[0].queue);
         let command = history.command(&twin.places[0].queue);
         twin.full = history.dice.one_in(16);
-        match history.dice.roll(100) {
+        match history.dice.roll(200) {
             0 => twin.boot.run += 1,
             1 => twin.forget_marker(),
             _ => {}

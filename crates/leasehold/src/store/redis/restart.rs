@@ -311,9 +311,9 @@ impl RedisStore {
         let Some(quarantine) = options.restart.quarantine().copied() else {
             return Err(StoreError::new(
                 ErrorKind::Invalid,
-                "this server is trusted after a restart: there is nothing to mark",
+                "without restart=quarantine a server is trusted after a restart, and nothing is marked",
             )
-            .with_hint("add restart=quarantine to the URL if its clients say so"));
+            .with_hint("add it to the URL if the clients of the server say so"));
         };
         let target = Target::new(&options)?;
         let opened = target.connect(|_| Ok::<(), ()>(())).await?;

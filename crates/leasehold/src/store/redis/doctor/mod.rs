@@ -3,6 +3,7 @@
 mod facts;
 mod judge;
 mod probe;
+mod restart;
 mod sentinels;
 mod trial;
 
@@ -37,14 +38,14 @@ pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
     let nodes = store
         .as_ref()
         .map_or_else(|_| Vec::new(), RedisStore::nodes);
-    let trial = trial::run(store).await;
+    let trial = trial::run(store, None).await;
     let url = options.redacted_url();
     examine_all(url, &nodes, Part::Node, &trial, judge::CLUSTER).await
 }
 
 /// Examines the servers of a set.
 pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
-    let trial = trial::run(RedlockStore::connect(options.clone()).await).await;
+    let trial = trial::run(RedlockStore::connect(options.clone()).await, None).await;
     let (url, voters) = (options.redacted_url(), &options.servers);
     examine_all(url, voters, Part::Voter, &trial, judge::REDLOCK).await
 }

@@ -39,6 +39,15 @@ pub(super) enum Kind {
     Gated,
 }
 
+impl Kind {
+    pub(super) fn of(self, script: &Script) -> &Script {
+        match self {
+            Self::Gated => script.gated().unwrap_or(script),
+            Self::Alone | Self::InCluster => script.on(self == Self::InCluster),
+        }
+    }
+}
+
 /// What a gated server and the core know of its restarts.
 pub(super) struct Boot {
     pub(super) run: u64,
@@ -123,10 +132,7 @@ impl Twin {
             ("inspect", &SCRIPTS.inspect),
         ]
         .map(|(verb, script)| {
-            let script = match kind {
-                Kind::Gated => script.gated().unwrap_or(script),
-                kind => script.on(kind == Kind::InCluster),
-            };
+            let script = kind.of(script);
             assert!(!script.text.contains("gated:") || kind == Kind::Gated);
             let lines = script.text.matches(CLOCK).count();
             assert_eq!(lines, 1, "one line of {verb} reads the clock");

@@ -62,7 +62,7 @@ pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Fa
 /// What can be marked as new.
 pub(crate) enum Markable {
     /// One server, or the primary that Sentinels name.
-    One(RedisOptions),
+    One(Box<RedisOptions>),
     Several(RedlockOptions),
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn markable(store: &StoreArgs) -> Result<Markable, Failure> {
     if is_one_server(url) {
         let mut options = RedisOptions::from_url(url)?;
         log_in(&mut options, store)?;
-        return Ok(Markable::One(options));
+        return Ok(Markable::One(Box::new(options)));
     }
     Err(Failure::usage(
         "only servers of a redlock:// URL are marked, and those of one with restart=quarantine",

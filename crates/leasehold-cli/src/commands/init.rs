@@ -26,7 +26,7 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
     let options = match markable(&args.store)? {
         Markable::One(options) => {
             let name = options.redacted_url();
-            let left = RedisStore::initialise(options).await;
+            let left = RedisStore::initialise(*options).await;
             say(
                 args,
                 printer,

@@ -79,7 +79,7 @@ impl Quarantine {
     /// How long it lasts.
     #[must_use]
     pub fn lasts(&self) -> Duration {
-        self.lasts.unwrap_or(self.max_ttl.saturating_mul(2))
+        self.lasts.unwrap_or_else(|| self.max_ttl.saturating_mul(2))
     }
 
     /// What all clients of the server must agree on.

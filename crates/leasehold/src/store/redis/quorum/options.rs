@@ -167,7 +167,8 @@ impl RedlockOptions {
     /// How long a server that may have forgotten something gives no votes.
     #[must_use]
     pub fn quarantine(&self) -> Duration {
-        self.quarantine.unwrap_or(self.max_ttl.saturating_mul(2))
+        self.quarantine
+            .unwrap_or_else(|| self.max_ttl.saturating_mul(2))
     }
 
     /// Refuses options that cannot work.

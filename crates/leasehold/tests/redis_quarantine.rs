@@ -11,7 +11,7 @@ mod quarantine_support;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::store::LockStore;
@@ -22,7 +22,7 @@ use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::server::{Program, RedisServer};
 use quarantine_support::{Contention, Dice, retry_after};
 use tokio::sync::OnceCell;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 const SOON: Duration = Duration::from_secs(30);
 

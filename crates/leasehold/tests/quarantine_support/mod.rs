@@ -9,13 +9,14 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::core::{Claim, ClaimId, Key, Mode, Release, Renew, Reply, Token, drift_allowance};
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{Answer, LockStore};
 use leasehold::{Error, ErrorKind};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// The longest TTL that the clients here use.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(1);

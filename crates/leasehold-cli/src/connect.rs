@@ -65,20 +65,32 @@ pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Fa
     })
 }
 
-/// The servers of a set, with what was given besides the URL.
-pub(crate) fn redlock_options(store: &StoreArgs) -> Result<RedlockOptions, Failure> {
+/// What can be marked as new.
+pub(crate) enum Markable {
+    /// One server, or the primary that Sentinels name.
+    One(Box<RedisOptions>),
+    Several(RedlockOptions),
+}
+
+/// The server or servers of the URL, with what was given besides it.
+pub(crate) fn markable(store: &StoreArgs) -> Result<Markable, Failure> {
     let url = store.url.trim();
-    if !url.starts_with("redlock") {
-        return Err(
-            Failure::usage("only servers of a redlock:// URL are marked")
-                .hint("say -S redlock://host1,host2,host3"),
-        );
+    if url.starts_with("redlock") {
+        let mut options = RedlockOptions::from_url(url)?;
+        for server in &mut options.servers {
+            log_in(server, store)?;
+        }
+        return Ok(Markable::Several(options));
     }
-    let mut options = RedlockOptions::from_url(url)?;
-    for server in &mut options.servers {
-        log_in(server, store)?;
+    if is_one_server(url) {
+        let mut options = RedisOptions::from_url(url)?;
+        log_in(&mut options, store)?;
+        return Ok(Markable::One(Box::new(options)));
     }
-    Ok(options)
+    Err(Failure::usage(
+        "only servers of a redlock:// URL are marked, and those of one with restart=quarantine",
+    )
+    .hint("say -S redlock://host1,host2,host3 or -S 'redis://host?restart=quarantine'"))
 }
 
 /// What was given besides the URL goes before what stands in it.

@@ -63,6 +63,7 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self {
             cause: error.source().map(ToString::to_string),
+            hint: error.hint().map(str::to_owned),
             passing: error.kind() == ErrorKind::Unavailable,
             ..Self::new(exit::of_error(error.kind()), error.to_string())
         }

@@ -203,6 +203,43 @@ async fn the_primary_that_sentinels_name_is_examined() {
 }
 
 #[tokio::test]
+async fn whether_a_server_that_may_have_forgotten_grants_is_told() {
+    let server = RedisServer::start();
+    let url = format!("{}?restart=quarantine&max_ttl=2s", server.url());
+    let complaint = |severity: &str, check: &str| (severity.to_owned(), check.to_owned());
+    let kept = complaint("note", "persistence");
+    let closed = vec![complaint("warning", "quarantine"), kept.clone()];
+    // To look does not mark it.
+    for _ in 0..2 {
+        let seen = doctor(&url).await;
+        assert_eq!(complaints(&seen), closed, "{}", seen.stdout);
+        assert!(seen.stdout.contains("it is not marked"), "{}", seen.stdout);
+    }
+    let mut init = leasehold(&["init"]);
+    init.env("LEASEHOLD_STORE", &url);
+    assert_eq!(Process::run(init).await.code(), Some(0));
+    let seen = doctor(&url).await;
+    assert_eq!(complaints(&seen), [kept], "{}", seen.stdout);
+    assert!(seen.stdout.contains("handed on"), "{}", seen.stdout);
+    server.kill();
+    server.start_again();
+    let mut ls = leasehold(&["ls"]);
+    ls.env("LEASEHOLD_STORE", &url);
+    Process::run(ls).await;
+    let seen = doctor(&url).await;
+    assert_eq!(complaints(&seen), closed, "{}", seen.stdout);
+    assert!(
+        seen.stdout.contains("it grants again after"),
+        "{}",
+        seen.stdout
+    );
+    let other = format!("{}?restart=quarantine", server.url());
+    let seen = doctor(&other).await;
+    assert_eq!(seen.code(), Some(2), "{}", seen.stdout);
+    assert!(seen.stdout.contains("other settings"), "{}", seen.stdout);
+}
+
+#[tokio::test]
 async fn a_password_is_never_shown() {
     for url in [
         "redis://alice:cret@127.0.0.1:1/",

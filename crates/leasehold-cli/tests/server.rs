@@ -378,3 +378,35 @@ async fn an_acknowledged_lock_says_who_has_it() {
     assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
     assert!(ended.stderr.contains("0 of 1 replica"), "{}", ended.stderr);
 }
+
+#[tokio::test]
+async fn one_server_is_marked_and_stays_closed_after_it_has_forgotten() {
+    let server = RedisServer::start();
+    let url = format!("{}?restart=quarantine&max_ttl=40s", server.url());
+    let trusted = run(&server.url(), &["init"]).await;
+    assert_eq!(trusted.code(), Some(64), "{}", trusted.stderr);
+    assert!(trusted.stderr.contains("restart=quarantine"));
+    let marked = run(&url, &["init"]).await;
+    assert_eq!(marked.code(), Some(0), "{}", marked.stderr);
+    assert!(marked.stderr.ends_with(" grants\n"), "{}", marked.stderr);
+    let ran = run(&url, &["run", "k", "--", "true"]).await;
+    assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+    server.command(&["FLUSHALL"]);
+    let refused = run(&url, &["run", "-n", "k", "--", "true"]).await;
+    assert_eq!(refused.code(), Some(69), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("grants nothing for"),
+        "{}",
+        refused.stderr
+    );
+    let late = run(&url, &["init", "--json"]).await;
+    assert!(
+        late.stdout.contains("\"quarantine_ms\":7"),
+        "{}",
+        late.stdout
+    );
+    let usual = format!("{}?restart=quarantine", server.url());
+    let other = run(&usual, &["run", "k", "--", "true"]).await;
+    assert_eq!(other.code(), Some(69), "{}", other.stderr);
+    assert!(other.stderr.contains("other settings"), "{}", other.stderr);
+}

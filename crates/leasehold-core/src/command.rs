@@ -129,8 +129,8 @@ pub struct Release {
 /// One atomic step on one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// See [`Claim`]. Answered by `Standing`, `Busy`, `Gone` (already released),
-    /// `Taken` or `Mismatch`.
+    /// See [`Claim`]. Answered by `Standing`, `Busy`, `Quarantined`, `Gone` (already
+    /// released), `Taken` or `Mismatch`.
     Claim(Claim),
     /// See [`Renew`]. Answered by `Standing`, `Gone`, `Superseded`, `Taken`, or
     /// `Mismatch` for a waiting claim that can never fit any more.
@@ -186,8 +186,8 @@ pub struct Standing {
     pub position: u64,
     /// Until when it lives without renewal.
     pub deadline: StoreTime,
-    /// The earliest time at which what blocks it can lapse. It comes early rather
-    /// than late. `None` when granted.
+    /// The earliest time at which what blocks it can lapse, or at which the store
+    /// grants again. It comes early rather than late. `None` when granted.
     pub blocked_until: Option<StoreTime>,
 }
 
@@ -201,6 +201,12 @@ pub enum Reply {
     Busy {
         /// The earliest time at which what blocks it can lapse.
         blocked_until: StoreTime,
+    },
+    /// The store may have forgotten who holds, and grants nothing yet. The claim
+    /// did not want to wait; it is not in the queue.
+    Quarantined {
+        /// When the store grants again.
+        until: StoreTime,
     },
     /// The claim is not in the queue: it lapsed, was released, or was never there.
     Gone,

@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 use self::record::Record;
 use self::tombstone::Tombstone;
 use crate::{
-    Arrival, Capacity, ClaimId, Command, Event, Inbox, Mode, Note, Outcome, Owner, OwnerSecret,
-    Reply, StoreTime, Token,
+    Arrival, Capacity, ClaimId, Command, Event, Inbox, Mode, Note, Now, Outcome, Owner,
+    OwnerSecret, Reply, StoreTime, Token,
 };
 
 /// A claim that is granted while it waits lives at least this long from then,
@@ -148,6 +148,8 @@ enum Place {
 struct Step {
     now: StoreTime,
     clock: StoreTime,
+    /// From when on something is granted, if nothing is now.
+    opens: Option<StoreTime>,
     drops_left: usize,
     first_before: Option<Arrival>,
     /// The first holder before the step. The arrival counts too: the claims of
@@ -162,10 +164,13 @@ struct Step {
 }
 
 impl Queue {
-    /// Applies one command at the time `clock` of the store. The only way to
+    /// Applies one command at the time `now` of the store. The only way to
     /// change a queue.
-    pub fn apply(&mut self, command: &Command, clock: StoreTime) -> Outcome {
-        let mut step = self.begin(clock);
+    ///
+    /// While the store is closed ([`Now::closed`]) nobody is granted anything,
+    /// whatever is free: who holds may renew and leave, who waits keeps its place.
+    pub fn apply(&mut self, command: &Command, now: impl Into<Now>) -> Outcome {
+        let mut step = self.begin(now.into());
         let reply = match command {
             Command::Claim(claim) => self.claim(claim, &mut step),
             Command::Renew(renew) => self.renew(renew, &mut step),
@@ -185,9 +190,9 @@ impl Queue {
     pub fn bury_all<'a>(
         &mut self,
         inboxes: impl IntoIterator<Item = &'a Inbox>,
-        clock: StoreTime,
+        now: impl Into<Now>,
     ) -> Outcome {
-        let mut step = self.begin(clock);
+        let mut step = self.begin(now.into());
         let reply = self.bury(inboxes, &mut step);
         self.end(step, reply)
     }
@@ -201,9 +206,10 @@ impl Queue {
     pub fn claim_all(
         queues: &mut [Self],
         claims: &[Command],
-        clock: StoreTime,
+        now: impl Into<Now>,
     ) -> Result<Vec<Outcome>, (usize, Outcome)> {
-        Self::claim_all_by(queues, claims, |queue, claim| queue.apply(claim, clock))
+        let now = now.into();
+        Self::claim_all_by(queues, claims, |queue, claim| queue.apply(claim, now))
     }
 
     /// [`Queue::claim_all`] for a store that does more than to apply a claim.
@@ -235,9 +241,10 @@ impl Queue {
     pub fn deliver(
         &mut self,
         events: Vec<Event>,
-        clock: StoreTime,
+        now: impl Into<Now>,
         mut heard: impl FnMut(&Event) -> bool,
     ) {
+        let now = now.into();
         let (nexts, others): (Vec<_>, Vec<_>) = events
             .into_iter()
             .partition(|event| matches!(event, Event::Next { .. }));
@@ -257,7 +264,7 @@ impl Queue {
                 inbox: inbox.clone(),
                 granted,
             };
-            next = self.apply(&cut, clock).events.pop();
+            next = self.apply(&cut, now).events.pop();
             silent.push(inbox.clone());
         }
         for _ in 0..UNHEARD_ROUNDS {
@@ -268,7 +275,7 @@ impl Queue {
                 inbox: event.inbox().clone(),
                 granted: Vec::new(),
             };
-            next = self.apply(&cut, clock).events.pop();
+            next = self.apply(&cut, now).events.pop();
         }
     }
 
@@ -318,13 +325,14 @@ impl Queue {
         (clock + offset, offset)
     }
 
-    fn begin(&mut self, clock: StoreTime) -> Step {
+    fn begin(&mut self, Now { clock, closed }: Now) -> Step {
         let (now, offset) = self.now(clock);
         self.offset = offset;
         self.last_seen = clock;
         Step {
             now,
             clock,
+            opens: (!closed.is_zero()).then(|| now + closed),
             drops_left: DROPS_PER_STEP,
             first_before: self.first_waiting(),
             holder_before: self.first_holder(),

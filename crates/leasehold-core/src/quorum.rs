@@ -1,6 +1,6 @@
 //! One lock over several independent servers: a majority of votes decides.
 //!
-//! Each server keeps a [`Node`] per key and one [`Marker`] for itself; clients
+//! Each server keeps a [`Node`] per key and one [`Marker`](crate::Marker) for itself; clients
 //! count with a [`Bid`] (getting the key), an [`Extension`] (keeping it) and a
 //! [`Farewell`] (giving it back). Why this is safe, and when it is not, stands
 //! in `docs/proof/quorum.md`.
@@ -12,13 +12,11 @@
 mod bid;
 mod extension;
 mod farewell;
-mod marker;
 mod node;
 
 pub use bid::{Bid, BidConfig, BidVerdict};
 pub use extension::{Extension, ExtensionVerdict};
 pub use farewell::{Farewell, FarewellVerdict};
-pub use marker::{Marker, SetTerms};
 pub use node::{Acquire, Body, Ear, Extend, Hold, Node, Part, Told, Vote, WAITERS, WAITING_LIFE};
 
 use crate::Invalid;

@@ -62,3 +62,24 @@ instant! {
     /// that never steps and runs on while the machine sleeps.
     Moment
 }
+
+/// The store's clock at a step, and from when on it grants.
+///
+/// A store that may have forgotten who holds is *closed* for a while: see
+/// [`crate::Marker`]. A plain [`StoreTime`] is that of a store which is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// The clock, as it is read.
+    pub clock: StoreTime,
+    /// How long nothing is granted from now on; zero for a store that is open.
+    pub closed: Duration,
+}
+
+impl From<StoreTime> for Now {
+    fn from(clock: StoreTime) -> Self {
+        Self {
+            clock,
+            closed: Duration::ZERO,
+        }
+    }
+}

@@ -58,6 +58,8 @@ pub enum Verdict {
     },
     /// Somebody else has it, and the claim did not want to wait.
     Busy,
+    /// The store grants nothing for so long, and the claim did not want to wait.
+    Quarantined(Duration),
     /// The time to wait is over; the claim is to be withdrawn.
     TimedOut,
     /// No answer for too long; the claim is to be withdrawn.
@@ -220,6 +222,9 @@ impl Waiter {
         match reply {
             Reply::Standing(standing) => self.stand(now, sent, epoch, request, standing, at),
             Reply::Busy { .. } => self.phase = Phase::Over(Verdict::Busy),
+            Reply::Quarantined { until } => {
+                self.phase = Phase::Over(Verdict::Quarantined(until.since(at)));
+            }
             Reply::Mismatch { in_use } => self.phase = Phase::Over(Verdict::Mismatch(*in_use)),
             Reply::Taken => self.phase = Phase::Over(Verdict::Taken),
             Reply::Gone

@@ -155,6 +155,12 @@ impl StoreError {
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
 }
 
 impl fmt::Display for StoreError {

@@ -90,6 +90,7 @@ mod pages {
         reentrant: "docs/kinds/reentrant.md",
         multi_lock: "docs/kinds/multi-lock.md",
         election: "docs/kinds/election.md",
+        server: "docs/stores/server.md",
         sentinel: "docs/stores/sentinel.md",
         replicas: "docs/stores/replicas.md",
         classic: "docs/stores/classic.md",

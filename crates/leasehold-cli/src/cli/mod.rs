@@ -272,14 +272,16 @@ pub(crate) struct ResizeArgs {
     pub(crate) json: bool,
 }
 
-/// Mark the servers behind a redlock:// URL that have never been used
+/// Mark servers that have never been used: of a redlock:// URL, or one with restart=quarantine
 ///
-/// A server without a mark may have lost its data, and gives no votes for its quarantine (twice
-/// max_ttl). This says that those without one are new, so that they vote at once. Run it once,
-/// before the first lock; never for a server that has lost its data. A server that is marked
-/// already is left as it is; one of another set joins this one, with a quarantine.
+/// A server without a mark may have lost its data, and gives no votes, or grants nothing, for its
+/// quarantine (twice max_ttl). This says that those without one are new, so that they do at once.
+/// Run it once, before the first lock; never for a server that has lost its data. A server that is
+/// marked already is left as it is; one of another set, or with other settings, is moved to these,
+/// with a quarantine.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  leasehold init -S redlock://a,b,c,d,e")]
+#[command(after_help = "Examples:\n  leasehold init -S redlock://a,b,c,d,e\n  \
+    leasehold init -S 'redis://db1/?restart=quarantine'")]
 pub(crate) struct InitArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,

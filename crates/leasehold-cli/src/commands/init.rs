@@ -1,9 +1,12 @@
 //! `leasehold init`: servers that are known to be new.
 
+use std::time::Duration;
+
+use leasehold::store::redis::{RedisStore, RedlockStore};
 use serde::Serialize;
 
 use crate::cli::InitArgs;
-use crate::connect::redlock_options;
+use crate::connect::{Markable, markable};
 use crate::duration;
 use crate::exit;
 use crate::failure::Failure;
@@ -13,39 +16,60 @@ use crate::output::Printer;
 #[derive(Serialize)]
 struct Marked<'a> {
     server: &'a str,
-    /// What is left of its quarantine; zero if it votes.
+    /// What is left of its quarantine; zero if it votes, or grants.
     quarantine_ms: Option<u64>,
     error: Option<String>,
 }
 
-/// Marks the servers of a set that have never been used.
+/// Marks the servers that have never been used.
 pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failure> {
-    let options = redlock_options(&args.store)?;
-    let marked = leasehold::store::redis::RedlockStore::initialise(options).await;
+    let options = match markable(&args.store)? {
+        Markable::One(options) => {
+            let name = options.redacted_url();
+            let left = RedisStore::initialise(*options).await;
+            say(
+                args,
+                printer,
+                (&name, "grants"),
+                Ok(left.map_err(Failure::from)?),
+            )?;
+            return Ok(exit::OK);
+        }
+        Markable::Several(options) => options,
+    };
+    let marked = RedlockStore::initialise(options).await;
     let mut status = exit::OK;
     for server in marked.map_err(Failure::from)? {
-        let name = &*server.server;
-        let (left, error) = match &server.outcome {
-            Ok(left) => (Some(*left), None),
-            Err(error) => (None, Some(error.to_string())),
-        };
-        if args.json {
-            printer.json(&Marked {
-                server: name,
-                quarantine_ms: left.map(duration::millis),
-                error: error.clone(),
-            })?;
+        let outcome = server.outcome.map_err(|error| error.to_string());
+        if outcome.is_err() {
+            status = exit::UNAVAILABLE;
         }
-        printer.notice(&match (left, error) {
-            (Some(left), _) if left.is_zero() => format!("{name} votes"),
-            (Some(left), _) => {
-                format!("{name} is not new, and votes in {}", duration::spoken(left))
-            }
-            (None, error) => {
-                status = exit::UNAVAILABLE;
-                format!("{name} was not marked: {}", error.unwrap_or_default())
-            }
-        });
+        say(args, printer, (&server.server, "votes"), outcome)?;
     }
     Ok(status)
+}
+
+/// Says what came of it, and what the server does when it is marked.
+fn say(
+    args: &InitArgs,
+    printer: &Printer,
+    (server, does): (&str, &str),
+    outcome: Result<Duration, String>,
+) -> Result<(), Failure> {
+    if args.json {
+        printer.json(&Marked {
+            server,
+            quarantine_ms: outcome.as_ref().ok().copied().map(duration::millis),
+            error: outcome.as_ref().err().cloned(),
+        })?;
+    }
+    printer.notice(&match outcome {
+        Ok(left) if left.is_zero() => format!("{server} {does}"),
+        Ok(left) => {
+            let left = duration::spoken(left);
+            format!("{server} is not new, and {does} in {left}")
+        }
+        Err(error) => format!("{server} was not marked: {error}"),
+    });
+    Ok(())
 }

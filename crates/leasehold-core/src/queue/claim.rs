@@ -26,7 +26,9 @@ impl Queue {
         let secret = claim.secret.filter(|_| claim.mode == Mode::Exclusive);
         let ahead = claim.ahead && secret.is_none();
         // An unfair claim is asked first: else it could never win a vacant key.
-        let barges = ahead
+        let open = step.opens.is_none();
+        let barges = open
+            && ahead
             && !buried
             && self.capacity == Some(claim.mode.capacity())
             && self.make_room(claim.mode.weight(), step);
@@ -49,14 +51,19 @@ impl Queue {
         }
         self.capacity = Some(claim.mode.capacity());
 
-        let carrier = secret.and_then(|secret| self.carrier(secret, step));
-        let may_pass = ahead || self.waiting.is_empty();
+        let carrier = secret
+            .filter(|_| open)
+            .and_then(|secret| self.carrier(secret, step));
+        let may_pass = open && (ahead || self.waiting.is_empty());
         let now =
             barges || carrier.is_some() || (may_pass && self.make_room(claim.mode.weight(), step));
         if !now && !claim.wait {
-            return Reply::Busy {
-                blocked_until: self.blocked_until(step),
-            };
+            return step.opens.map_or_else(
+                || Reply::Busy {
+                    blocked_until: self.blocked_until(step),
+                },
+                |until| Reply::Quarantined { until },
+            );
         }
         let arrival = self.next_arrival(step);
         let ttl = if now {
@@ -94,7 +101,7 @@ impl Queue {
     }
 
     /// The token under which this owner holds the key.
-    fn carrier(&mut self, secret: OwnerSecret, step: &mut Step) -> Option<crate::Token> {
+    pub(super) fn carrier(&mut self, secret: OwnerSecret, step: &mut Step) -> Option<crate::Token> {
         self.reclaim(step);
         // Only an exclusive hold has an owner, and then there is no other.
         let exclusive = self.granted.values().next()?.mode == Mode::Exclusive;

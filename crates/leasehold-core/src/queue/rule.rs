@@ -17,6 +17,7 @@ impl Queue {
 
     /// Gives each claim at the front that fits its token.
     pub(super) fn promote(&mut self, step: &mut Step) {
+        self.catch_up(step);
         while let Some(first) = self.waiting.values().next() {
             let (id, arrival, weight) = (first.id.clone(), first.arrival, first.mode.weight());
             let too_small = self.too_small_for(weight);
@@ -37,7 +38,7 @@ impl Queue {
                 }
                 continue;
             }
-            if !self.make_room(weight, step) {
+            if step.opens.is_some() || !self.make_room(weight, step) {
                 return;
             }
             let Some(mut entry) = self.take_waiting(arrival) else {
@@ -51,6 +52,21 @@ impl Queue {
             if let Some(secret) = secret {
                 self.grant_siblings(secret, token, step);
             }
+        }
+    }
+
+    /// An owner that held while the store was closed gets its claims that came
+    /// meanwhile. At any other time they are granted as they come.
+    fn catch_up(&mut self, step: &mut Step) {
+        if step.opens.is_some() || self.siblings.is_empty() {
+            return;
+        }
+        let owner = self.granted.values().find_map(|entry| entry.secret);
+        let Some(secret) = owner.filter(|secret| self.siblings.contains_key(secret)) else {
+            return;
+        };
+        if let Some(token) = self.carrier(secret, step) {
+            self.grant_siblings(secret, token, step);
         }
     }
 

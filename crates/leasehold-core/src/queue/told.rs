@@ -54,11 +54,12 @@ impl Queue {
     }
 
     pub(super) fn blocked_until(&self, step: &Step) -> StoreTime {
-        if self.granted.is_empty() {
+        let free = if self.granted.is_empty() {
             step.now
         } else {
             self.earliest
-        }
+        };
+        step.opens.map_or(free, |opens| opens.max(free))
     }
 
     /// Tells the claim that is next in line when to look: one that has become
@@ -90,7 +91,7 @@ impl Queue {
             step.events.push(Event::Next {
                 inbox,
                 arrival: first.arrival,
-                blocked_until: step.now,
+                blocked_until: step.opens.unwrap_or(step.now),
             });
         }
     }

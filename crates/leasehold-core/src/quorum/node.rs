@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::{ClaimId, Inbox, Note, Owner, StoreTime, Token};
+use crate::{ClaimId, Closed, Inbox, Note, Owner, StoreTime, Token};
 
 /// So many clients that wait are remembered by one server for one key; others
 /// are not woken, and ask from time to time.
@@ -152,6 +152,15 @@ pub enum Vote {
     Done,
 }
 
+impl From<Closed> for Vote {
+    fn from(closed: Closed) -> Self {
+        match closed {
+            Closed::Quarantined { left } => Self::Quarantined { left },
+            Closed::Foreign => Self::Foreign,
+        }
+    }
+}
+
 /// What an inbox should hear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Told {
@@ -174,7 +183,7 @@ impl Node {
         self.hold.as_ref().filter(|hold| hold.until > now)
     }
 
-    /// Asks for a vote. The server was admitted: see [`super::Marker::admit`].
+    /// Asks for a vote. The server was admitted: see [`crate::Marker::admit`].
     pub fn acquire(
         &mut self,
         ask: &Acquire,

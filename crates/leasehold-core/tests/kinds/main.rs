@@ -14,6 +14,7 @@ mod cast;
 mod election;
 mod min_hold;
 mod multi;
+mod quarantine;
 mod read_write;
 mod record;
 mod reentrant;

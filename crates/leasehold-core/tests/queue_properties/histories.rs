@@ -63,6 +63,10 @@ pub(crate) enum Op {
     },
     /// The record is lost.
     Lose,
+    /// The store is closed for so long from now on.
+    Close {
+        lasts: u64,
+    },
 }
 
 /// A rotation; to a new id or to one that may be in use.
@@ -157,6 +161,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..INBOXES, any::<bool>()).prop_map(|(inbox, granted)| Op::Unheard { inbox, granted }),
         2 => (0..INBOXES).prop_map(|inbox| Op::Bury { inbox }),
         1 => Just(Op::Lose),
+        2 => ms().prop_map(|lasts| Op::Close { lasts }),
     ]
 }
 
@@ -305,7 +310,7 @@ impl Op {
                     .collect(),
             },
             Self::Bury { inbox: n } => Command::Bury { inbox: inbox(n) },
-            Self::Again { .. } | Self::Lose => return None,
+            Self::Again { .. } | Self::Lose | Self::Close { .. } => return None,
         })
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Capacity, Claim, ClaimId, ClaimView, Command, DROPS_PER_STEP, Event, Mode, Queue, Release,
-    Renew, Reply, Snapshot, StoreTime, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT,
+    Capacity, Claim, ClaimId, ClaimView, Command, DROPS_PER_STEP, Event, Holder, Mode, Queue,
+    Release, Renew, Reply, Snapshot, StoreTime, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT,
 };
 
 use crate::histories::{id_shown_as, ms};
@@ -19,6 +19,7 @@ pub(crate) fn hold(world: &mut World, taken: &Taken<'_>) {
     tokens_increase_in_the_order_of_grants(world, taken);
     arrivals_increase_and_order_is_kept(world, taken);
     granted_weights_fit_the_capacity(taken);
+    a_closed_store_grants_nothing(taken);
     fair_holders_came_before_all_who_wait(&world.reference, &taken.seen_after);
     a_grant_stands_while_its_claim_lives(taken);
     deadlines_are_lowered_by_unheard_and_minimum_holds_only(taken);
@@ -28,7 +29,7 @@ pub(crate) fn hold(world: &mut World, taken: &Taken<'_>) {
     the_same_request_again_changes_nothing(taken, &world.queue);
     a_record_can_be_written_and_read(&world.queue);
     at_most_so_many_drops(taken, &world.queue);
-    nobody_waits_for_ever_behind_the_dead(&world.queue, taken.clock);
+    nobody_waits_for_ever_behind_the_dead(taken, &world.queue);
 }
 
 /// Design 1, the table of verbs: what each answers.
@@ -41,6 +42,7 @@ fn reply_is_as_the_reference_says(taken: &Taken<'_>) {
             Reply::Standing(s),
         ) => (*token, *deadline) == (s.token, s.deadline),
         (Expected::Busy, Reply::Busy { .. })
+        | (Expected::Quarantined, Reply::Quarantined { .. })
         | (Expected::Gone, Reply::Gone)
         | (Expected::Absent, Reply::Absent)
         | (Expected::Superseded, Reply::Superseded)
@@ -199,6 +201,44 @@ fn granted_weights_fit_the_capacity(taken: &Taken<'_>) {
     assert!(is <= bound, "{is} granted of {bound}, after {was}");
 }
 
+/// `Now::closed`: nobody is granted anything, and whoever is told when to look is
+/// told of a time at which the store is open.
+fn a_closed_store_grants_nothing(taken: &Taken<'_>) {
+    if taken.now.closed.is_zero() {
+        return;
+    }
+    let holders = |seen: &Snapshot| -> BTreeSet<_> {
+        let holders = seen.holders.iter();
+        holders.map(|holder| holder.claim.arrival).collect()
+    };
+    let (was, is) = (holders(&taken.seen_before), holders(&taken.seen_after));
+    assert!(is.is_subset(&was), "granted while closed: {was:?}, {is:?}");
+    let granted = |event: &Event| matches!(event, Event::Granted { .. });
+    assert!(!taken.outcome.events.iter().any(granted));
+    let opens = taken.outcome.at + taken.now.closed;
+    for told in told_to_look(taken) {
+        assert!(
+            told >= opens,
+            "told to look at {told:?}, closed to {opens:?}"
+        );
+    }
+}
+
+/// The times that the answer and the events name to those who wait.
+fn told_to_look(taken: &Taken<'_>) -> Vec<StoreTime> {
+    let mut told = match taken.outcome.reply {
+        Reply::Standing(standing) => Vec::from_iter(standing.blocked_until),
+        Reply::Busy { blocked_until } => vec![blocked_until],
+        Reply::Quarantined { until } => vec![until],
+        _ => Vec::new(),
+    };
+    told.extend(taken.outcome.events.iter().filter_map(|event| match event {
+        Event::Next { blocked_until, .. } => Some(*blocked_until),
+        _ => None,
+    }));
+    told
+}
+
 /// Design 1: "the granted claims are the front of the queue". Only a claim that
 /// asked to be granted ahead, or whose owner held already, may come before
 /// somebody who waits.
@@ -320,26 +360,12 @@ fn position_is_a_bound_and_zero_iff_granted(taken: &Taken<'_>) {
 /// holders only: a claim behind a dead *waiter* that is heavier may be granted
 /// before it, when that waiter's deadline passes; its own renewals notice.
 fn blocked_until_comes_early(taken: &Taken<'_>) {
-    let told = match taken.outcome.reply {
-        Reply::Standing(standing) => standing.blocked_until,
-        Reply::Busy { blocked_until } => Some(blocked_until),
-        _ => None,
-    };
-    let truth = taken
-        .seen_after
-        .holders
-        .iter()
-        .map(|holder| holder.claim.deadline)
-        .min();
-    if let Some(told) = told {
-        let truth = truth.unwrap_or(taken.outcome.at);
+    let holders = taken.seen_after.holders.iter();
+    let lapses = holders.map(|holder| holder.claim.deadline).min();
+    let opens = taken.outcome.at + taken.now.closed;
+    let truth = lapses.map_or(opens, |lapses| lapses.max(opens));
+    for told in told_to_look(taken) {
         assert!(told <= truth, "told {told:?}, but {truth:?}");
-    }
-    for event in &taken.outcome.events {
-        if let Event::Next { blocked_until, .. } = event {
-            let truth = truth.unwrap_or(taken.outcome.at);
-            assert!(*blocked_until <= truth, "{event:?}, but {truth:?}");
-        }
     }
 }
 
@@ -352,7 +378,11 @@ fn the_same_request_again_changes_nothing(taken: &Taken<'_>, queue: &Queue) {
     let reply = taken.outcome.reply;
     let again_is_else = match taken.command {
         Command::Claim(_) => matches!(reply, Reply::Mismatch { .. }),
-        Command::Renew(_) => reply == Reply::Taken,
+        Command::Renew(renew) => {
+            reply == Reply::Taken || (renew.downgrade && granted_by_this_step(taken))
+        }
+        // While the store is closed, all that was there may have been too heavy.
+        Command::Resize { .. } => queue.is_empty(),
         Command::Break | Command::Unheard { .. } => true,
         _ => false,
     };
@@ -360,7 +390,7 @@ fn the_same_request_again_changes_nothing(taken: &Taken<'_>, queue: &Queue) {
         return;
     }
     let mut again = queue.clone();
-    let outcome = again.apply(taken.command, taken.clock);
+    let outcome = again.apply(taken.command, taken.now);
     match taken.command {
         Command::Release(release) => {
             assert_eq!(outcome.reply, Reply::Absent);
@@ -377,6 +407,15 @@ fn the_same_request_again_changes_nothing(taken: &Taken<'_>, queue: &Queue) {
     assert_eq!(outcome.at, taken.outcome.at);
     assert_eq!(outcome.events, [], "events of {:?} again", taken.command);
     assert_eq!(again, *queue, "{:?} again", taken.command);
+}
+
+/// Whether the claim that the step is about waited before it, and holds now.
+fn granted_by_this_step(taken: &Taken<'_>) -> bool {
+    let Reply::Standing(standing) = taken.outcome.reply else {
+        return false;
+    };
+    let held = |holder: &Holder| holder.claim.arrival == standing.arrival;
+    standing.token.is_some() && !taken.seen_before.holders.iter().any(held)
 }
 
 /// Design 2: a record is written down and read by any store of the family.
@@ -402,8 +441,13 @@ fn at_most_so_many_drops(taken: &Taken<'_>, after: &Queue) {
 
 /// Design 1: "a dead waiter drops out by itself", and any step drops dead
 /// holders as far as promotion needs it. One that is too heavy is told so.
-fn nobody_waits_for_ever_behind_the_dead(queue: &Queue, clock: StoreTime) {
-    let mut queue = queue.clone();
+fn nobody_waits_for_ever_behind_the_dead(taken: &Taken<'_>, queue: &Queue) {
+    let (mut queue, clock) = (queue.clone(), taken.clock);
+    let stranger = Command::Renew(Renew::new(ClaimId::from_random(u128::MAX), ms(1)));
+    if !taken.now.closed.is_zero() {
+        // It opens: whoever was only kept out by that comes in first.
+        queue.apply(&stranger, clock);
+    }
     let seen = queue.look(clock);
     let Some(patient) = seen.waiters.first().cloned() else {
         return;
@@ -417,7 +461,6 @@ fn nobody_waits_for_ever_behind_the_dead(queue: &Queue, clock: StoreTime) {
         assert!(matches!(reply, Reply::Mismatch { .. }), "{patient:?}");
         return;
     }
-    let stranger = Command::Renew(Renew::new(ClaimId::from_random(u128::MAX), ms(1)));
     queue.apply(&stranger, clock + wait);
     let seen = queue.look(clock + wait);
     assert!(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Capacity, Claim, ClaimId, Command, Inbox, Mode, Note, Owner, OwnerSecret,
+    Arrival, Capacity, Claim, ClaimId, Command, Inbox, Mode, Note, Now, Owner, OwnerSecret,
     PROMOTED_FLOOR, Release, Renew, Reply, Rotate, StoreTime, TOMBSTONE_LIFE, Token, UNHEARD_CUT,
 };
 
@@ -45,6 +45,8 @@ struct Buried {
 pub(crate) struct Reference {
     pub(crate) now: StoreTime,
     last_clock: StoreTime,
+    /// Whether nothing is granted now.
+    closed: bool,
     pub(crate) last_token: Token,
     /// Set while there are claims.
     capacity: Option<Capacity>,
@@ -68,6 +70,7 @@ pub(crate) enum Expected {
         place: u64,
     },
     Busy,
+    Quarantined,
     Gone,
     Released {
         held: bool,
@@ -182,13 +185,33 @@ impl Reference {
         self.last_token
     }
 
+    /// What came while the store was closed, from an owner that held then.
+    fn catch_up(&mut self) {
+        let owner = |claim: &Known| Some((claim.secret?, claim.token?));
+        let Some((secret, token)) = self.claims.iter().find_map(owner) else {
+            return;
+        };
+        let now = self.now;
+        let late = |claim: &&mut Known| claim.token.is_none() && claim.secret == Some(secret);
+        for claim in self.claims.iter_mut().filter(late) {
+            let floor = PROMOTED_FLOOR.max(claim.min_hold);
+            claim.token = Some(token);
+            claim.deadline = claim.deadline.max(now + floor);
+            claim.since = now;
+            claim.passed = true;
+        }
+    }
+
     fn promote(&mut self) {
+        if !self.closed {
+            self.catch_up();
+        }
         while let Some(next) = self.claims.iter().position(|claim| claim.token.is_none()) {
             if self.is_unfit(&self.claims[next]) {
                 self.claims.remove(next);
                 continue;
             }
-            if !self.fits(self.claims[next].mode) {
+            if self.closed || !self.fits(self.claims[next].mode) {
                 return;
             }
             let (token, now) = (self.next_token(), self.now);
@@ -247,8 +270,9 @@ impl Reference {
 
     /// `seen` is the queue's own reply: taken for the arrival number of a new
     /// claim, and for what laziness leaves open.
-    pub(crate) fn apply(&mut self, command: &Command, clock: StoreTime, seen: &Reply) -> Expected {
-        self.tick(clock);
+    pub(crate) fn apply(&mut self, command: &Command, now: Now, seen: &Reply) -> Expected {
+        self.tick(now.clock);
+        self.closed = !now.closed.is_zero();
         match command {
             Command::Claim(claim) => self.claim(claim, seen),
             Command::Renew(renew) => self.renew(renew, seen),
@@ -304,7 +328,8 @@ impl Reference {
         let buried = self.is_buried(&claim.id)
             || (self.perhaps_buried.contains_key(&claim.id) && *seen == Reply::Gone);
         let other = |now: &Self| now.capacity().filter(|c| *c != claim.mode.capacity());
-        let barges = ahead && !buried && other(self).is_none() && self.fits(claim.mode);
+        let open = !self.closed;
+        let barges = open && ahead && !buried && other(self).is_none() && self.fits(claim.mode);
         if !barges {
             self.promote();
         }
@@ -316,12 +341,16 @@ impl Reference {
         }
         let nested = self
             .held()
-            .find(|held| secret.is_some() && held.secret == secret)
+            .find(|held| open && secret.is_some() && held.secret == secret)
             .and_then(|held| held.token);
-        let in_turn = self.waiting().next().is_none() && self.fits(claim.mode);
+        let in_turn = open && self.waiting().next().is_none() && self.fits(claim.mode);
         let at_once = barges || in_turn || nested.is_some();
         if !at_once && !claim.wait {
-            return Expected::Busy;
+            return if open {
+                Expected::Busy
+            } else {
+                Expected::Quarantined
+            };
         }
         let Reply::Standing(standing) = seen else {
             panic!("{seen:?}, where a claim joins");

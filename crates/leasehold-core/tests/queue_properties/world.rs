@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Capacity, ClaimId, Command, Event, Outcome, Queue, Reply, Snapshot, StoreTime, Token,
+    Arrival, Capacity, ClaimId, Command, Event, Now, Outcome, Queue, Reply, Snapshot, StoreTime,
+    Token,
 };
 
-use crate::histories::{Act, INBOXES, Op, Tick, inbox};
+use crate::histories::{Act, INBOXES, Op, Tick, inbox, ms};
 use crate::reference::{Expected, Reference};
 use crate::{invariants, told};
 
@@ -15,6 +16,8 @@ pub(crate) struct World {
     pub(crate) queue: Queue,
     pub(crate) reference: Reference,
     clock: StoreTime,
+    /// From when on the store grants, by its clock.
+    opens: StoreTime,
     /// How far the clock may step back: not behind the last loss.
     floor: StoreTime,
     /// What clients take for the semaphore's size; 0 is a lock.
@@ -32,6 +35,7 @@ pub(crate) struct World {
 pub(crate) struct Taken<'a> {
     pub(crate) command: &'a Command,
     pub(crate) clock: StoreTime,
+    pub(crate) now: Now,
     pub(crate) before: &'a Queue,
     pub(crate) outcome: &'a Outcome,
     pub(crate) expected: Expected,
@@ -45,6 +49,7 @@ impl World {
             queue: Queue::default(),
             reference: Reference::default(),
             clock: StoreTime(1_700_000_000_000_000),
+            opens: StoreTime(0),
             floor: StoreTime(0),
             permits,
             sent: Vec::new(),
@@ -66,6 +71,10 @@ impl World {
         let command = match act.op {
             Op::Again { back } => self.sent.iter().rev().nth(back - 1).cloned(),
             Op::Lose => return self.lose(),
+            Op::Close { lasts } => {
+                self.opens = self.clock + ms(lasts);
+                return;
+            }
             ref op => op.command(self.permits, &self.reference),
         };
         if let Some(command) = command {
@@ -90,16 +99,24 @@ impl World {
         self.clock = self.clock.max(self.floor);
     }
 
+    fn now(&self) -> Now {
+        Now {
+            clock: self.clock,
+            closed: self.opens.since(self.clock),
+        }
+    }
+
     fn step(&mut self, command: &Command, deaf: u8) {
-        let clock = self.clock;
+        let (clock, now) = (self.clock, self.now());
         let before = self.queue.clone();
         let seen_before = before.look(clock);
         let watching = self.reference.watchers.clone();
-        let outcome = self.queue.apply(command, clock);
-        let expected = self.reference.apply(command, clock, &outcome.reply);
+        let outcome = self.queue.apply(command, now);
+        let expected = self.reference.apply(command, now, &outcome.reply);
         let taken = Taken {
             command,
             clock,
+            now,
             before: &before,
             outcome: &outcome,
             expected,
@@ -115,7 +132,7 @@ impl World {
     /// Design 3: claims of an inbox that did not hear are cut "and the next in line
     /// is told"; it ends, and never sends a hint to a claim that is gone.
     fn deliver(&mut self, command: &Command, events: Vec<Event>, deaf: u8) {
-        let (clock, now) = (self.clock, self.reference.now);
+        let (at, now) = (self.now(), self.reference.now);
         // It tells the first in line that the key is vacant, and looks no further.
         let vacant = matches!(command, Command::Release(release) if !release.hand_off);
         let sent = events.len();
@@ -126,7 +143,7 @@ impl World {
             .filter(|event| matches!(event, Event::Granted { .. }))
             .map(|event| (event.inbox().clone(), event.arrival().unwrap()))
             .collect();
-        self.queue.deliver(events, clock, |event| {
+        self.queue.deliver(events, at, |event| {
             calls += 1;
             let alive = reference.claims.iter().any(|claim| {
                 Some(claim.arrival) == event.arrival()
@@ -152,7 +169,7 @@ impl World {
                 inbox,
                 granted: arrivals,
             };
-            self.reference.apply(&cut, clock, &Reply::Done);
+            self.reference.apply(&cut, at, &Reply::Done);
         }
     }
 }

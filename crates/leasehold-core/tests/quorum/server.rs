@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_core::quorum::{Acquire, Extend, Hold, Marker, Node, Part, SetTerms, Vote};
-use leasehold_core::{StoreTime, Token};
+use leasehold_core::quorum::{Acquire, Extend, Hold, Node, Part, Vote};
+use leasehold_core::{Marker, SetTerms, StoreTime, Token};
 
 use crate::climate::Broken;
 
@@ -88,7 +88,7 @@ impl Server {
         let admitted = Marker::admit(&mut self.marker, &run, &self.terms, at);
         match self.broken {
             Broken::NoQuarantine => Ok(()),
-            _ => admitted,
+            _ => Ok(admitted?),
         }
     }
 

@@ -16,7 +16,7 @@ use super::registry::EntryId;
 use super::retry::{POLLING, acquire_by_asking};
 use super::signal::{Progress, Signal};
 use super::subject::{Subject, Terms};
-use super::wish::{Grant, Patience, Wish, mismatch, timed_out};
+use super::wish::{Grant, Patience, Wish, mismatch, quarantined, timed_out};
 use super::{Departure, Driver, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
@@ -27,6 +27,8 @@ pub(super) enum Attempt {
     Granted(Grant),
     /// Another has it, for so long if it does not go on.
     Busy(Duration),
+    /// The store grants nothing for so long.
+    Quarantined(Duration),
     /// The claim lapsed or was removed under us.
     Gone,
     /// It was granted, but the lease was over before it could be handed out.
@@ -80,10 +82,20 @@ pub(crate) async fn acquire(
     let mut pauses = retry.pauses(random_u64());
     let never = |_, _| {};
     loop {
-        let tried = acquire_in_line(driver, wish, Patience::No, false, never).await?;
-        let tried = tried.granted();
-        let Some(pause) = pauses.next().filter(|_| tried.is_none()) else {
-            return Ok(tried);
+        let pause = match acquire_in_line(driver, wish, Patience::No, false, never).await {
+            Ok(Tried::Granted(grant)) => return Ok(Some(grant)),
+            Ok(Tried::Busy(_)) => pauses.next(),
+            // Asking sooner is of no use: a quarantine, or a server that starts.
+            Err(refused) if refused.kind() == ErrorKind::Refused => {
+                let Some(pause) = refused.retry_after else {
+                    return Err(refused);
+                };
+                Some(pause)
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(pause) = pause else {
+            return Ok(None);
         };
         let left = match patience {
             Patience::Until(moment) => moment.since(clock::now()),
@@ -120,6 +132,7 @@ pub(super) async fn acquire_in_line(
         {
             Attempt::Granted(grant) => return Ok(Tried::Granted(Grant { rejoined, ..grant })),
             Attempt::Busy(left) => return Ok(Tried::Busy(left)),
+            Attempt::Quarantined(left) => return Err(quarantined(left)),
             Attempt::Unacknowledged(error) => return Err(error),
             Attempt::Late if late + 1 == LATE => return Err(too_late(wish.terms.ttl)),
             Attempt::Taken => {
@@ -214,7 +227,7 @@ async fn attempt(
         Some(verdict) => {
             let none_made = matches!(
                 verdict,
-                Verdict::Busy | Verdict::Mismatch(_) | Verdict::Taken
+                Verdict::Busy | Verdict::Quarantined(_) | Verdict::Mismatch(_) | Verdict::Taken
             );
             if sends == 1 && none_made {
                 departure.confirmed();
@@ -259,6 +272,7 @@ async fn attempt(
             Ok(hand_over(driver, wish, grant).await)
         }
         Verdict::Busy => Ok(Attempt::Busy(busy_for)),
+        Verdict::Quarantined(left) => Ok(Attempt::Quarantined(left)),
         Verdict::Gone => Ok(Attempt::Gone),
         Verdict::Taken => Ok(Attempt::Taken),
         Verdict::TimedOut => Err(timed_out()),

@@ -86,6 +86,8 @@ pub(crate) async fn acquire_all(
             }
             return match answer.reply {
                 Reply::Mismatch { in_use } => Err((part, mismatch(wishes[part].mode, in_use))),
+                // One by one they stand in line, or are told so.
+                Reply::Quarantined { .. } => Ok(Together::Apart),
                 _ => Ok(Together::Busy),
             };
         }

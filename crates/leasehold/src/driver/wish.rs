@@ -69,6 +69,19 @@ pub(crate) fn timed_out() -> StoreError {
     StoreError::new(ErrorKind::Timeout, "it was not free in the time allowed")
 }
 
+/// The store may have forgotten who holds.
+pub(super) fn quarantined(left: Duration) -> StoreError {
+    StoreError::new(
+        ErrorKind::Refused,
+        format!(
+            "the store has restarted, or lost its data, and may have forgotten who holds: it \
+             grants nothing for {left:.1?} more"
+        ),
+    )
+    .with_hint("wait, as `lock` does; `leasehold init` marks a server that is new")
+    .with_retry_after(left)
+}
+
 /// The key is another kind of lock, or a semaphore of another size.
 pub(crate) fn mismatch(asked: Mode, in_use: Capacity) -> StoreError {
     let asked_for = match (asked, in_use) {

@@ -16,6 +16,7 @@ use super::finder::{Address, Named};
 use super::options::{RedisAddress, RedisLayout, RedisOptions};
 use super::primary::Search;
 use super::refusal;
+use super::restart::{Gate, Restart};
 use super::rights::{self, Findings, Lack, Question, Rights, Said};
 use crate::error::{ErrorKind, StoreError};
 
@@ -29,6 +30,7 @@ pub(super) struct Target {
     pub(super) response_timeout: Duration,
     pub(super) acknowledge: Option<Acknowledge>,
     layout: RedisLayout,
+    pub(super) restart: Restart,
     cluster: AtomicBool,
     /// Where pushes would be heard: asked for at connect, if anybody wants to know.
     channel: Option<String>,
@@ -67,6 +69,8 @@ pub(super) struct Server {
     pub(super) run_id: String,
     /// What must be acknowledged, if anything must.
     pub(super) demand: Option<Demand>,
+    /// What gated scripts are told, where a client asks for them.
+    pub(super) gate: Option<Gate>,
     /// What a Sentinel said about it.
     pub(super) named: Option<Named>,
     /// What it lets us do.
@@ -117,6 +121,7 @@ impl Target {
             response_timeout: options.response_timeout,
             acknowledge: options.acknowledge,
             layout: options.layout,
+            restart: options.restart,
             cluster: AtomicBool::new(false),
             channel: None,
             votes: false,
@@ -328,9 +333,11 @@ impl Target {
         if let Some(demand) = demand.filter(|_| is_primary) {
             demand.probe(connection, &info).await?;
         }
+        let run_id = field("run_id");
         Ok(Server {
             is_primary,
-            run_id: field("run_id").to_owned(),
+            gate: self.gate(run_id)?,
+            run_id: run_id.to_owned(),
             demand,
             named: None,
             rights: Rights {
@@ -340,6 +347,26 @@ impl Target {
                 ..rights
             },
         })
+    }
+}
+
+impl Target {
+    /// What gated scripts are told on a server that runs as `run_id`.
+    fn gate(&self, run_id: &str) -> Result<Option<Gate>, StoreError> {
+        let Some(quarantine) = self.restart.quarantine() else {
+            return Ok(None);
+        };
+        if self.is_cluster() {
+            return Err(StoreError::new(
+                ErrorKind::Unsupported,
+                "restart=quarantine cannot be had of this server: it is a node of a cluster",
+            )
+            .with_hint("leave out restart; docs/stores/cluster.md says what a fail-over forgets"));
+        }
+        if run_id.is_empty() || run_id.len() > 255 {
+            return Err(rights::no_run_id("restart=quarantine rests on it"));
+        }
+        Ok(Some(Gate::new(&self.prefix, run_id, &quarantine.terms())))
     }
 }
 

@@ -211,6 +211,9 @@ impl Shared {
         if let Some(acker) = &wire.acker {
             acker.open(&wire).await?;
         }
+        if let Some(gate) = &wire.server.gate {
+            gate.touch(&wire).await?;
+        }
         if lock(&self.sink).is_some() {
             self.subscribe(&wire).await?;
         }

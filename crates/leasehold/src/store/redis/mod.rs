@@ -27,6 +27,7 @@ mod push;
 mod quorum;
 mod record;
 mod refusal;
+mod restart;
 mod rights;
 mod script;
 mod sentinels;
@@ -54,6 +55,7 @@ use self::link::Shared;
 pub use self::options::{RedisAddress, RedisLayout, RedisOptions};
 pub use self::quorum::{Initialised, RedlockOptions, RedlockStore};
 use self::record::Record;
+pub use self::restart::{Quarantine, Restart};
 use self::script::{SCRIPTS, Script, Terms};
 pub use self::sentinels::Sentinels;
 use self::step::{Context, Way, ask_primary};
@@ -161,6 +163,15 @@ impl RedisStore {
         push::is_heard(self.inbox())
     }
 
+    /// Refuses a TTL that would outlive the quarantine of the server.
+    fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
+        let Route::One(shared) = &self.route else {
+            return Ok(());
+        };
+        let quarantine = shared.target().restart.quarantine();
+        quarantine.map_or(Ok(()), |quarantine| quarantine.check_ttl(ttl))
+    }
+
     fn redis_key(&self, name: &str) -> String {
         format!("{}lock:{name}", self.prefix())
     }
@@ -228,6 +239,7 @@ impl LockStore for RedisStore {
 
     async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
         claim.mode.check()?;
+        self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
         self.step_by(Way::Acknowledged, &SCRIPTS.claim, key, |call, terms| {
             script::add_claim(call, claim, terms);
         })
@@ -236,6 +248,9 @@ impl LockStore for RedisStore {
 
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
         check_parts(parts)?;
+        for (_, claim) in parts {
+            self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
+        }
         let keys: Vec<_> = parts
             .iter()
             .map(|(key, _)| self.redis_key(key.as_str()))
@@ -272,6 +287,7 @@ impl LockStore for RedisStore {
     }
 
     async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        self.check_ttl(renew.ttl)?;
         self.step(&SCRIPTS.renew, key, |call, terms| {
             script::add_renew(call, renew, terms);
         })
@@ -279,6 +295,7 @@ impl LockStore for RedisStore {
     }
 
     async fn confirm(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        self.check_ttl(renew.ttl)?;
         self.step_by(Way::Acknowledged, &SCRIPTS.renew, key, |call, terms| {
             script::add_renew(call, renew, terms);
         })

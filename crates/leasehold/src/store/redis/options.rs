@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 
 use super::acknowledge::Acknowledge;
+use super::restart::Restart;
 use super::sentinels::{self, Sentinels};
 
 mod parse;
@@ -86,6 +87,8 @@ pub struct RedisOptions {
     pub response_timeout: Duration,
     /// Who must have a grant before it counts; default nobody but the server.
     pub acknowledge: Option<Acknowledge>,
+    /// What is thought of a server that has restarted; default that it remembers.
+    pub restart: Restart,
     /// Certificates to trust instead of the system's, a PEM file.
     pub ca_file: Option<PathBuf>,
     /// The client's own certificate and its key, PEM files.
@@ -150,6 +153,7 @@ impl RedisOptions {
             connect_timeout: Duration::from_secs(5),
             response_timeout: Duration::from_secs(5),
             acknowledge: None,
+            restart: Restart::Trust,
             ca_file: None,
             client_certificate: None,
         }
@@ -214,6 +218,13 @@ impl RedisOptions {
         self
     }
 
+    /// Sets what is thought of a server that has restarted.
+    #[must_use]
+    pub fn restart(mut self, restart: Restart) -> Self {
+        self.restart = restart;
+        self
+    }
+
     /// Trusts the certificates in this PEM file instead of the system's.
     #[must_use]
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
@@ -254,6 +265,13 @@ impl RedisOptions {
                  and a fail-over that forgets one of these lets two hold",
             ));
         }
+        if classic && self.restart != Restart::Trust {
+            return Err(Invalid::new(
+                "in the classic layout, a server that has restarted is not quarantined",
+                "leave out restart: a quarantine that only one of two libraries keeps protects \
+                 nobody",
+            ));
+        }
         let day = Duration::from_secs(24 * 3600);
         if self.retention < SHORTEST_RETENTION || self.retention > 366 * day {
             return Err(Invalid::new(
@@ -278,6 +296,7 @@ impl RedisOptions {
         if let Some(policy) = &self.acknowledge {
             policy.check()?;
         }
+        self.restart.check()?;
         if !self.is_encrypted() && (self.ca_file.is_some() || self.client_certificate.is_some()) {
             return Err(Invalid::new(
                 "certificates are given, but the connection is not encrypted",
@@ -324,6 +343,7 @@ impl fmt::Debug for RedisOptions {
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
             .field("acknowledge", &self.acknowledge)
+            .field("restart", &self.restart)
             .field("ca_file", &self.ca_file)
             .field("client_certificate", &self.client_certificate)
             .finish()

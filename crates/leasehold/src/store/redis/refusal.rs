@@ -129,6 +129,7 @@ fn inner_code<'a>(code: &'a str, detail: &str) -> &'a str {
 fn refusal(code: &str, detail: &str) -> StoreError {
     match inner_code(code, detail) {
         "LHTYPE" => foreign(detail),
+        "LHFOREIGN" => other_settings(),
         "LHVERSION" => newer(detail.parse().unwrap_or(0)),
         "OOM" => refused(
             "the server is out of memory",
@@ -200,6 +201,15 @@ pub(super) fn foreign(found: &str) -> StoreError {
     .with_hint(
         "choose another prefix, or remove it; if it is another library's lock, layout=classic \
          shares it",
+    )
+}
+
+/// The server belongs to clients with other settings.
+pub(super) fn other_settings() -> StoreError {
+    refused(
+        "the server belongs to clients with other settings",
+        "all its clients with this prefix name the same max_ttl and quarantine; `leasehold init` \
+         moves it to new ones, and no redlock:// set uses it too",
     )
 }
 

@@ -22,15 +22,20 @@ pub(super) struct Script {
     pub(super) hash: String,
     /// The same for the nodes of a cluster.
     in_cluster: Option<Box<Self>>,
+    /// The same for clients that ask whether the server grants anything yet.
+    gated: Option<Box<Self>>,
 }
 
 /// The line of `time.lua` that says where the script runs.
 const ALONE: &str = "local in_cluster = false\n";
 const IN_CLUSTER: &str = "local in_cluster = true\n";
 
+/// How the lines begin that are in gated scripts only: see `gate.lua`.
+const GATED: &str = "-- gated: ";
+
 /// What the scripts share, by the name in their `-- include` lines. `queue` comes
 /// before the parts that it is made of.
-const PARTS: [(&str, &str); 12] = [
+const PARTS: [(&str, &str); 13] = [
     ("time", include_str!("lua/time.lua")),
     ("open", include_str!("lua/open.lua")),
     ("state", include_str!("lua/state.lua")),
@@ -43,7 +48,14 @@ const PARTS: [(&str, &str); 12] = [
     ("record", include_str!("lua/record.lua")),
     ("deliver", include_str!("lua/deliver.lua")),
     ("join", include_str!("lua/join.lua")),
+    ("marker", MARKER),
 ];
+
+/// What the gated ones have besides.
+const GATE: [(&str, &str); 2] = [("gate", include_str!("lua/gate.lua")), ("marker", MARKER)];
+
+/// What a server knows of itself.
+pub(super) const MARKER: &str = include_str!("lua/marker.lua");
 
 impl Script {
     pub(super) fn new(text: String) -> Self {
@@ -52,6 +64,7 @@ impl Script {
             text,
             hash,
             in_cluster: None,
+            gated: None,
         }
     }
 
@@ -60,11 +73,27 @@ impl Script {
             text.replace(&format!("-- include {name}.lua\n"), part)
         };
         let text = PARTS.into_iter().fold(text.to_owned(), include);
+        let gated = GATE.into_iter().fold(text.replace(GATED, ""), include);
+        let text = ungated(&text);
         let in_cluster = Self::new(text.replace(ALONE, IN_CLUSTER));
         Self {
             in_cluster: Some(Box::new(in_cluster)),
+            gated: Some(Box::new(Self::new(gated))),
             ..Self::new(text)
         }
+    }
+
+    /// A script that never grants anything needs no gate.
+    fn without_gate(self) -> Self {
+        Self {
+            gated: None,
+            ..self
+        }
+    }
+
+    /// The script as it runs on a server that may have forgotten who holds.
+    pub(super) fn gated(&self) -> Option<&Self> {
+        self.gated.as_deref()
     }
 
     /// The script as it runs on one server, or on a node of a cluster.
@@ -74,6 +103,12 @@ impl Script {
             _ => self,
         }
     }
+}
+
+/// Without the lines that are in gated scripts only.
+pub(super) fn ungated(text: &str) -> String {
+    let plain = |line: &&str| !line.trim_start().starts_with(GATED);
+    text.split_inclusive('\n').filter(plain).collect()
 }
 
 /// One script a verb.
@@ -87,6 +122,10 @@ pub(super) struct Scripts {
     pub(super) watch: Script,
     pub(super) break_key: Script,
     pub(super) inspect: Script,
+    /// Marks a server that is known to be new.
+    pub(super) init: Script,
+    /// Sees whether a server may have forgotten something.
+    pub(super) touch: Script,
 }
 
 pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
@@ -97,7 +136,9 @@ pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     resize: Script::assemble(include_str!("lua/resize.lua")),
     watch: Script::assemble(include_str!("lua/watch.lua")),
     break_key: Script::assemble(include_str!("lua/break.lua")),
-    inspect: Script::assemble(include_str!("lua/inspect.lua")),
+    inspect: Script::assemble(include_str!("lua/inspect.lua")).without_gate(),
+    init: Script::assemble(include_str!("lua/init.lua")).without_gate(),
+    touch: Script::assemble(include_str!("lua/touch.lua")).without_gate(),
 });
 
 /// How the scripts count their flags.
@@ -344,6 +385,9 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
         }),
         2 => Reply::Busy {
             blocked_until: bytes.time()?,
+        },
+        12 => Reply::Quarantined {
+            until: bytes.time()?,
         },
         3 => Reply::Gone,
         4 => Reply::Released {

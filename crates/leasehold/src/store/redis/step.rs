@@ -61,9 +61,18 @@ pub(super) async fn ask_primary(
             retention: shared.target().retention,
             believed: wire.server.rights.counts,
         };
-        let script = script.on(shared.target().is_cluster());
-        let (value, acknowledged) =
-            run_by(&wire, way, script, keys, |call| arguments(call, terms)).await?;
+        let gate = wire.server.gate.as_ref().zip(script.gated());
+        let (value, acknowledged) = if let Some((gate, script)) = gate {
+            let keys: Vec<_> = keys.iter().copied().chain([&*gate.marker]).collect();
+            let gated = |call: &mut Cmd| {
+                arguments(call, terms);
+                call.arg(&gate.terms);
+            };
+            run_by(&wire, way, script, &keys, gated).await?
+        } else {
+            let script = script.on(shared.target().is_cluster());
+            run_by(&wire, way, script, keys, |call| arguments(call, terms)).await?
+        };
         match &value {
             Value::ServerError(error) if refusal::is_elsewhere(error) => {
                 let limit = shared.target().response_timeout;

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use leasehold_core::Invalid;
 
 use super::super::options::{RedisAddress, RedisOptions};
+use super::super::restart::Restart;
 use super::topology::Address;
 
 const EXAMPLE: &str = "write redis-cluster://user:password@host1:6379,host2:6379,host3:6379/";
@@ -124,6 +125,13 @@ impl RedisClusterOptions {
             return Err(Invalid::new(
                 "in a cluster, grants cannot wait for acknowledgements",
                 "leave out acknowledge; docs/stores/cluster.md says what a fail-over forgets",
+            ));
+        }
+        if self.node.restart != Restart::Trust {
+            return Err(Invalid::new(
+                "in a cluster there is no quarantine: the mark of a node would have to lie in \
+                 the slot of each lock, and moves away with it",
+                "leave out restart; docs/stores/cluster.md says what a fail-over forgets",
             ));
         }
         self.seeds().try_for_each(|seed| self.at(&seed).check())

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::StoreError;
 use crate::store::Acknowledged;
+use crate::store::redis::Restart;
 use crate::store::redis::rights::Rights;
 
 /// What a server is for.
@@ -43,8 +44,12 @@ pub(super) struct Facts {
     pub(super) latency: Option<Latency>,
     /// What came of using a lock.
     pub(super) trial: Option<Trial>,
-    /// Whether it votes.
+    /// Whether it votes, or grants, as far as its boot marker says.
     pub(super) vote: Option<Vote>,
+    /// What its clients think of a restart.
+    pub(super) restart: Restart,
+    /// Whether Sentinels have named it.
+    pub(super) sought: bool,
 }
 
 /// The server's time of day against ours.
@@ -58,7 +63,7 @@ pub(super) struct Clock {
     pub(super) advances: bool,
 }
 
-/// What a voter's boot marker says.
+/// What a boot marker says. One server on its own grants where one of several votes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vote {
     /// It has never been used in a set.
@@ -69,6 +74,8 @@ pub(super) enum Vote {
     After(Duration),
     /// It votes.
     Now,
+    /// It belongs to clients with other settings.
+    Foreign,
 }
 
 /// How long a round trip takes.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::facts::{Facts, Part, Trial, Vote};
+use super::restart;
 use crate::error::ErrorKind;
-use crate::store::redis::refusal;
+use crate::store::redis::{Restart, refusal};
 use crate::store::report::{Finding, Severity};
 
 mod rights;
@@ -60,7 +61,10 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(version(facts));
         findings.extend(layout(facts).filter(|_| facts.part == Part::Alone));
         findings.extend(role(facts));
-        findings.extend(facts.vote.map(vote));
+        findings.extend(facts.vote.map(|vote| match facts.restart {
+            Restart::Trust => votes(vote),
+            Restart::Quarantine(_) => restart::grants(vote),
+        }));
         findings.extend(facts.trial.iter().map(|trial| used(trial, facts)));
         findings.extend(rights::rights(facts));
         if let Some(trial) = &facts.trial {
@@ -75,6 +79,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         }
         findings.extend(disk(facts));
         findings.extend(replicas(facts));
+        findings.extend(isolation(facts));
         findings.extend(clock(facts));
         findings.extend(latency(facts));
         findings.extend(connections(facts));
@@ -92,6 +97,9 @@ pub(super) fn promise(facts: &Facts) -> String {
     }
     if facts.classic {
         return CLASSIC.to_owned();
+    }
+    if facts.restart != Restart::Trust {
+        return restart::PROMISE.to_owned();
     }
     let exclusion = match (is_synced_always(facts), facts.replicas().is_empty()) {
         (true, true) => "also over a restart of the server",
@@ -136,7 +144,7 @@ fn spread(facts: &[Facts]) -> Option<Finding> {
 }
 
 /// Whether a voter votes.
-fn vote(vote: Vote) -> Finding {
+fn votes(vote: Vote) -> Finding {
     let check = "vote";
     let finding = |found: String| Finding::new(Severity::Warning, check, found);
     match vote {
@@ -147,6 +155,9 @@ fn vote(vote: Vote) -> Finding {
         Vote::Restarted => finding("it was restarted, and has not been asked since".to_owned())
             .meaning("it votes again a quarantine after the next claim")
             .remedied("nothing: it ends by itself"),
+        Vote::Foreign => finding("it belongs to another set".to_owned())
+            .meaning("it gives no votes here")
+            .remedied("leasehold init -S URL moves it to this set"),
         Vote::Unmarked => finding("it has never been used in a set".to_owned())
             .meaning("it votes only a quarantine after the first claim")
             .remedied("if it is new, say so: leasehold init -S URL"),
@@ -263,7 +274,8 @@ fn memory(facts: &Facts) -> Option<Finding> {
 
 fn persistence(facts: &Facts) -> Finding {
     let check = "persistence";
-    if facts.part == Part::Voter && !facts.classic {
+    let votes = facts.part == Part::Voter && !facts.classic;
+    if votes || facts.restart != Restart::Trust {
         let kept = facts.info("aof_enabled") == "1";
         let found = if kept {
             "append-only file"
@@ -278,7 +290,12 @@ fn persistence(facts: &Facts) -> Finding {
         return if kept {
             finding
         } else {
-            finding.meaning("a restart takes its vote away for a quarantine, and exclusion holds")
+            finding.meaning(match facts.part {
+                Part::Voter => {
+                    "a restart takes its vote away for a quarantine, and exclusion holds"
+                }
+                _ => "after a restart nothing is granted for a quarantine, and exclusion holds",
+            })
         };
     }
     let snapshots = facts.config("save").is_none_or(|save| !save.is_empty());
@@ -365,24 +382,38 @@ fn replicas(facts: &Facts) -> Vec<Finding> {
         );
     }
     let found = format!("{} connected", replicas.len());
-    findings.push(Finding::new(Severity::Note, "replicas", found).meaning(
-        "a fail-over can forget grants that had not reached the replica that takes over; \
-             tokens go on rising",
-    ));
-    if facts.config("min-replicas-to-write") == Some("0") {
-        findings.push(
-            Finding::new(Severity::Warning, "isolation", "min-replicas-to-write 0")
-                .meaning(
-                    "a primary that is cut off from its replicas goes on granting while another \
-                     has taken its place",
-                )
-                .remedied(
-                    "set min-replicas-to-write to the number of replicas that may take over, and \
-                     min-replicas-max-lag to a few seconds",
-                ),
-        );
-    }
+    findings.push(
+        Finding::new(Severity::Note, "replicas", found).meaning(match facts.restart {
+            Restart::Trust => {
+                "a fail-over can forget grants that had not reached the replica that takes over; \
+                 tokens go on rising"
+            }
+            Restart::Quarantine(_) => "a fail-over is followed by a quarantine",
+        }),
+    );
     findings
+}
+
+/// Whether a primary that is cut off goes on granting.
+fn isolation(facts: &Facts) -> Option<Finding> {
+    if let Restart::Quarantine(quarantine) = &facts.restart {
+        return restart::isolation(facts, quarantine);
+    }
+    let open = facts.config("min-replicas-to-write") == Some("0");
+    if !open || facts.part == Part::Voter || facts.replicas().is_empty() {
+        return None;
+    }
+    Some(
+        Finding::new(Severity::Warning, "isolation", "min-replicas-to-write 0")
+            .meaning(
+                "a primary that is cut off from its replicas goes on granting while another has \
+                 taken its place",
+            )
+            .remedied(
+                "set min-replicas-to-write to the number of replicas that may take over, and \
+                 min-replicas-max-lag to a few seconds",
+            ),
+    )
 }
 
 fn clock(facts: &Facts) -> Option<Finding> {

@@ -3,6 +3,7 @@
 mod facts;
 mod judge;
 mod probe;
+mod restart;
 mod sentinels;
 mod trial;
 
@@ -42,20 +43,20 @@ pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
         let nodes = store
             .as_ref()
             .map_or_else(|_| Vec::new(), ClassicStore::nodes);
-        let trial = trial::run(store).await;
+        let trial = trial::run(store, None).await;
         return examine_all(url, &nodes, Part::Node, &trial, judge::CLASSIC).await;
     }
     let store = RedisStore::connect_cluster(brief).await;
     let nodes = store
         .as_ref()
         .map_or_else(|_| Vec::new(), RedisStore::nodes);
-    let trial = trial::run(store).await;
+    let trial = trial::run(store, None).await;
     examine_all(url, &nodes, Part::Node, &trial, judge::CLUSTER).await
 }
 
 /// Examines the servers of a set.
 pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
-    let trial = trial::run(RedlockStore::connect(options.clone()).await).await;
+    let trial = trial::run(RedlockStore::connect(options.clone()).await, None).await;
     let (url, voters) = (options.redacted_url(), &options.servers);
     let promise = match options.is_classic() {
         true => judge::CLASSIC_REDLOCK,

@@ -11,7 +11,10 @@ use super::trial;
 use crate::clock;
 use crate::error::StoreError;
 use crate::store::redis::connect::{Target, text_of};
-use crate::store::redis::{ClassicStore, RedisLayout, RedisOptions, RedisStore, refusal};
+use crate::store::redis::restart::Gate;
+use crate::store::redis::{
+    ClassicStore, RedisAddress, RedisLayout, RedisOptions, RedisStore, Restart, refusal,
+};
 
 /// How many round trips are measured.
 const ROUND_TRIPS: usize = 200;
@@ -34,6 +37,8 @@ pub(super) async fn ask(options: &RedisOptions, part: Part) -> Facts {
         server: options.address.shown(),
         prefix: options.prefix.clone(),
         classic: options.layout == RedisLayout::Classic,
+        restart: options.restart,
+        sought: matches!(options.address, RedisAddress::Sentinel(_)),
         ..Facts::default()
     };
     let asked = async {
@@ -48,12 +53,15 @@ pub(super) async fn ask(options: &RedisOptions, part: Part) -> Facts {
         look(&mut connection, &mut facts).await
     };
     match asked.await {
-        Ok(()) if part == Part::Alone => {
-            facts.trial = Some(if facts.classic {
-                trial::run(ClassicStore::connect(options.clone()).await).await
-            } else {
-                trial::run(RedisStore::connect(trial::brief(options)).await).await
-            });
+        Ok(()) if part == Part::Alone && facts.classic => {
+            let store = ClassicStore::connect(options.clone()).await;
+            facts.trial = Some(trial::run(store, None).await);
+        }
+        // A lock of ours would start the quarantine of a server that is new.
+        Ok(()) if part == Part::Alone && matches!(facts.vote, None | Some(Vote::Now)) => {
+            let store = RedisStore::connect(trial::brief(options)).await;
+            let longest = options.restart.quarantine().map(|it| it.max_ttl);
+            facts.trial = Some(trial::run(store, longest).await);
         }
         Ok(()) => {}
         Err(error) => facts.unreachable = Some(error),
@@ -85,17 +93,22 @@ async fn look(connection: &mut MultiplexedConnection, facts: &mut Facts) -> Resu
     facts.user = all(connection, &whoami).await?.first().and_then(text_of);
     facts.clock = compare_clocks(connection).await?;
     facts.latency = Some(measure(connection).await?);
-    if facts.part == Part::Voter && !facts.classic {
+    let votes = facts.part == Part::Voter && !facts.classic;
+    if votes || facts.restart != Restart::Trust {
         facts.vote = read_vote(connection, facts).await?;
     }
     Ok(())
 }
 
-/// Reads the boot marker that the voters' scripts keep (`quorum/lua/gate.lua`).
+/// Reads the boot marker that the scripts keep (`lua/marker.lua`).
 async fn read_vote(
     connection: &mut MultiplexedConnection,
     facts: &Facts,
 ) -> Result<Option<Vote>, StoreError> {
+    if facts.info("run_id").is_empty() {
+        // Nobody can tell; clients are refused, and say why.
+        return Ok(None);
+    }
     let mut marker = redis::pipe();
     marker.cmd("MGET").arg(format!("{}boot", facts.prefix));
     let marker = match all(connection, &marker).await?.pop() {
@@ -109,7 +122,22 @@ async fn read_vote(
     let theirs = facts.clock.map_or(0, |clock| clock.ahead);
     let ours = i64::try_from(clock::wall().as_micros()).unwrap_or(i64::MAX);
     let now = ours.saturating_add(theirs);
+    if let Some(quarantine) = facts.restart.quarantine() {
+        let gate = Gate::new(&facts.prefix, "", &quarantine.terms());
+        if !is_of(&marker, &gate.terms) {
+            return Ok(Some(Vote::Foreign));
+        }
+    }
     Ok(vote_of(&marker, facts.info("run_id"), now))
+}
+
+/// Whether a marker has these terms, but for the run id, which is left out of them.
+fn is_of(marker: &[u8], terms: &[u8]) -> bool {
+    let quarantine = marker.get(8..16);
+    let set = marker
+        .get(16)
+        .and_then(|run| marker.get(17 + usize::from(*run)..));
+    quarantine == terms.get(..8) && set == terms.get(9..)
 }
 
 /// A marker is: when the quarantine ends, how long one is, the run id after its
@@ -203,5 +231,16 @@ mod tests {
         ] {
             assert_eq!(vote_of(&marker, "run", 1_000), expected, "{marker:?}");
         }
+        let terms = |set: &str, quarantine: f64| {
+            let mut terms = quarantine.to_le_bytes().to_vec();
+            terms.extend([0, u8::try_from(set.len()).unwrap()]);
+            terms.extend(set.as_bytes());
+            terms
+        };
+        let ours = marker(1_500.0, "former");
+        assert!(is_of(&ours, &terms("set", 1e6)));
+        assert!(!is_of(&ours, &terms("set", 2e6)));
+        assert!(!is_of(&ours, &terms("sea", 1e6)));
+        assert!(!is_of(b"short", &terms("set", 1e6)));
     }
 }

@@ -29,12 +29,17 @@ pub(super) fn brief(options: &RedisOptions) -> RedisOptions {
 }
 
 /// Uses a lock of the store, if it was opened.
-pub(super) async fn run<S: LockStore>(store: Result<S, StoreError>) -> Trial {
+/// Its TTL is `longest` at most.
+pub(super) async fn run<S: LockStore>(
+    store: Result<S, StoreError>,
+    longest: Option<Duration>,
+) -> Trial {
+    let ttl = longest.map_or(TTL, |longest| longest.min(TTL));
     let mut trial = Trial::default();
     match store {
         Ok(store) => {
             let done = if store.capabilities().queueing {
-                steps(&store, &mut trial).await
+                steps(&store, ttl, &mut trial).await
             } else {
                 plain_steps(&store).await
             };
@@ -91,12 +96,12 @@ async fn plain_steps(store: &impl LockStore) -> Result<(), Failed> {
     Ok(())
 }
 
-async fn steps(store: &impl LockStore, trial: &mut Trial) -> Result<(), Failed> {
+async fn steps(store: &impl LockStore, ttl: Duration, trial: &mut Trial) -> Result<(), Failed> {
     let key = name()?;
     let claim = |wait| Claim {
         inbox: Some(store.inbox().clone()),
         wait,
-        ..Claim::new(fresh(), Mode::Exclusive, TTL)
+        ..Claim::new(fresh(), Mode::Exclusive, ttl)
     };
     let (heard, mut pushes) = mpsc::unbounded_channel();
     let listened = store.listen(Arc::new(Heard(heard))).await;
@@ -116,7 +121,7 @@ async fn steps(store: &impl LockStore, trial: &mut Trial) -> Result<(), Failed> 
             version: 0,
             adopt: None,
         }),
-        ..Renew::new(first.id.clone(), TTL)
+        ..Renew::new(first.id.clone(), ttl)
     };
     done("renew a lock", store.renew(&key, &renew).await)?;
     done("watch a lock", store.watch(&key, TTL).await)?;

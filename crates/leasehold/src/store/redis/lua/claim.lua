@@ -16,6 +16,7 @@
 --          3, at                                                               gone
 --          9, at                                                               taken
 --          6, at, permits in use or -1 for a lock                              mismatch
+--          12, at, until                                                       quarantined
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION, OOM
 local key = KEYS[1]
 -- include time.lua
@@ -25,6 +26,7 @@ local id, retention = ARGV[1], ARGV[5] + 0
 -- The short path: nobody holds or waits, and there is no minimum hold.
 local traits = string.byte(ARGV[6])
 if traits % 16 < 8 and not in_cluster
+  -- gated: and closed_for <= 0
   and (absent or (raw and claim_size == 0 and not (buried_count > 0 and string.find(raw, id, 55, true)))) then
   local deadline = now + ARGV[2]
   local token, arrival = last_token + 1, last_arrival + 1
@@ -97,7 +99,9 @@ end
 -- The short path in a queue: a lock is held, nobody has lapsed, and the claim
 -- joins the tail; it has no owner who may hold already. The rest of this script says the same at length.
 local flags = ARGV[4] + 0
-if not raw and not absent and flags % 4 == 1 and traits % 8 < 2 then
+if not raw and not absent and flags % 4 == 1 and traits % 8 < 2
+  -- gated: and closed_for <= 0
+then
   local fields = redis.pcall('HMGET', key, ' head', id)
   local head = fields[1]
   if head and not fields[2] and #head > 54 and string.sub(head, 1, 3) == 'lh\1' then

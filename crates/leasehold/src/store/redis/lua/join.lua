@@ -27,7 +27,9 @@ local function join(id, body, lease_ttl, waiter_ttl, wait, ahead)
 
   local known = is_buried(id)
   -- An unfair claim is asked first: else it could never win a vacant key.
-  local barges = ahead and not known and capacity == claim.capacity and make_room(claim.weight)
+  local barges = ahead and not known and capacity == claim.capacity
+    -- gated: and closed_for <= 0
+    and make_room(claim.weight)
   if not barges then
     promote()
   end
@@ -42,9 +44,16 @@ local function join(id, body, lease_ttl, waiter_ttl, wait, ahead)
   end
   capacity = claim.capacity
 
-  local token = claim.secret and carrier(claim.secret)
-  local at_once = barges or token or ((ahead or waiting == 0) and make_room(claim.weight))
+  local token = claim.secret
+    -- gated: and closed_for <= 0
+    and carrier(claim.secret)
+  local at_once = barges or token or ((ahead or waiting == 0)
+    -- gated: and closed_for <= 0
+    and make_room(claim.weight))
   if not at_once and not wait then
+    -- gated: if closed_for > 0 then
+    -- gated:   return {12, now, now + closed_for}, false
+    -- gated: end
     return {2, now, blocked_until()}, false
   end
   -- Queue::next_arrival

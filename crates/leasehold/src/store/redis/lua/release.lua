@@ -83,7 +83,9 @@ if not raw and not absent and flags % 4 == 3 then
       end
       return struct.pack('<Bdd', 4, at, 1)
     end
-    local heir = clock >= seen and bears == -1 and granted == 1 and first_granted == id
+    local heir = clock >= seen
+      -- gated: and closed_for <= 0
+      and bears == -1 and granted == 1 and first_granted == id
       and ours > at and traits % 16 < 8 and waiting > 0 and weight == 1048576 and watched == 0
       -- Queue::forget_buried has nothing to forget: the oldest comes first.
       and (buried == 0 or (struct.unpack('<d', call('HGET', key, ' released'))) > at)
@@ -179,7 +181,9 @@ local function step()
     promote()
   elseif waiting > 0 and not kept then
     -- Queue::tell_vacant
-    tell_next(find(first_waiting), now)
+    local vacant = now
+    -- gated: vacant = now + closed_for
+    tell_next(find(first_waiting), vacant)
   end
   return finish(answer, true, retention, believed)
 end

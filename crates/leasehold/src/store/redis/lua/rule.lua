@@ -95,35 +95,6 @@ local function grant_siblings(secret, token)
   end
 end
 
--- Queue::promote
-local function promote()
-  while waiting > 0 do
-    local too_small = first_weight > units()
-    if first_deadline <= now or too_small then
-      if drops_left == 0 then
-        return
-      end
-      drops_left = drops_left - 1
-      local claim = find(first_waiting)
-      remove(claim)
-      if claim.deadline > now then
-        tell('u', claim, '%.0f %.0f ', capacity, now)
-      end
-    elseif not make_room(first_weight) then
-      return
-    else
-      local claim = find(first_waiting)
-      unlink(claim)
-      lift(claim)
-      grant(claim)
-      tell_granted(claim)
-      if claim.secret then
-        grant_siblings(claim.secret, claim.token)
-      end
-    end
-  end
-end
-
 -- Queue::carrier: the token under which this owner holds. An exclusive hold is one
 -- owner's, and its last claim that has not left tells whose.
 local function carrier(secret)
@@ -139,6 +110,49 @@ local function carrier(secret)
     claim = find(claim.prev)
   end
   return claim.secret == secret and claim.token
+end
+
+-- gated: -- Queue::catch_up
+-- gated: local function catch_up()
+-- gated:   local claim = closed_for <= 0 and waiting > 0 and granted > 0 and find(last_granted)
+-- gated:   if claim and claim.secret and #siblings_of(claim.secret) > 0 then
+-- gated:     local token = carrier(claim.secret)
+-- gated:     if token then
+-- gated:       grant_siblings(claim.secret, token)
+-- gated:     end
+-- gated:   end
+-- gated: end
+
+-- Queue::promote
+local function promote()
+  -- gated: catch_up()
+  while waiting > 0 do
+    local too_small = first_weight > units()
+    if first_deadline <= now or too_small then
+      if drops_left == 0 then
+        return
+      end
+      drops_left = drops_left - 1
+      local claim = find(first_waiting)
+      remove(claim)
+      if claim.deadline > now then
+        tell('u', claim, '%.0f %.0f ', capacity, now)
+      end
+    -- gated: elseif closed_for > 0 then
+    -- gated:   return
+    elseif not make_room(first_weight) then
+      return
+    else
+      local claim = find(first_waiting)
+      unlink(claim)
+      lift(claim)
+      grant(claim)
+      tell_granted(claim)
+      if claim.secret then
+        grant_siblings(claim.secret, claim.token)
+      end
+    end
+  end
 end
 
 -- Queue::drop_unfit

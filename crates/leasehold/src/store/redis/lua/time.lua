@@ -20,3 +20,5 @@ local function publish(prefix, inbox, text)
   local heard = redis.pcall('PUBLISH', prefix .. 'inbox:' .. inbox, text)
   return type(heard) ~= 'number' or heard > 0
 end
+
+-- gated: -- include gate.lua

@@ -6,14 +6,15 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 use url::Url;
 
-use super::super::acknowledge::Said;
 use super::super::sentinels::{self, Sentinels};
+use super::super::{acknowledge, restart};
 use super::{RedisAddress, RedisLayout, RedisOptions};
 
 /// The query parameters of a URL.
 const PARAMETERS: &str = "layout, prefix, retention, connect_timeout, response_timeout, db; with \
     TLS ca, cert, key; with a socket user, pass; with Sentinels sentinel_user, sentinel_pass; with \
-    replicas acknowledge, acknowledge_timeout, acknowledge_renewals";
+    replicas acknowledge, acknowledge_timeout, acknowledge_renewals; restart, and with \
+    restart=quarantine max_ttl, quarantine";
 
 impl RedisOptions {
     /// Reads a URL:
@@ -37,6 +38,9 @@ impl RedisOptions {
     /// replicas), `disk` or `disk:<replicas>`; within `acknowledge_timeout` (1 s),
     /// and for renewals too unless `acknowledge_renewals=no`; see
     /// [`Acknowledge`](crate::store::redis::Acknowledge).
+    /// `restart=quarantine` says that a server which has restarted may have
+    /// forgotten who holds; with `max_ttl` (60 s) and `quarantine` (twice that);
+    /// see [`Restart`](crate::store::redis::Restart).
     ///
     /// # Errors
     /// [`Invalid`], naming what cannot be read. The password is never repeated.
@@ -95,7 +99,8 @@ impl RedisOptions {
         }
         let (mut certificate, mut key) = (None, None);
         let (mut prefix, mut retention) = (None, None);
-        let mut said = Said::default();
+        let mut acknowledge = acknowledge::Said::default();
+        let mut restart = restart::Said::default();
         let socket = matches!(options.address, RedisAddress::Unix(_));
         for (name, value) in url.query_pairs() {
             match &*name {
@@ -120,7 +125,7 @@ impl RedisOptions {
                         *place = Some(value.into_owned());
                     }
                 }
-                name if said.read(name, &value)? => {}
+                name if acknowledge.read(name, &value)? || restart.read(name, &value)? => {}
                 other => {
                     return Err(Invalid::new(
                         format!("the URL has an unknown parameter {other:?}"),
@@ -129,7 +134,8 @@ impl RedisOptions {
                 }
             }
         }
-        options.acknowledge = said.policy()?;
+        options.acknowledge = acknowledge.policy()?;
+        options.restart = restart.choice()?;
         if options.layout == RedisLayout::Classic {
             options.prefix = prefix.unwrap_or_default();
             if retention.is_some() {

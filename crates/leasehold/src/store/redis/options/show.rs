@@ -98,7 +98,8 @@ impl RedisOptions {
                 add(name, &format!("{}ms", duration.as_millis()));
             }
         }
-        for (name, value) in self.acknowledge.iter().flat_map(Acknowledge::parameters) {
+        let acknowledge = self.acknowledge.iter().flat_map(Acknowledge::parameters);
+        for (name, value) in acknowledge.chain(self.restart.parameters()) {
             add(name, &value);
         }
         if let Some(ca) = &self.ca_file {

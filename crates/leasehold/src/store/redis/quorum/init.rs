@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold_core::quorum::Vote;
 
-use super::super::script::micros;
-use super::super::step::{Way, run};
-use super::script::{SCRIPTS, read_vote};
+use super::super::restart;
 use super::{RedlockOptions, RedlockStore};
 use crate::error::StoreError;
 
@@ -46,17 +43,13 @@ impl RedlockStore {
         let marked = inner.members.iter().map(|member| async move {
             let outcome = member.within(limit, async {
                 let (_, wire) = member.wire().await?;
-                let key = member.marker_key();
-                let value = run(&wire, Way::Plain, &SCRIPTS.init, &[&key], |call| {
-                    call.arg(&wire.server.run_id)
-                        .arg(&inner.terms.set)
-                        .arg(micros(inner.terms.quarantine));
-                })
-                .await?;
-                match read_vote(&value)?.0 {
-                    Vote::Quarantined { left } => Ok(left),
-                    _ => Err(super::super::script::unreadable(&value)),
-                }
+                restart::mark(
+                    &wire,
+                    &member.marker_key(),
+                    &wire.server.run_id,
+                    &inner.terms,
+                )
+                .await
             });
             Initialised {
                 server: member.name.clone(),

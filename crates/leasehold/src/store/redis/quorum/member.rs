@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::quorum::{SetTerms, Vote};
-use leasehold_core::{Backoff, Inbox};
+use leasehold_core::quorum::Vote;
+use leasehold_core::{Backoff, Inbox, SetTerms};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -13,6 +13,7 @@ use super::super::connect::Target;
 use super::super::link::Shared;
 use super::super::options::{RedisLayout, RedisOptions};
 use super::super::refusal;
+use super::super::restart::marker_key;
 use super::super::step::{Way, run};
 use super::super::wire::Wire;
 use super::classic;
@@ -135,7 +136,7 @@ impl Member {
     }
 
     pub(super) fn marker_key(&self) -> String {
-        self.key("boot")
+        marker_key(&self.options.prefix)
     }
 
     /// Asks for a vote, for `limit` at most. `first`: for a claim that was never asked

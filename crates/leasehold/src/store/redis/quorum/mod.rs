@@ -27,12 +27,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use leasehold_core::quorum::{
-    BidVerdict, ExtensionVerdict, FarewellVerdict, QuorumSize, SetTerms, Vote,
-};
+use leasehold_core::quorum::{BidVerdict, ExtensionVerdict, FarewellVerdict, QuorumSize, Vote};
 use leasehold_core::{
-    Arrival, Claim, ClaimId, Inbox, Key, Mode, Moment, Release, Renew, Reply, Snapshot, Standing,
-    StoreTime, Token, Validity,
+    Arrival, Claim, ClaimId, Inbox, Key, Mode, Moment, Release, Renew, Reply, SetTerms, Snapshot,
+    Standing, StoreTime, Token, Validity,
 };
 use tokio::time::timeout_at;
 

@@ -4,11 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
-use leasehold_core::quorum::{QuorumSize, SetTerms};
+use leasehold_core::SetTerms;
+use leasehold_core::quorum::QuorumSize;
 
 use super::super::options::{
     RedisAddress, RedisLayout, RedisOptions, encode, only_native, parse_duration,
 };
+use super::super::restart::{Restart, check_times};
 
 /// The parameters that are the set's, not a server's.
 const PARAMETERS: &str = "quorum, max_ttl, node_timeout, quarantine, repair, set; and those of a \
@@ -187,7 +189,7 @@ impl RedlockOptions {
     pub fn quarantine(&self) -> Duration {
         let usual = match self.is_classic() {
             true => Duration::ZERO,
-            false => 2 * self.max_ttl,
+            false => self.max_ttl.saturating_mul(2),
         };
         self.quarantine.unwrap_or(usual)
     }
@@ -201,6 +203,12 @@ impl RedlockOptions {
         let mut addresses: Vec<_> = self.servers.iter().map(address).collect();
         for server in &self.servers {
             server.check()?;
+            if server.restart != Restart::Trust {
+                return Err(Invalid::new(
+                    "the servers of a set have a quarantine anyway",
+                    "leave out restart; max_ttl and quarantine are the set's",
+                ));
+            }
             if matches!(server.address, RedisAddress::Sentinel(_)) || server.acknowledge.is_some() {
                 return Err(Invalid::new(
                     "each server of a set is one server, and its vote counts at once",
@@ -221,26 +229,23 @@ impl RedlockOptions {
                 "each server has one vote",
             ));
         }
-        for (name, duration, least, most) in [
-            ("max_ttl", self.max_ttl, 100, 24 * 3_600_000),
-            ("node_timeout", self.node_timeout, 5, 30_000),
-        ] {
-            let bounds = Duration::from_millis(least)..=Duration::from_millis(most);
-            if !bounds.contains(&duration) {
-                return Err(Invalid::new(
-                    format!("a {name} of {duration:?} is out of bounds"),
-                    format!("choose between {:?} and {:?}", bounds.start(), bounds.end()),
-                ));
-            }
-        }
-        let quarantine = self.quarantine();
-        if !quarantine.is_zero() && quarantine < 2 * self.max_ttl {
+        let bounds = Duration::from_millis(5)..=Duration::from_secs(30);
+        if !bounds.contains(&self.node_timeout) {
             return Err(Invalid::new(
-                format!("a quarantine of {quarantine:?} is too short"),
-                "choose twice max_ttl or more: claims outlive it otherwise, or tokens fall where \
-                 clocks differ",
+                format!("a node_timeout of {:?} is out of bounds", self.node_timeout),
+                format!("choose between {:?} and {:?}", bounds.start(), bounds.end()),
             ));
         }
+        let twice = self.max_ttl.saturating_mul(2);
+        let quarantine = self.quarantine();
+        check_times(
+            self.max_ttl,
+            if quarantine.is_zero() {
+                twice
+            } else {
+                quarantine
+            },
+        )?;
         match &self.set {
             Some(set) if set.is_empty() || set.len() > 64 || set.chars().any(char::is_control) => {
                 Err(Invalid::plain(

@@ -4,25 +4,26 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use leasehold_core::quorum::{Acquire, Body, Ear, Extend, Hold, Node, Part, SetTerms, Vote};
-use leasehold_core::{ClaimId, Inbox, Note, Owner, StoreTime, Token};
+use leasehold_core::quorum::{Acquire, Body, Ear, Extend, Hold, Node, Part, Vote};
+use leasehold_core::{ClaimId, Inbox, Note, Owner, SetTerms, StoreTime, Token};
 use redis::{Cmd, Value};
 
 use super::super::record::Bytes;
 use super::super::refusal;
-use super::super::script::{Script, micros, push_short, unreadable};
+use super::super::script::{MARKER, Script, micros, push_short, ungated, unreadable};
 use crate::error::StoreError;
 
-const PARTS: [(&str, &str); 4] = [
+const PARTS: [(&str, &str); 5] = [
     ("time", include_str!("../lua/time.lua")),
     ("node", include_str!("lua/node.lua")),
     ("gate", include_str!("lua/gate.lua")),
+    ("marker", MARKER),
     ("vote", include_str!("lua/vote.lua")),
 ];
 
 fn assemble(text: &str) -> Script {
     let include = |text: String, (name, part): (&str, &str)| {
-        text.replace(&format!("-- include {name}.lua\n"), part)
+        text.replace(&format!("-- include {name}.lua\n"), &ungated(part))
     };
     Script::new(PARTS.into_iter().fold(text.to_owned(), include))
 }
@@ -36,7 +37,6 @@ pub(super) struct Scripts {
     pub(super) break_key: Script,
     pub(super) watch: Script,
     pub(super) inspect: Script,
-    pub(super) init: Script,
 }
 
 pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
@@ -46,7 +46,6 @@ pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     break_key: assemble(include_str!("lua/break.lua")),
     watch: assemble(include_str!("lua/watch.lua")),
     inspect: assemble(include_str!("lua/inspect.lua")),
-    init: assemble(include_str!("lua/init.lua")),
 });
 
 /// What is asked of one server. The inbox in a body is put in by the member:

@@ -8,7 +8,7 @@ use leasehold_core::{Claim, Command, Inbox, Mode, Renew, Reply, Rotate, StoreTim
 use leasehold_testkit::server::RedisServer;
 
 use super::history::{HEARD, History, INBOXES, Mix, START, id, release};
-use super::twin::Twin;
+use super::twin::{Kind, Twin};
 
 fn mix(ids: u64, modes: Vec<Mode>, longest_pause: u64, calm: bool, rare: u64) -> Mix {
     Mix {
@@ -83,6 +83,11 @@ fn run(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
         history.pause(&twin.places[0].queue);
         let command = history.command(&twin.places[0].queue);
         twin.full = history.dice.one_in(16);
+        match history.dice.roll(200) {
+            0 => twin.boot.run += 1,
+            1 => twin.forget_marker(),
+            _ => {}
+        }
         let step = || twin.step(&command, history.clock);
         let reply = traced(&name, &(history.clock, &command), step);
         history.learn(&command, reply);
@@ -99,22 +104,28 @@ fn assert_seen(twin: &Twin, kinds: &[&str]) {
 
 #[test]
 fn the_scripts_do_what_the_core_does() {
-    do_what_the_core_does(false);
+    do_what_the_core_does(Kind::Alone);
 }
 
 /// There the record is a hash from the first claim to the end of its retention.
 #[test]
 fn the_scripts_of_a_cluster_do_what_the_core_does() {
-    do_what_the_core_does(true);
+    do_what_the_core_does(Kind::InCluster);
 }
 
-fn do_what_the_core_does(cluster: bool) {
+/// There the server restarts now and then, or loses its mark.
+#[test]
+fn the_scripts_of_a_quarantine_do_what_the_core_does() {
+    do_what_the_core_does(Kind::Gated);
+}
+
+fn do_what_the_core_does(kind: Kind) {
     let server = RedisServer::start();
-    let mut twin = Twin::of(&server, &HEARD, cluster);
+    let mut twin = Twin::of(&server, &HEARD, kind);
     let before = server.stats();
-    for (kind, mix) in (0..).zip(mixes()) {
+    for (number, mix) in (0..).zip(mixes()) {
         for seed in 0..runs() {
-            run(&mut twin, 1_000 * kind + seed, 200, &mix);
+            run(&mut twin, 1_000 * number + seed, 200, &mix);
         }
     }
     let replies = [
@@ -147,7 +158,10 @@ fn do_what_the_core_does(cluster: bool) {
     ];
     assert_seen(&twin, &replies);
     assert_seen(&twin, &events);
-    if cluster {
+    if kind == Kind::Gated {
+        assert_seen(&twin, &["quarantined", "closed", "caught up"]);
+    }
+    if kind == Kind::InCluster {
         let done = server.stats().since(&before);
         assert!(done.command("hset").calls > 0);
         for command in ["set", "del"] {
@@ -160,13 +174,16 @@ fn do_what_the_core_does(cluster: bool) {
 #[test]
 fn claims_on_several_keys_are_all_or_nothing() {
     let server = RedisServer::start();
-    let mut twin = Twin::new(&server, &HEARD);
-    for (kind, mix) in (0..).zip(mixes()) {
-        for seed in 0..runs() {
-            run_several(&mut twin, 100_000 * (kind + 1) + seed, 60, &mix);
+    for kind in [Kind::Alone, Kind::Gated] {
+        let mut twin = Twin::of(&server, &HEARD, kind);
+        for (number, mix) in (0..).zip(mixes()) {
+            for seed in 0..runs() / (1 + u64::from(kind == Kind::Gated)) {
+                run_several(&mut twin, 100_000 * (number + 1) + seed, 60, &mix);
+            }
         }
+        assert_seen(&twin, &["all", "not all", "told next", "told changed"]);
+        server.command(&["FLUSHALL"]);
     }
-    assert_seen(&twin, &["all", "not all", "told next", "told changed"]);
 }
 
 fn run_several(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
@@ -178,6 +195,7 @@ fn run_several(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
     for _ in 0..steps {
         // One clock for all.
         histories[0].pause(&twin.places[0].queue);
+        twin.boot.run += u64::from(histories[0].dice.one_in(40));
         let clock = histories[0].clock;
         for history in &mut histories {
             history.clock = clock;

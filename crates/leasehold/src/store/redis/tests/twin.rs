@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, Command, Event, Holder, Key, Outcome, Queue, Reply, Snapshot, StoreTime,
+    Claim, Closed, Command, Event, Holder, Key, Marker, Now, Outcome, Queue, Reply, SetTerms,
+    Snapshot, StoreTime,
 };
 use leasehold_testkit::server::RedisServer;
 use redis::{Commands, Value};
 
 use super::super::push;
 use super::super::record::Record;
+use super::super::restart::Gate;
 use super::super::script::{self, SCRIPTS, Script, Terms};
 use super::record;
 
@@ -20,12 +22,55 @@ const TERMS: Terms = Terms {
     retention: RETENTION,
     believed: true,
 };
+const QUARANTINE: Duration = Duration::from_millis(500);
 const PREFIX: &str = "leasehold:";
 const SENTINEL: &str = "all-told";
 
 /// The line of each script that reads the clock, and what replaces it here.
 const CLOCK: &str = "local time = redis.call('TIME')\n";
-const GIVEN: &str = "local time = {0, ARGV[#ARGV]}\n";
+const GIVEN: &str = "local time = {0, table.remove(ARGV)}\n";
+
+/// Which of its scripts a server runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Alone,
+    InCluster,
+    /// For clients that say what a restart means.
+    Gated,
+}
+
+impl Kind {
+    pub(super) fn of(self, script: &Script) -> &Script {
+        match self {
+            Self::Gated => script.gated().unwrap_or(script),
+            Self::Alone | Self::InCluster => script.on(self == Self::InCluster),
+        }
+    }
+}
+
+/// What a gated server and the core know of its restarts.
+pub(super) struct Boot {
+    pub(super) run: u64,
+    pub(super) terms: SetTerms,
+    pub(super) marker: Option<Marker>,
+}
+
+impl Boot {
+    fn gate(&self) -> Gate {
+        Gate::new(PREFIX, &self.run.to_string(), &self.terms)
+    }
+
+    /// Until when the core's server is closed; `None` where it is another's.
+    fn admit(&mut self, clock: StoreTime) -> Option<Now> {
+        let run = self.run.to_string();
+        let closed = match Marker::admit(&mut self.marker, &run, &self.terms, clock) {
+            Ok(()) => Duration::ZERO,
+            Err(Closed::Quarantined { left }) => left,
+            Err(Closed::Foreign) => return None,
+        };
+        Some(Now { clock, closed })
+    }
+}
 
 /// What each inbox heard, line by line.
 type Heard = BTreeMap<String, Vec<String>>;
@@ -55,6 +100,8 @@ pub(super) struct Twin {
     scripts: BTreeMap<&'static str, Script>,
     inboxes: BTreeSet<String>,
     pub(super) places: Vec<Place>,
+    kind: Kind,
+    pub(super) boot: Boot,
     /// Whether the memory is full when a step needs none.
     pub(super) full: bool,
     /// How many answers and events of each kind were compared.
@@ -63,11 +110,10 @@ pub(super) struct Twin {
 
 impl Twin {
     pub(super) fn new(server: &RedisServer, heard: &[&str]) -> Self {
-        Self::of(server, heard, false)
+        Self::of(server, heard, Kind::Alone)
     }
 
-    /// With the scripts of a cluster, or those of one server.
-    pub(super) fn of(server: &RedisServer, heard: &[&str], cluster: bool) -> Self {
+    pub(super) fn of(server: &RedisServer, heard: &[&str], kind: Kind) -> Self {
         let client = redis::Client::open(server.url()).unwrap();
         let mut subscriber = client.get_connection().unwrap();
         let channels = heard.iter().map(|name| format!("{PREFIX}inbox:{name}"));
@@ -86,10 +132,11 @@ impl Twin {
             ("inspect", &SCRIPTS.inspect),
         ]
         .map(|(verb, script)| {
-            let script = script.on(cluster);
+            let script = kind.of(script);
+            assert!(!script.text.contains("gated:") || kind == Kind::Gated);
             let lines = script.text.matches(CLOCK).count();
             assert_eq!(lines, 1, "one line of {verb} reads the clock");
-            assert!(!script.text.contains("include"), "{verb} is assembled");
+            assert!(!script.text.contains("-- include"), "{verb} is assembled");
             let script = Script::new(script.text.replace(CLOCK, GIVEN));
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(&script.text);
@@ -102,9 +149,27 @@ impl Twin {
             scripts: scripts.into(),
             inboxes: heard.iter().map(|name| (*name).to_owned()).collect(),
             places: vec![Place::new("a key")],
+            kind,
+            boot: Boot {
+                run: 0,
+                terms: SetTerms {
+                    set: "a set".to_owned(),
+                    quarantine: QUARANTINE,
+                },
+                marker: None,
+            },
             full: false,
             seen: BTreeMap::new(),
         }
+    }
+
+    /// The server loses its mark.
+    pub(super) fn forget_marker(&mut self) {
+        if self.kind != Kind::Gated {
+            return;
+        }
+        self.boot.marker = None;
+        let () = self.connection.del(format!("{PREFIX}boot")).unwrap();
     }
 
     /// Goes on with an empty queue at another key.
@@ -115,6 +180,7 @@ impl Twin {
     /// Goes on with empty queues at other keys.
     pub(super) fn restart_all(&mut self, names: &[&str]) {
         self.places = names.iter().map(|name| Place::new(name)).collect();
+        self.forget_marker();
     }
 
     fn eval(
@@ -127,9 +193,15 @@ impl Twin {
         let script = &self.scripts[verb];
         let keys = places.iter().map(|place| self.places[*place].redis_key());
         let keys: Vec<_> = keys.collect();
-        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        let mut keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        let gate = self.boot.gate();
+        let gated = self.kind == Kind::Gated && verb != "inspect";
+        keys.extend(gated.then_some(&*gate.marker));
         let mut call = script::call(script, &keys);
         arguments(&mut call);
+        if gated {
+            call.arg(&gate.terms);
+        }
         call.arg(clock.0);
         call.query(&mut self.connection).unwrap()
     }
@@ -176,10 +248,14 @@ impl Twin {
         let (reply, at) = script::read_reply(&value).unwrap();
         let heard = self.heard();
 
-        let expected = self.places[place].queue.apply(command, clock);
+        let now = self.now(clock, full);
+        let expected = self.places[place].queue.apply(command, now);
         assert_eq!((reply, at), (expected.reply, expected.at), "the answer");
         let mut told = Heard::new();
-        self.deliver(place, expected, clock, &mut told);
+        self.deliver(place, expected, now, &mut told);
+        if !now.closed.is_zero() {
+            self.count("closed");
+        }
         assert_eq!(heard, told, "what the inboxes heard");
         self.compare_records(place, clock);
         let look = self.places[place].queue.look(clock);
@@ -203,13 +279,14 @@ impl Twin {
         let commands: Vec<_> = claims.iter().cloned().map(Command::Claim).collect();
         let mut told = Heard::new();
         let answer = |outcome: &Outcome| (outcome.reply, outcome.at);
-        match Queue::claim_all(&mut queues, &commands, clock) {
+        let now = self.now(clock, false);
+        match Queue::claim_all(&mut queues, &commands, now) {
             Ok(outcomes) => {
                 let expected = outcomes.iter().map(answer).collect();
                 assert_eq!(found, Ok(expected), "the answers");
                 for (at, (queue, outcome)) in queues.into_iter().zip(outcomes).enumerate() {
                     self.places[at].queue = queue;
-                    self.deliver(at, outcome, clock, &mut told);
+                    self.deliver(at, outcome, now, &mut told);
                 }
             }
             Err((part, outcome)) => {
@@ -239,6 +316,9 @@ impl Twin {
         if !asked && pairs.iter().any(|pair| now(&pair[0]) && now(&pair[1])) {
             self.count("granted together");
         }
+        if !asked && pairs.iter().any(|pair| !now(&pair[0]) && now(&pair[1])) {
+            self.count("caught up");
+        }
         if look.holders.iter().any(|holder| holder.claim.kept) {
             self.count("kept");
         }
@@ -248,7 +328,21 @@ impl Twin {
         *self.seen.entry(what).or_default() += 1;
     }
 
-    fn deliver(&mut self, place: usize, outcome: Outcome, clock: StoreTime, told: &mut Heard) {
+    /// What the core makes of the time, and of the server's restarts.
+    fn now(&mut self, clock: StoreTime, full: bool) -> Now {
+        if self.kind != Kind::Gated {
+            return clock.into();
+        }
+        let before = self.boot.marker.clone();
+        let now = self.boot.admit(clock).expect("the terms are its own");
+        if full {
+            // There is no room for a new mark: it is closed all the same.
+            self.boot.marker = before;
+        }
+        now
+    }
+
+    fn deliver(&mut self, place: usize, outcome: Outcome, now: Now, told: &mut Heard) {
         let Self {
             places,
             inboxes,
@@ -256,7 +350,7 @@ impl Twin {
             ..
         } = self;
         let Place { key, queue } = &mut places[place];
-        queue.deliver(outcome.events, clock, |event| {
+        queue.deliver(outcome.events, now, |event| {
             let inbox = event.inbox().as_str();
             let listens = inboxes.contains(inbox);
             let deaf = !push::is_heard(event.inbox());
@@ -334,6 +428,7 @@ fn kind(reply: &Reply) -> &'static str {
         Reply::Standing(standing) if standing.token.is_some() => "granted",
         Reply::Standing(_) => "waiting",
         Reply::Busy { .. } => "busy",
+        Reply::Quarantined { .. } => "quarantined",
         Reply::Gone => "gone",
         Reply::Released { .. } => "released",
         Reply::Absent => "absent",

@@ -18,4 +18,4 @@ local key = KEYS[1]
 -- include node.lua
 -- include gate.lua
 -- include vote.lua
-return admit(ARGV[7], ARGV[8], ARGV[9] + 0) or acquire()
+return gate(ARGV[7], ARGV[8], ARGV[9] + 0) or acquire()

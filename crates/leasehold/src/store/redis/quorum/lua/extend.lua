@@ -17,7 +17,7 @@ local key = KEYS[1]
 if live and holder == id and token == wanted then
   return raise()
 end
-local no = admit(ARGV[7], ARGV[8], ARGV[9] + 0)
+local no = gate(ARGV[7], ARGV[8], ARGV[9] + 0)
 if no then
   return no
 elseif flags >= 2 then

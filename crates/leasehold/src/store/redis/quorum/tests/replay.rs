@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_core::quorum::{Acquire, Body, Extend, Marker, Node, Part, SetTerms, Told, Vote};
-use leasehold_core::{ClaimId, Inbox, Note, Owner, StoreTime, Token};
+use leasehold_core::quorum::{Acquire, Body, Extend, Node, Part, Told, Vote};
+use leasehold_core::{ClaimId, Inbox, Marker, Note, Owner, SetTerms, StoreTime, Token};
 use leasehold_testkit::server::RedisServer;
 use redis::Commands;
 
@@ -71,7 +71,7 @@ impl Twin {
             ("break", &SCRIPTS.break_key),
             ("watch", &SCRIPTS.watch),
             ("inspect", &SCRIPTS.inspect),
-            ("init", &SCRIPTS.init),
+            ("init", &super::super::super::script::SCRIPTS.init),
         ]
         .map(|(verb, script)| {
             assert_eq!(
@@ -207,13 +207,13 @@ impl Twin {
         match ask {
             Ask::Acquire(ask) => match Marker::admit(&mut self.marker, run, terms, at) {
                 Ok(()) => self.node.acquire(ask, at, tell),
-                Err(no) => no,
+                Err(no) => no.into(),
             },
             Ask::Extend(ask) => {
                 if !self.node.votes_for(&ask.vote.id, ask.vote.token, at)
                     && let Err(no) = Marker::admit(&mut self.marker, run, terms, at)
                 {
-                    return no;
+                    return no.into();
                 }
                 self.node.extend(ask, at, tell)
             }

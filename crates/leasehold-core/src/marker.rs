@@ -1,56 +1,72 @@
+//! What a server remembers of itself, so that a loss of its data is noticed.
+//!
+//! A server that may have forgotten grants, votes or the like is *closed* until
+//! all that it may have forgotten has lapsed. One server ([`crate::Queue`], by
+//! [`Now`](crate::Now)) and each of several ([`crate::quorum`]) go by the same rule.
+
 use std::time::Duration;
 
-use super::Vote;
 use crate::StoreTime;
 
-/// What a client's settings say about the set of servers that it uses. All
-/// clients of a set say the same.
+/// What a client's settings say about the server, or the set of servers, that it
+/// uses. All its clients say the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetTerms {
     /// Names the members and the settings that safety rests on.
     pub set: String,
-    /// For how long a server that may have forgotten something gives no votes:
-    /// longer than any claim may live, by more than the clients' clocks differ.
-    /// Zero: it votes at once, and safety is gone.
+    /// For how long a server that may have forgotten something grants nothing:
+    /// longer than any claim may live, by more than clocks differ.
+    /// Zero: it grants at once, and safety is gone.
     pub quarantine: Duration,
 }
 
+/// Why a server grants nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// It may have forgotten something.
+    Quarantined {
+        /// How long that still takes.
+        left: Duration,
+    },
+    /// It belongs to another set, or to clients with other settings.
+    Foreign,
+}
+
 /// What a server knows about itself: as which process it was last seen, since
-/// when it votes, and for which set. It is lost with the data, and that is how
+/// when it grants, and for which set. It is lost with the data, and that is how
 /// a loss is noticed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marker {
     /// The run id of the server process.
     pub run: String,
-    /// Until when it gives no votes, by its own clock.
+    /// Until when it grants nothing, by its own clock.
     pub until: StoreTime,
     /// The set that it belongs to.
     pub terms: SetTerms,
 }
 
 impl Marker {
-    /// Whether a server that runs as `run` may vote at `now` for a client with
+    /// Whether a server that runs as `run` may grant at `now` to a client with
     /// these `terms`; starts the quarantine where it has to.
     ///
     /// # Errors
-    /// [`Vote::Quarantined`], or [`Vote::Foreign`] where the server belongs to
-    /// another set.
+    /// [`Closed`], where it may not.
     pub fn admit(
         marker: &mut Option<Self>,
         run: &str,
         terms: &SetTerms,
         now: StoreTime,
-    ) -> Result<(), Vote> {
+    ) -> Result<(), Closed> {
         if let Some(known) = marker {
             if known.terms != *terms {
-                return Err(Vote::Foreign);
+                return Err(Closed::Foreign);
             }
             if known.run == run {
                 let left = known.until.since(now);
                 return if left.is_zero() {
                     Ok(())
                 } else {
-                    Err(Vote::Quarantined { left })
+                    Err(Closed::Quarantined { left })
                 };
             }
         }
@@ -62,12 +78,12 @@ impl Marker {
         if terms.quarantine.is_zero() {
             return Ok(());
         }
-        Err(Vote::Quarantined {
+        Err(Closed::Quarantined {
             left: terms.quarantine,
         })
     }
 
-    /// An administrator says that the server is new and has never voted.
+    /// An administrator says that the server is new and has never granted anything.
     /// Believed only where there is no marker; a server that comes from another
     /// set is quarantined for the longer of both settings. Gives what is left of
     /// a quarantine.
@@ -81,7 +97,7 @@ impl Marker {
             None => Duration::ZERO,
             Some(known) if known.terms == *terms => {
                 return match Self::admit(marker, run, terms, now) {
-                    Err(Vote::Quarantined { left }) => left,
+                    Err(Closed::Quarantined { left }) => left,
                     _ => Duration::ZERO,
                 };
             }
@@ -108,11 +124,11 @@ mod tests {
     }
 
     #[test]
-    fn who_may_have_forgotten_does_not_vote_for_a_while() {
+    fn who_may_have_forgotten_grants_nothing_for_a_while() {
         let (a, at) = (terms("a", 2), |s: u64| StoreTime(s * 1_000_000));
         let mut marker = None;
         let left = |seconds| {
-            Err(Vote::Quarantined {
+            Err(Closed::Quarantined {
                 left: Duration::from_secs(seconds),
             })
         };
@@ -124,11 +140,11 @@ mod tests {
         let b = terms("b", 1);
         assert_eq!(
             Marker::admit(&mut marker, "two", &b, at(14)),
-            Err(Vote::Foreign)
+            Err(Closed::Foreign)
         );
         assert_eq!(
             Marker::admit(&mut marker, "new", &b, at(14)),
-            Err(Vote::Foreign)
+            Err(Closed::Foreign)
         );
         assert_eq!(Marker::admit(&mut marker, "two", &a, at(14)), Ok(()));
     }

@@ -1,0 +1,22 @@
+-- Marker::admit: for how long this server grants nothing, 0 if it does; nothing where
+-- it belongs to another set; or the error for which the marker could not be written.
+--
+-- The marker: until f64 · terms. The terms: quarantine f64 · run id text · set text
+local function admit(marker_key, terms)
+  local marker = call('MGET', marker_key)[1]
+  if marker and string.sub(marker, 9) == terms then
+    return math.max(struct.unpack('<d', marker) - clock, 0)
+  end
+  local quarantine, _, set = struct.unpack('<dBc0Bc0', terms)
+  if marker then
+    local known_quarantine, _, known_set = struct.unpack('<dBc0Bc0', marker, 9)
+    if known_set ~= set or known_quarantine ~= quarantine then
+      return nil
+    end
+  end
+  local done = redis.pcall('SET', marker_key, struct.pack('<d', clock + quarantine) .. terms)
+  if done.err then
+    return done
+  end
+  return quarantine
+end

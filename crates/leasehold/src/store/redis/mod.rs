@@ -14,6 +14,7 @@
 mod acker;
 mod acknowledge;
 mod baseline;
+mod client;
 mod cluster;
 mod connect;
 mod doctor;

@@ -8,8 +8,9 @@
 
 mod redis_support;
 
+use std::cell::RefCell;
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use leasehold::core::Reply;
@@ -51,13 +52,17 @@ async fn client(store: impl LockStore) -> Client {
     client.connect().await.unwrap()
 }
 
-/// Everything that is logged on this thread while it lives.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    static LOGGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What is logged on this thread, which is a test's own. One for the whole process: a
+/// subscriber of one thread is not always asked by what another has reached before.
+struct Log;
 
 impl Write for Log {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(text)
+        LOGGED.with_borrow_mut(|logged| logged.write(text))
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -66,18 +71,17 @@ impl Write for Log {
 }
 
 impl Log {
-    fn start() -> (Self, tracing::subscriber::DefaultGuard) {
-        let log = Self::default();
-        let to = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(move || to.clone())
-            .with_ansi(false)
-            .finish();
-        (log, tracing::subscriber::set_default(subscriber))
+    fn start() -> Self {
+        static STARTED: Once = Once::new();
+        STARTED.call_once(|| {
+            let subscriber = tracing_subscriber::fmt().with_writer(|| Self);
+            subscriber.with_ansi(false).init();
+        });
+        Self
     }
 
     fn warnings(&self) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let text = LOGGED.with_borrow(|logged| String::from_utf8(logged.clone()).unwrap());
         let lines = text.lines().filter(|line| line.contains("WARN"));
         lines.map(str::to_owned).collect()
     }
@@ -348,7 +352,7 @@ async fn what_is_seldom_needed_is_missed_seldom() {
 
 #[tokio::test]
 async fn what_is_missing_is_said_once() {
-    let (log, _logging) = Log::start();
+    let log = Log::start();
     let server = without(Program::Default, "-subscribe -info -evalsha");
     let store = connect(&url(&server)).await.unwrap();
     let said = log.warnings();
@@ -408,7 +412,7 @@ async fn behind_sentinels() {
 
 #[tokio::test]
 async fn in_a_cluster() {
-    let (log, _logging) = Log::start();
+    let log = Log::start();
     let server = forbidding(RedisServer::builder(), "resetchannels -info -evalsha");
     let cluster = Cluster::builder().server(server).start();
     let url = cluster.url().replace("://", "://alice:secret@");

@@ -15,6 +15,7 @@ mod acker;
 mod acknowledge;
 mod baseline;
 mod classic;
+mod client;
 mod cluster;
 mod connect;
 mod doctor;

@@ -9,7 +9,8 @@ use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::connect::{self, Opened, Target, Use};
+use super::client;
+use super::connect::{Opened, Target, Use};
 use super::finder::{self, Address, Asked, Failures, Finder, Named};
 use super::link::Shared;
 use super::options::RedisOptions;
@@ -122,7 +123,7 @@ impl Search {
         pushes: impl AsyncPushSender,
         purpose: Use,
     ) -> Result<Opened, StoreError> {
-        let client = connect::client_at(&named.primary, &self.options)?;
+        let client = client::client_at(&named.primary, &self.options)?;
         let limit = self.patience_with_server();
         let opened = timeout(limit, target.open_at(&client, pushes, purpose)).await;
         let mut opened = opened.unwrap_or_else(|_| Err(finder::silent(limit)))?;
@@ -176,7 +177,7 @@ impl Search {
             db: 0,
             ..self.options.clone()
         };
-        connect::client_at(node, &options)
+        client::client_at(node, &options)
     }
 
     /// Listens to one Sentinel until it falls silent.

@@ -87,11 +87,13 @@ fn judge(asked: &[Asked]) -> Vec<Finding> {
     for (name, view) in asked {
         let found = match view {
             Ok(view) => of_one(view),
-            Err(error) => vec![Finding {
-                severity: Severity::Warning,
-                ..Finding::of_error("sentinel", None, error)
-                    .meaning("the others have to find the primary, and agree, without it")
-            }],
+            Err(error) => {
+                let hint = error.hint.as_deref();
+                let remedy = hint.unwrap_or("start it, or see that it can be reached from here");
+                let silent = Finding::new(Severity::Warning, "sentinel", error.to_string());
+                let meaning = "the others have to find the primary, and agree, without it";
+                vec![silent.meaning(meaning).remedied(remedy)]
+            }
         };
         findings.extend(found.into_iter().map(|finding| Finding {
             server: Some(name.clone()),

@@ -171,7 +171,7 @@ impl Election {
     /// leader, another note, or nobody. The store tells of changes; it is asked
     /// otherwise only when a leader's lease may have lapsed unseen, and every
     /// 20 s to go on telling. One that tells nobody anything
-    /// ([`Capabilities::push`](crate::store::Capabilities::push)) is asked twice a
+    /// ([`Capabilities::push`](crate::store::Capabilities::push)) is asked every
     /// second.
     ///
     /// A change that is followed by another at once may be left out.

@@ -123,7 +123,7 @@ async fn a_server_that_may_have_forgotten_says_so_and_grants_when_it_is_over() {
     let keys = b.multi(["k", "l"]).unwrap();
     let refused = keys.try_lock().await.unwrap_err();
     assert!(retry_after(&refused) <= QUARANTINE, "{refused}");
-    assert_eq!(init(&url).await.is_zero(), false, "it is not new");
+    assert!(!init(&url).await.is_zero(), "it is not new");
 
     let retrying = b.mutex("other").unwrap().retrying(Retry::default());
     let (c, many) = (client(&url).await, client(&url).await);
@@ -222,6 +222,17 @@ async fn only_a_server_whose_clients_say_so_is_marked() {
     let options = RedisOptions::from_url(&server.url()).unwrap();
     let refused = RedisStore::initialise(options).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
+}
+
+/// Nobody would notice that it has restarted.
+#[tokio::test]
+async fn a_server_that_does_not_say_which_process_it_is_is_refused() {
+    let rights = "on >secret ~leasehold:* &leasehold:* +@all -info";
+    let server = RedisServer::builder().user("alice", rights).start();
+    let url = format!("{}?{SHORT}", server.url_as("alice", "secret"));
+    let refused = leasehold::connect(&url).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+    assert!(refused.to_string().contains("run id"), "{refused}");
 }
 
 // ---- crashes ----

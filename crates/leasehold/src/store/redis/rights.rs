@@ -226,7 +226,9 @@ impl Question<'_> {
     fn probe(&self, verb: &str, script: &str) -> Cmd {
         let mut probe = redis::cmd(verb);
         probe.arg(script).arg(0);
-        probe.arg(format!("{}lock:", self.prefix));
+        // Nobody else's: where only trying helps, it is tried.
+        let key = uuid::Uuid::new_v4().simple();
+        probe.arg(format!("{}lock:{key}", self.prefix));
         probe.arg(self.commands);
         probe
     }

@@ -69,8 +69,8 @@ async fn tokens_are_compared_and_kept_to_the_last_digit() {
     let server = RedisServer::start();
     let mut c = connect(&server).await;
     let rising = [
-        0,
         1,
+        2,
         9,
         10,
         99_999,

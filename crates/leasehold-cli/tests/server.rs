@@ -299,6 +299,9 @@ async fn a_server_that_is_too_old_is_refused_by_its_version() {
                     "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
                     "CLIENT" => "+OK\r\n".to_owned(),
                     "INFO" => format!("${}\r\n{info}\r\n", info.len()),
+                    "SCRIPT" | "EVAL" | "EVALSHA" | "PUBLISH" | "SUBSCRIBE" | "UNSUBSCRIBE" => {
+                        "-ERR unknown command\r\n".to_owned()
+                    }
                     _ => continue,
                 };
                 if write.write_all(answer.as_bytes()).await.is_err() {

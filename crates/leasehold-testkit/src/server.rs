@@ -387,6 +387,7 @@ impl RedisServer {
         command
             .arg(self.directory.path().join("redis.conf"))
             .args(&self.builder.arguments)
+            .envs(self.builder.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(
                 log.try_clone()

@@ -18,6 +18,7 @@ pub struct RedisServerBuilder {
     pub(crate) program: Program,
     pub(super) arguments: Vec<&'static str>,
     pub(super) on_start: Vec<&'static str>,
+    pub(super) environment: Vec<(String, String)>,
     pub(super) persistent: bool,
     pub(crate) password: Option<String>,
     tls: Option<ClientCertificate>,
@@ -32,6 +33,7 @@ impl RedisServerBuilder {
             program: Program::Default,
             arguments: Vec::new(),
             on_start: Vec::new(),
+            environment: Vec::new(),
             persistent: false,
             password: None,
             tls: None,
@@ -88,6 +90,13 @@ impl RedisServerBuilder {
     #[must_use]
     pub fn config(mut self, directive: &str, value: &str) -> Self {
         self.config.push(format!("{directive} {value}"));
+        self
+    }
+
+    /// A variable in the environment of the server, such as `LD_PRELOAD`.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 

@@ -1,0 +1,172 @@
+//! Many schedules, several at once, each in a process of its own.
+//!
+//! A schedule mostly waits, so that several fit on a small machine. One that fails to run
+//! (a server that does not start, say) takes nobody along, and is told apart from one that
+//! has found something. Whatever ends a process ends its servers and clients too.
+
+mod table;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use leasehold_testkit::process::spawn_tied;
+use tokio::sync::mpsc;
+
+use super::history::now;
+use super::plan::{Choice, Plan};
+use super::run::Outcome;
+pub use table::{Row, Table};
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Campaign {
+    /// The schedules.
+    pub jobs: VecDeque<Job>,
+    /// How many at once.
+    pub at_once: usize,
+    /// Begins no schedule after this time.
+    pub limit: Option<Duration>,
+    /// Where the files of schedules that found something are kept.
+    pub keep: Option<PathBuf>,
+}
+
+/// One schedule to be run.
+#[derive(Debug, Clone, Copy)]
+pub struct Job {
+    /// What is given.
+    pub choice: Choice,
+    /// The rest is drawn.
+    pub seed: u64,
+}
+
+/// What came of a schedule: its outcome, or why there is none.
+#[derive(Debug)]
+pub struct Done {
+    /// Which.
+    pub plan: Plan,
+    /// What it has shown.
+    pub outcome: Result<Box<Outcome>, String>,
+}
+
+impl Campaign {
+    /// Runs everything, and tells of each schedule as it ends.
+    ///
+    /// # Errors
+    /// That there is no place for files.
+    pub async fn run(self, mut tell: impl FnMut(Done)) -> io::Result<()> {
+        // Removed with everything in it, also what killed schedules have left.
+        let scratch = tempfile::Builder::new().prefix("leasehold-proof-").tempdir()?;
+        if let Some(keep) = &self.keep {
+            fs::create_dir_all(keep)?;
+        }
+        let end = self.limit.map(|limit| now() + u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
+        let jobs = Arc::new(Mutex::new(self.jobs));
+        let over = Arc::new(AtomicBool::new(false));
+        let (done, mut results) = mpsc::unbounded_channel();
+        let mut workers = Vec::new();
+        for _ in 0..self.at_once.max(1) {
+            let (jobs, over, done) = (Arc::clone(&jobs), Arc::clone(&over), done.clone());
+            let (scratch, keep) = (scratch.path().to_owned(), self.keep.clone());
+            workers.push(thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) && end.is_none_or(|end| now() < end) {
+                    let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some(job) = job else { break };
+                    let _ = done.send(job.run(&scratch, keep.as_deref()));
+                }
+            }));
+        }
+        drop(done);
+        loop {
+            tokio::select! {
+                result = results.recv() => match result {
+                    Some(result) => tell(result),
+                    None => break,
+                },
+                // What has begun is ended; its servers end with it.
+                _ = tokio::signal::ctrl_c() => {
+                    over.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+            }
+        }
+        for worker in workers {
+            let _ = worker.join();
+        }
+        Ok(())
+    }
+}
+
+impl Job {
+    fn run(self, scratch: &Path, keep: Option<&Path>) -> Done {
+        let plan = Plan::draw(self.choice, self.seed);
+        let outcome = self.outcome(&plan, scratch, keep).map(Box::new);
+        Done { plan, outcome }
+    }
+
+    fn outcome(self, plan: &Plan, scratch: &Path, keep: Option<&Path>) -> Result<Outcome, String> {
+        let mut name = format!("{}-{}-{}", plan.deployment.name(), plan.algorithm.name(), plan.seed);
+        if plan.beyond {
+            name += "-beyond";
+        }
+        let directory = scratch.join(&name);
+        let text = |error: io::Error| error.to_string();
+        fs::create_dir(&directory).map_err(text)?;
+        let outcome = start(plan, &directory);
+        let worth_keeping = outcome.as_ref().is_ok_and(|outcome| outcome.broken() > 0) || outcome.is_err();
+        if let (Some(keep), true) = (keep, worth_keeping) {
+            let kept = keep.join(&name);
+            let _ = fs::remove_dir_all(&kept);
+            copy(&directory, &kept).map_err(text)?;
+        }
+        let _ = fs::remove_dir_all(&directory);
+        outcome
+    }
+}
+
+/// Runs the schedule in a process of its own, and reads its outcome.
+fn start(plan: &Plan, directory: &Path) -> Result<Outcome, String> {
+    let text = |error: io::Error| error.to_string();
+    let mut command = Command::new(std::env::current_exe().map_err(text)?);
+    command
+        .args(plan.command().split(' ').skip(1))
+        .arg("--json")
+        .arg("--keep")
+        .arg(directory.join("files"))
+        // Temporary files too are gone with the directory.
+        .env("TMPDIR", directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::from(fs::File::create(directory.join("stderr")).map_err(text)?));
+    let mut child = spawn_tied(command).map_err(text)?;
+    let mut said = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout.read_to_string(&mut said).map_err(text)?;
+    }
+    let status = child.wait().map_err(text)?;
+    serde_json::from_str(&said).map_err(|_| {
+        let complaint = fs::read_to_string(directory.join("stderr")).unwrap_or_default();
+        let complaint: Vec<_> = complaint.lines().take(6).collect();
+        format!("{status}: {}", complaint.join(" | "))
+    })
+}
+
+/// Copies plain files, and not what servers have left.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)?.flatten() {
+        let (path, kind) = (entry.path(), entry.file_type()?);
+        if kind.is_file() {
+            fs::copy(&path, to.join(entry.file_name()))?;
+        } else if kind.is_dir() && entry.file_name() == "files" {
+            copy(&path, &to.join("files"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Who was served, and when nobody was.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Finding, Property, by_key};
+use crate::faults::history::{Micros, Op};
+
+/// A time without a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The grant before it, or the beginning.
+    pub from: Micros,
+    /// The grant after it, or the end.
+    pub to: Micros,
+}
+
+impl Gap {
+    /// How long it was, in microseconds.
+    #[must_use]
+    pub fn length(self) -> Micros {
+        self.to - self.from
+    }
+
+    /// Whether some of it lies between.
+    #[must_use]
+    pub fn meets(self, from: Micros, to: Micros) -> bool {
+        self.from < to && from < self.to
+    }
+}
+
+/// The times between grants, key by key, of a history from `from` to `to`. Everybody wants
+/// its key again after a short pause, so that a long time is one in which nobody got it.
+#[must_use]
+pub fn gaps(ops: &[Op], from: Micros, to: Micros) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    for ops in by_key(ops).into_values() {
+        let grants = ops.iter().filter_map(|op| op.grant.as_ref());
+        let mut times: Vec<_> = grants.map(|grant| grant.at.clamp(from, to)).collect();
+        times.extend([from, to]);
+        times.sort_unstable();
+        let pairs = times.windows(2);
+        gaps.extend(pairs.map(|pair| Gap { from: pair[0], to: pair[1] }));
+    }
+    gaps
+}
+
+/// The longest of those that lie in part between `from` and `to`.
+#[must_use]
+pub fn longest_gap(gaps: &[Gap], from: Micros, to: Micros) -> Option<Gap> {
+    let meeting = gaps.iter().copied().filter(|gap| gap.meets(from, to));
+    meeting.max_by_key(|gap| gap.length())
+}
+
+/// Finds the tasks, given as client and task and key, that got no grant after `quiet`.
+#[must_use]
+pub fn unserved(ops: &[Op], tasks: &[(usize, usize, String)], quiet: Micros) -> Vec<Finding> {
+    let served = |client: usize, task: usize| {
+        ops.iter()
+            .filter(|op| op.id.client == client && op.task == task)
+            .any(|op| op.grant.as_ref().is_some_and(|grant| grant.at >= quiet))
+    };
+    let unserved = tasks.iter().filter(|(client, task, _)| !served(*client, *task));
+    let finding = |(client, task, key): &(usize, usize, String)| Finding {
+        property: Property::Service,
+        at: quiet,
+        key: key.clone(),
+        what: format!("task {task} of client {client} got no grant after the faults had ended"),
+    };
+    unserved.map(finding).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::examples::{lease, wish};
+    use super::*;
+
+    #[test]
+    fn who_gets_nothing_after_the_faults_is_found() {
+        let ops = [lease(1, 0, 5, 9, 1), lease(2, 0, 15, 19, 2), wish(1, 16)];
+        let task = |client| (client, 0, "k".to_owned());
+        assert_eq!(unserved(&ops, &[task(2)], 10), []);
+        assert_eq!(unserved(&ops, &[task(1), task(2)], 10).len(), 1);
+        assert_eq!(unserved(&ops, &[task(1)], 4), []);
+    }
+
+    #[test]
+    fn the_longest_time_without_a_grant_is_that_of_one_key() {
+        let mut other = lease(1, 0, 30, 31, 1);
+        other.key = "other".to_owned();
+        let ops = [lease(1, 0, 5, 9, 1), lease(2, 0, 15, 19, 2), other];
+        let all = gaps(&ops, 0, 40);
+        assert_eq!(longest_gap(&all, 0, 40), Some(Gap { from: 0, to: 30 }));
+        assert_eq!(longest_gap(&gaps(&ops[..2], 0, 40), 0, 15), Some(Gap { from: 5, to: 15 }));
+        assert_eq!(longest_gap(&[], 0, 40), None);
+    }
+}

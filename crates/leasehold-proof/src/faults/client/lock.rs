@@ -1,0 +1,141 @@
+//! Locks of any make, as a task sees them.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use super::broken::Broken;
+use super::ours::Ours;
+use super::{Spec, Task};
+
+/// Whose locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// Those on trial.
+    Leasehold,
+    /// `SET NX PX`, and a release that deletes the key whosever it is.
+    DelWithoutOwner,
+    /// `SET NX PX`, an honest release, and a renewal that prolongs the key whosever it is.
+    RenewWithoutOwner,
+    /// Sound in all but one thing: its validity is counted from the arrival of the answer.
+    ValidFromAnswer,
+    /// Redlock as published, without a pause after a restart.
+    PlainRedlock,
+    /// The crate `rslock`.
+    #[cfg(feature = "peers")]
+    Rslock,
+    /// The crate `redlock`.
+    #[cfg(feature = "peers")]
+    Redlock,
+    /// The crate `distributed-lock-redis`.
+    #[cfg(feature = "peers")]
+    DistributedLock,
+}
+
+impl Algorithm {
+    /// As the command line has it.
+    #[must_use]
+    pub fn name(self) -> String {
+        let value = clap::ValueEnum::to_possible_value(&self);
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// How to ask for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    Forever,
+    For(Duration),
+    No,
+}
+
+/// Why a key was not obtained.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) kind: String,
+    pub(super) why: String,
+}
+
+impl Failure {
+    pub(super) fn new(kind: &str, why: impl ToString) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            why: why.to_string(),
+        }
+    }
+}
+
+/// Called once the store has the claim in its queue.
+pub(super) type OnQueued = Box<dyn Fn() + Send + Sync>;
+
+/// A lock of any make.
+#[async_trait]
+pub(super) trait Lock: Send + Sync {
+    async fn acquire(
+        &self,
+        task: &Task,
+        patience: Patience,
+        queued: OnQueued,
+    ) -> Result<Box<dyn Held>, Failure>;
+
+    async fn close(&self) {}
+}
+
+/// A lease of any make.
+#[async_trait]
+pub(super) trait Held: Send + Sync {
+    fn token(&self) -> Option<u64>;
+    fn rejoined(&self) -> u32 {
+        0
+    }
+    /// For how long it may be relied on, as it says itself or as its makers say.
+    fn remaining(&self) -> Duration;
+    /// Completes when it is lost, with the reason.
+    async fn lost(&self) -> String;
+    /// Does what its holder has to do to keep it, if it is time.
+    async fn tend(&mut self) {}
+    /// Whether it was still ours, if anybody answered.
+    async fn release(self: Box<Self>) -> Option<bool>;
+}
+
+/// The locks of a client.
+pub(super) struct Locks(Box<dyn Lock>);
+
+impl Locks {
+    /// Tries until there is a store.
+    pub(super) async fn connect(spec: &Spec) -> Self {
+        loop {
+            if let Ok(lock) = open(spec).await {
+                return Self(lock);
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub(super) async fn acquire(
+        &self,
+        task: &Task,
+        patience: Patience,
+        queued: OnQueued,
+    ) -> Result<Box<dyn Held>, Failure> {
+        self.0.acquire(task, patience, queued).await
+    }
+
+    pub(super) async fn close(&self) {
+        self.0.close().await;
+    }
+}
+
+async fn open(spec: &Spec) -> Result<Box<dyn Lock>, Failure> {
+    Ok(match spec.algorithm {
+        Algorithm::Leasehold => Box::new(Ours::connect(spec).await?),
+        #[cfg(feature = "peers")]
+        Algorithm::Rslock | Algorithm::Redlock | Algorithm::DistributedLock => {
+            super::peers::connect(spec).await?
+        }
+        _ => Box::new(Broken::connect(spec).await?),
+    })
+}

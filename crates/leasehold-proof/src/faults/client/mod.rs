@@ -1,0 +1,94 @@
+//! A client: one process with several tasks, each of which wants its key again and again.
+
+mod broken;
+mod lock;
+mod ours;
+#[cfg(feature = "peers")]
+mod peers;
+mod worker;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::Mode;
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::history::Journal;
+pub use lock::Algorithm;
+use lock::Locks;
+use worker::Worker;
+
+/// All that a client process has to know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Spec {
+    /// Its number, which no other client of the schedule has.
+    pub client: usize,
+    /// Where its random choices come from.
+    pub seed: u64,
+    /// Where the store is.
+    pub store: String,
+    /// By which algorithm it locks.
+    pub algorithm: Algorithm,
+    /// How long leases live without renewal.
+    pub ttl: Duration,
+    /// How long one request may take.
+    pub operation_timeout: Duration,
+    /// Where its history goes.
+    pub journal: PathBuf,
+    /// Where the resources are.
+    pub gate: PathBuf,
+    /// What its tasks want.
+    pub tasks: Vec<Task>,
+}
+
+/// What a task wants, again and again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// The key.
+    pub key: String,
+    /// How to hold it; a reader is a writer now and then.
+    pub mode: Mode,
+    /// Whether it keeps to the order of arrival.
+    pub fair: bool,
+}
+
+/// Works until SIGTERM.
+pub fn main(spec: Spec) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let worked = runtime.and_then(|runtime| runtime.block_on(work(spec)));
+    match worked {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// How long a client may take to end.
+const LAST: Duration = Duration::from_secs(5);
+
+async fn work(spec: Spec) -> std::io::Result<()> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let journal = Arc::new(Journal::create(&spec.journal)?);
+    let (over, is_over) = watch::channel(false);
+    let spec = Arc::new(spec);
+    let locks = tokio::select! {
+        locks = Locks::connect(&spec) => Arc::new(locks),
+        _ = terminated.recv() => return Ok(()),
+    };
+    let mut tasks = JoinSet::new();
+    for task in 0..spec.tasks.len() {
+        let (spec, journal) = (Arc::clone(&spec), Arc::clone(&journal));
+        let worker = Worker::new(spec, task, Arc::clone(&locks), journal, is_over.clone());
+        tasks.spawn(async move { worker.await?.work().await });
+    }
+    terminated.recv().await;
+    let _ = over.send(true);
+    let _ = timeout(LAST, async { while tasks.join_next().await.is_some() {} }).await;
+    locks.close().await;
+    Ok(())
+}

@@ -1,0 +1,50 @@
+/* The time of day, off by the microseconds that the file named in LEASEHOLD_CLOCK says. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile const int64_t *ahead;
+
+__attribute__((constructor)) static void open_clock(void) {
+  const char *path = getenv("LEASEHOLD_CLOCK");
+  int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  if (file < 0) return;
+  void *mapped = mmap(NULL, sizeof *ahead, PROT_READ, MAP_SHARED, file, 0);
+  if (mapped != MAP_FAILED) ahead = mapped;
+  close(file);
+}
+
+static int64_t off_by(void) { return ahead ? *ahead : 0; }
+
+int clock_gettime(clockid_t clock, struct timespec *time) {
+  int failed = syscall(SYS_clock_gettime, clock, time);
+  if (failed || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE)) return failed;
+  int64_t by = off_by();
+  int64_t nanos = time->tv_nsec + (by % 1000000) * 1000;
+  int64_t carry = nanos < 0 ? -1 : nanos >= 1000000000 ? 1 : 0;
+  time->tv_nsec = nanos - carry * 1000000000;
+  time->tv_sec += by / 1000000 + carry;
+  return 0;
+}
+
+int gettimeofday(struct timeval *restrict time, void *restrict zone) {
+  (void)zone;
+  struct timespec now;
+  int failed = clock_gettime(CLOCK_REALTIME, &now);
+  time->tv_sec = now.tv_sec;
+  time->tv_usec = now.tv_nsec / 1000;
+  return failed;
+}
+
+time_t time(time_t *out) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (out) *out = now.tv_sec;
+  return now.tv_sec;
+}

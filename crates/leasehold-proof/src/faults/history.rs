@@ -1,0 +1,348 @@
+//! What happened, as each process saw it.
+//!
+//! Every client writes a line per event, at once and without a buffer, so that one that
+//! is killed leaves all it has seen. All stamps are of one clock of one machine,
+//! `CLOCK_BOOTTIME`, which is also the clock that leases are believed in by: what two
+//! processes wrote can be compared.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+use leasehold::Mode;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// A moment, in microseconds since the machine was started.
+pub type Micros = u64;
+
+/// The time now.
+#[must_use]
+pub fn now() -> Micros {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000;
+    seconds * 1_000_000 + micros
+}
+
+/// Which operation of a client; no two of its operations have the same.
+pub type Number = u64;
+
+/// A line of a client's history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// When.
+    pub at: Micros,
+    /// Of which operation.
+    pub op: Number,
+    /// What.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What happened to an operation: one claim, from the wish for it to the end of its lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// About to ask for the key.
+    Invoked {
+        /// Which task of the client.
+        task: usize,
+        /// What for.
+        key: String,
+        /// How it would hold.
+        mode: Mode,
+        /// Whether it keeps to the order of arrival.
+        fair: bool,
+    },
+    /// The store has it in its queue.
+    Queued,
+    /// Handed to its caller.
+    Granted {
+        /// The number of the grant, if the lock has such a thing.
+        token: Option<u64>,
+        /// Until when the lease is valid, as it says itself.
+        until: Micros,
+        /// How often it lost its place before.
+        rejoined: u32,
+    },
+    /// The lease says that it is valid for longer.
+    Extended {
+        /// Until when.
+        until: Micros,
+    },
+    /// The lease says that it is lost.
+    Lost {
+        /// When it last said that it was valid.
+        seen: Micros,
+        /// Why it was lost.
+        why: String,
+    },
+    /// About to give it back: nothing is believed from here on.
+    Releasing,
+    /// It was given back.
+    Released {
+        /// Whether it was still ours; `None` if nobody answered.
+        ours: Option<bool>,
+    },
+    /// It was not obtained.
+    Failed {
+        /// The kind of failure, `busy` among them.
+        kind: String,
+        /// In words.
+        why: String,
+    },
+    /// A resource has taken an increment.
+    Wrote {
+        /// Whether the resource compares tokens.
+        fenced: bool,
+    },
+    /// A resource has refused a write for its token.
+    Refused,
+}
+
+/// A history being written.
+#[derive(Debug)]
+pub struct Journal(File);
+
+impl Journal {
+    /// Begins a history.
+    ///
+    /// # Errors
+    /// Why the file cannot be made.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create_new(true).append(true).open(path);
+        file.map(Self)
+    }
+
+    /// Writes a line, with the time now.
+    pub fn write(&self, op: Number, event: Event) {
+        self.write_at(now(), op, event);
+    }
+
+    /// Writes a line. One that cannot be written ends the process: what is not in its
+    /// history must not happen.
+    pub fn write_at(&self, at: Micros, op: Number, event: Event) {
+        let mut line = serde_json::to_vec(&Line { at, op, event }).unwrap_or_default();
+        line.push(b'\n');
+        if (&self.0).write_all(&line).is_err() {
+            std::process::abort();
+        }
+    }
+}
+
+/// Reads the history of one client. A last line that its death cut short is left out.
+///
+/// # Errors
+/// Why the file cannot be read, or what in it makes no sense.
+pub fn read(path: &Path) -> io::Result<Vec<Line>> {
+    let text = std::fs::read_to_string(path)?;
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let lines = whole.lines().map(serde_json::from_str);
+    Ok(lines.collect::<Result<_, _>>()?)
+}
+
+/// Whose operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct OpId {
+    /// Which client process; one that was started in place of a dead one is another.
+    pub client: usize,
+    /// Which of its operations.
+    pub number: Number,
+}
+
+/// One claim from end to end, put together from a client's lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Op {
+    /// Whose.
+    pub id: OpId,
+    /// Which task of the client.
+    pub task: usize,
+    /// What was claimed.
+    pub key: String,
+    /// How.
+    pub mode: Mode,
+    /// Whether it keeps to the order of arrival.
+    pub fair: bool,
+    /// When it was about to be asked for.
+    pub invoked: Micros,
+    /// From when on it certainly stood in the queue.
+    pub queued: Option<Micros>,
+    /// Its grant.
+    pub grant: Option<Grant>,
+    /// Why there was none, if that is known.
+    pub failed: Option<String>,
+    /// How many fenced writes were taken, and how many refused.
+    pub fenced: (u64, u64),
+    /// How many writes were taken by the resource that compares nothing.
+    pub unfenced: u64,
+}
+
+/// A lease, as its holder saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// When its caller had it.
+    pub at: Micros,
+    /// Its number.
+    pub token: Option<u64>,
+    /// Until when it was certainly believed in: the first of its release, its death, the
+    /// last moment at which it was seen valid before it was lost, and its validity.
+    pub until: Micros,
+    /// How often it lost its place before.
+    pub rejoined: u32,
+    /// When its release was sent.
+    pub releasing: Option<Micros>,
+    /// When that was answered, and whether it was ours.
+    pub released: Option<(Micros, bool)>,
+    /// Whether its holder was told that it was lost.
+    pub lost: Option<String>,
+}
+
+/// Puts a client's lines together. `died` is when the client was killed, if it was.
+#[must_use]
+pub fn assemble(client: usize, lines: &[Line], died: Option<Micros>) -> Vec<Op> {
+    let mut ops: BTreeMap<Number, Op> = BTreeMap::new();
+    for line in lines {
+        if let Event::Invoked { task, key, mode, fair } = &line.event {
+            let op = Op {
+                id: OpId { client, number: line.op },
+                task: *task,
+                key: key.clone(),
+                mode: *mode,
+                fair: *fair,
+                invoked: line.at,
+                queued: None,
+                grant: None,
+                failed: None,
+                fenced: (0, 0),
+                unfenced: 0,
+            };
+            ops.insert(line.op, op);
+        } else if let Some(op) = ops.get_mut(&line.op) {
+            op.add(line);
+        }
+    }
+    if let Some(died) = died {
+        for grant in ops.values_mut().filter_map(|op| op.grant.as_mut()) {
+            grant.until = grant.until.min(died);
+        }
+    }
+    ops.into_values().collect()
+}
+
+impl Op {
+    fn add(&mut self, line: &Line) {
+        match &line.event {
+            Event::Invoked { .. } => {}
+            Event::Queued => {
+                self.queued.get_or_insert(line.at);
+            }
+            Event::Granted { token, until, rejoined } => {
+                self.grant = Some(Grant {
+                    at: line.at,
+                    token: *token,
+                    until: *until,
+                    rejoined: *rejoined,
+                    releasing: None,
+                    released: None,
+                    lost: None,
+                });
+            }
+            Event::Failed { kind, .. } => self.failed = Some(kind.clone()),
+            Event::Wrote { fenced: true } => self.fenced.0 += 1,
+            Event::Wrote { fenced: false } => self.unfenced += 1,
+            Event::Refused => self.fenced.1 += 1,
+            Event::Extended { .. }
+            | Event::Lost { .. }
+            | Event::Releasing
+            | Event::Released { .. } => {
+                if let Some(grant) = &mut self.grant {
+                    grant.add(line);
+                }
+            }
+        }
+    }
+}
+
+impl Grant {
+    fn add(&mut self, line: &Line) {
+        match &line.event {
+            Event::Extended { until } => self.until = self.until.max(*until),
+            Event::Lost { seen, why } => {
+                self.until = self.until.min(*seen);
+                self.lost = Some(why.clone());
+            }
+            Event::Releasing => {
+                self.until = self.until.min(line.at);
+                self.releasing = Some(line.at);
+            }
+            Event::Released { ours } => self.released = ours.map(|ours| (line.at, ours)),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(at: Micros, event: Event) -> Line {
+        Line { at, op: 1, event }
+    }
+
+    fn invoked() -> Event {
+        Event::Invoked {
+            task: 0,
+            key: "k".to_owned(),
+            mode: Mode::Exclusive,
+            fair: true,
+        }
+    }
+
+    fn granted(until: Micros) -> Event {
+        Event::Granted {
+            token: Some(7),
+            until,
+            rejoined: 0,
+        }
+    }
+
+    fn until(events: Vec<Line>, died: Option<Micros>) -> Micros {
+        let ops = assemble(3, &events, died);
+        assert_eq!(ops[0].id, OpId { client: 3, number: 1 });
+        ops[0].grant.as_ref().unwrap().until
+    }
+
+    #[test]
+    fn a_lease_is_believed_in_until_the_first_thing_that_ends_it() {
+        let held = || {
+            vec![
+                line(1, invoked()),
+                line(5, granted(100)),
+                line(40, Event::Extended { until: 140 }),
+            ]
+        };
+        let and = |event| [held(), vec![event]].concat();
+        assert_eq!(until(held(), None), 140);
+        assert_eq!(until(held(), Some(60)), 60);
+        assert_eq!(until(and(line(90, Event::Releasing)), None), 90);
+        let why = String::new();
+        assert_eq!(until(and(line(95, Event::Lost { seen: 80, why })), None), 80);
+    }
+
+    #[test]
+    fn a_line_cut_short_is_left_out_and_a_broken_one_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("h");
+        let journal = Journal::create(&path).unwrap();
+        journal.write_at(1, 1, invoked());
+        journal.write_at(2, 1, granted(9));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(read(&path).unwrap().len(), 2);
+        std::fs::write(&path, &text[..text.len() - 4]).unwrap();
+        assert_eq!(read(&path).unwrap(), [line(1, invoked())]);
+        std::fs::write(&path, text.replacen('{', "", 1)).unwrap();
+        assert!(read(&path).is_err());
+    }
+}

@@ -1,0 +1,326 @@
+//! A schedule: which servers and clients there are, and what goes wrong when. Drawn from
+//! a seed; the same seed is the same schedule.
+
+mod draw;
+
+use std::fmt;
+use std::time::Duration;
+
+use leasehold::Mode;
+use serde::{Deserialize, Serialize};
+
+use super::client::{Algorithm, Task};
+pub(super) use draw::MAX_TTL;
+
+/// Where the locks are.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Deployment {
+    /// `local:`, files of one machine.
+    Local,
+    /// One server that keeps nothing on disk.
+    Server,
+    /// One server that has every write on disk before it answers.
+    ServerAof,
+    /// A primary with two replicas under three Sentinels; nothing is acknowledged.
+    Sentinel,
+    /// The same; both replicas acknowledge.
+    Acknowledged,
+    /// Three primaries with a replica each.
+    Cluster,
+    /// Three independent servers.
+    Redlock3,
+    /// Five independent servers.
+    Redlock5,
+}
+
+impl Deployment {
+    /// All of them. A choice of restarts (`restart=quarantine`) is to be one more.
+    pub const ALL: [Self; 8] = [
+        Self::Local,
+        Self::Server,
+        Self::ServerAof,
+        Self::Sentinel,
+        Self::Acknowledged,
+        Self::Cluster,
+        Self::Redlock3,
+        Self::Redlock5,
+    ];
+
+    /// As the command line and tables name it.
+    #[must_use]
+    pub fn name(self) -> String {
+        let value = clap::ValueEnum::to_possible_value(&self);
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Independent servers.
+    #[must_use]
+    pub fn is_redlock(self) -> bool {
+        matches!(self, Self::Redlock3 | Self::Redlock5)
+    }
+
+    /// How many servers there are, Sentinels not counted.
+    #[must_use]
+    pub fn servers(self) -> usize {
+        match self {
+            Self::Local => 0,
+            Self::Server | Self::ServerAof => 1,
+            Self::Sentinel | Self::Acknowledged | Self::Redlock3 => 3,
+            Self::Redlock5 => 5,
+            Self::Cluster => 6,
+        }
+    }
+}
+
+/// A way through the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    /// Requests.
+    There,
+    /// Answers and pushes.
+    Back,
+}
+
+/// Which server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Which {
+    /// By its place.
+    At(usize),
+    /// The primary; of a cluster, that of the first key.
+    Primary,
+    /// A replica of that primary, by its place among them.
+    Replica(usize),
+}
+
+/// What becomes of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Data {
+    /// It is kept.
+    Kept,
+    /// It is lost.
+    Lost,
+}
+
+/// Something that goes wrong, for so many milliseconds if it lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// All connections are reset.
+    Reset(Which),
+    /// As that, and none is accepted for a while.
+    Refuse(Which, u64),
+    /// Everything one way comes so many milliseconds late, for a while.
+    Delay(Which, Way, u64, u64),
+    /// Everything one way stands still, and then goes on.
+    Hold(Which, Way, u64),
+    /// Everything one way gets lost without a word.
+    BlackHole(Which, Way, u64),
+    /// As that, both ways.
+    CutOff(Which, u64),
+    /// Connections end at the server, and the clients are not told.
+    HalfOpen(Which),
+    /// The next commands are carried out and not answered.
+    Swallow(Which, u64),
+    /// The next script is neither carried out nor answered.
+    LoseRequest(Which),
+    /// Stopped in its tracks.
+    Stop(Which, u64),
+    /// Killed, and started again: with what is on its disk.
+    Kill(Which, u64),
+    /// Shut down in an orderly way and started again.
+    Restart(Which, Data),
+    /// Killed all at once, and started again.
+    KillAll(u64),
+    /// A script that computes for long, so that others are told `BUSY`.
+    SlowScript(Which),
+    /// Its memory is full, and it evicts nothing.
+    MemoryFull(Which, u64),
+    /// Its memory is full, and it evicts anything.
+    Evict(Which, u64),
+    /// It knows no script any more.
+    ForgetScripts(Which),
+    /// `FLUSHALL`.
+    Flush(Which),
+    /// Its clock steps by so many milliseconds.
+    StepClock(Which, i64),
+    /// The Sentinels are told to fail over.
+    FailOver,
+    /// The primary dies, is replaced, and comes back.
+    KillPrimary,
+    /// The primary stands still until it is replaced, and goes on.
+    StopPrimary,
+    /// The primary cannot be reached until it is replaced, and comes back.
+    CutOffPrimary,
+    /// A replica that had been cut off from its primary takes its place.
+    PromoteStale,
+    /// A replica takes the place of its primary: in agreement with it, or not.
+    TakeOver {
+        /// Whether the primary agrees.
+        agreed: bool,
+    },
+    /// The slot of the first key moves to another primary.
+    MoveSlot,
+    /// A Sentinel stands still.
+    StopSentinel(usize, u64),
+    /// The files of the local store are deleted.
+    DeleteRecords,
+    /// A client is killed, and another started in its place.
+    KillClient(usize),
+    /// A client stands still.
+    StopClient(usize, u64),
+    /// A client's time of day steps by so many milliseconds.
+    StepClientClock(usize, i64),
+}
+
+impl Fault {
+    /// Its kind, as tables name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reset(_) => "connections reset",
+            Self::Refuse(..) => "connections refused",
+            Self::Delay(..) => "delay",
+            Self::Hold(..) => "held up one way",
+            Self::BlackHole(..) => "cut off one way",
+            Self::CutOff(..) => "cut off",
+            Self::HalfOpen(_) => "half open",
+            Self::Swallow(..) => "answers swallowed",
+            Self::LoseRequest(_) => "request lost",
+            Self::Stop(..) => "server stopped",
+            Self::Kill(..) => "server killed",
+            Self::Restart(_, Data::Kept) => "restart with data",
+            Self::Restart(_, Data::Lost) => "restart without data",
+            Self::KillAll(_) => "all servers killed",
+            Self::SlowScript(_) => "slow script",
+            Self::MemoryFull(..) => "memory full",
+            Self::Evict(..) => "eviction",
+            Self::ForgetScripts(_) => "scripts forgotten",
+            Self::Flush(_) => "FLUSHALL",
+            Self::StepClock(_, by) if by > 0 => "server clock forward",
+            Self::StepClock(..) => "server clock back",
+            Self::FailOver => "planned fail-over",
+            Self::KillPrimary => "primary killed",
+            Self::StopPrimary => "primary stopped",
+            Self::CutOffPrimary => "primary cut off",
+            Self::PromoteStale => "stale replica promoted",
+            Self::TakeOver { agreed: true } => "agreed take-over",
+            Self::TakeOver { agreed: false } => "forced take-over",
+            Self::MoveSlot => "slot moved",
+            Self::StopSentinel(..) => "Sentinel stopped",
+            Self::DeleteRecords => "records deleted",
+            Self::KillClient(_) => "client killed",
+            Self::StopClient(..) => "client stopped",
+            Self::StepClientClock(..) => "client clock stepped",
+        }
+    }
+}
+
+/// A fault, and when it begins: so many milliseconds after the start, or when the one
+/// before it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timed {
+    /// Milliseconds after the start.
+    pub at: u64,
+    /// What.
+    pub fault: Fault,
+}
+
+/// What is drawn, besides a seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// Where the locks are.
+    pub deployment: Deployment,
+    /// Whether things happen that the deployment does not claim to survive. Drawn unless given.
+    pub beyond: Option<bool>,
+    /// Whose locks.
+    pub algorithm: Algorithm,
+}
+
+/// A schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Where it comes from.
+    pub seed: u64,
+    /// Where the locks are.
+    pub deployment: Deployment,
+    /// Whose locks.
+    pub algorithm: Algorithm,
+    /// Whether things happen that the deployment does not claim to survive.
+    pub beyond: bool,
+    /// How long leases live.
+    pub ttl: Duration,
+    /// How many have to acknowledge a grant, if any.
+    pub acknowledge: Option<u32>,
+    /// Whether restarted servers of a quorum wait before they vote.
+    pub quarantine: bool,
+    /// The tasks of each client.
+    pub clients: Vec<Vec<Task>>,
+    /// What happens to servers and the network, one after the other.
+    pub servers: Vec<Timed>,
+    /// What happens to clients, one after the other.
+    pub people: Vec<Timed>,
+    /// How long it goes on.
+    pub lasts: Duration,
+}
+
+impl Plan {
+    /// All that goes wrong.
+    pub fn faults(&self) -> impl Iterator<Item = Fault> {
+        self.servers.iter().chain(&self.people).map(|timed| timed.fault)
+    }
+
+    /// The keys, each once.
+    #[must_use]
+    pub fn keys(&self) -> Vec<&str> {
+        let mut keys: Vec<_> = self.clients.iter().flatten().map(|task| &*task.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// How to do it again.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let (deployment, seed) = (self.deployment.name(), self.seed);
+        let beyond = if self.beyond { "beyond" } else { "within" };
+        let mut command = format!("leasehold-proof schedule {deployment} --seed {seed} --assumptions {beyond}");
+        if self.algorithm != Algorithm::Leasehold {
+            command += &format!(" --algorithm {}", self.algorithm.name());
+        }
+        command
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tasks: usize = self.clients.iter().map(Vec::len).sum();
+        let (clients, ttl) = (self.clients.len(), self.ttl);
+        writeln!(f, "{}", self.command())?;
+        writeln!(f, "{clients} clients, {tasks} tasks, TTL {ttl:?}, {:?}", self.lasts)?;
+        for Timed { at, fault } in self.servers.iter().chain(&self.people) {
+            writeln!(f, "{at:>6} ms {fault:?}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a key is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Fair,
+    Unfair,
+    ReadWrite,
+    Semaphore,
+}
+
+impl Kind {
+    fn mode(self) -> Mode {
+        match self {
+            Self::Fair | Self::Unfair => Mode::Exclusive,
+            Self::ReadWrite => Mode::Shared,
+            Self::Semaphore => Mode::Permits { of: 3, take: 1 },
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The same schedules, over locks that are known to be broken.

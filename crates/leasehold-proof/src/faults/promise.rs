@@ -1,0 +1,143 @@
+//! What a schedule may not break, whatever happens in it.
+//!
+//! From `SAFETY.md` and the stores' pages. A finding against something that is not
+//! promised is counted too, for readers to see what the assumptions are for.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::Property;
+use super::client::Algorithm;
+use super::plan::{Data, Deployment, Fault, Plan};
+
+/// What is promised in a schedule. That a resource which compares tokens loses nothing
+/// goes with the tokens; that everybody is served in the end is always promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Promise {
+    /// Valid leases fit the capacity.
+    pub exclusion: bool,
+    /// Tokens rise.
+    pub tokens: bool,
+    /// First come, first served.
+    pub order: bool,
+}
+
+impl Promise {
+    /// What is promised in a schedule. `fail_overs` is how many there were, planned or not.
+    #[must_use]
+    pub fn of(plan: &Plan, fail_overs: usize) -> Self {
+        if plan.algorithm != Algorithm::Leasehold {
+            // What their users rely on, so that the faults of others are found.
+            return Self {
+                exclusion: true,
+                tokens: true,
+                order: false,
+            };
+        }
+        let deployment = plan.deployment;
+        let any = |ends: fn(Deployment, Fault) -> bool| plan.faults().any(|fault| ends(deployment, fault));
+        let unplanned = fail_overs > agreed(plan);
+        let forgets = any(loses_data) && !plan.quarantine;
+        let replaced = match deployment {
+            // All that can be promoted have acknowledged.
+            Deployment::Acknowledged => plan.acknowledge != Some(2) && fail_overs > 0,
+            _ => unplanned,
+        };
+        let evicted = any(|_, fault| matches!(fault, Fault::Evict(..) | Fault::DeleteRecords));
+        let forward = any(|_, fault| matches!(fault, Fault::StepClock(_, by) if by > 0));
+        let back = any(|_, fault| matches!(fault, Fault::StepClock(_, by) if by < 0));
+        let exclusion = !(forgets || replaced || evicted || forward);
+        Self {
+            exclusion,
+            tokens: deployment.is_redlock() || !(back && (forgets || evicted)),
+            // What the promoted server had not received are also places in line.
+            order: exclusion && !deployment.is_redlock() && !unplanned,
+        }
+    }
+
+    /// Whether a finding against that property breaks a promise.
+    #[must_use]
+    pub fn covers(self, property: Property) -> bool {
+        match property {
+            Property::Exclusion => self.exclusion,
+            Property::Tokens | Property::FencedWrites => self.tokens,
+            Property::Order | Property::Queue => self.order,
+            Property::Service => true,
+        }
+    }
+}
+
+/// How many fail-overs the primary agrees to.
+fn agreed(plan: &Plan) -> usize {
+    plan.faults().filter(|fault| matches!(fault, Fault::TakeOver { agreed: true })).count()
+}
+
+/// Whether a server forgets what it had granted.
+fn loses_data(deployment: Deployment, fault: Fault) -> bool {
+    match fault {
+        Fault::Flush(_) | Fault::Restart(_, Data::Lost) => true,
+        Fault::Kill(..) | Fault::KillAll(_) => deployment != Deployment::ServerAof,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::{Choice, Timed, Which};
+    use super::*;
+
+    fn plan(deployment: Deployment, faults: &[Fault]) -> Plan {
+        let choice = Choice {
+            deployment,
+            beyond: Some(false),
+            algorithm: Algorithm::Leasehold,
+        };
+        let timed = |fault: &Fault| Timed { at: 0, fault: *fault };
+        Plan {
+            servers: faults.iter().map(timed).collect(),
+            people: Vec::new(),
+            ..Plan::draw(choice, 1)
+        }
+    }
+
+    fn promised(deployment: Deployment, faults: &[Fault]) -> (bool, bool) {
+        let it = Promise::of(&plan(deployment, faults), 0);
+        (it.exclusion, it.tokens)
+    }
+
+    #[test]
+    fn what_is_drawn_within_the_assumptions_keeps_all_promises() {
+        for (deployment, seed) in Deployment::ALL.into_iter().flat_map(|it| (0..200).map(move |seed| (it, seed))) {
+            let choice = Choice {
+                deployment,
+                beyond: Some(false),
+                algorithm: Algorithm::Leasehold,
+            };
+            let plan = Plan::draw(choice, seed);
+            let promise = Promise::of(&plan, 0);
+            assert!(promise.exclusion && promise.tokens, "{plan}");
+        }
+    }
+
+    #[test]
+    fn data_that_is_lost_ends_exclusion_where_nobody_waits_for_it_to_be_over() {
+        let at = Which::At(0);
+        let killed = [Fault::Kill(at, 0)];
+        assert_eq!(promised(Deployment::Server, &killed), (false, true));
+        assert_eq!(promised(Deployment::ServerAof, &killed), (true, true));
+        assert_eq!(promised(Deployment::Redlock5, &killed), (true, true));
+        let twice = [Fault::Kill(at, 0), Fault::StepClock(at, -1)];
+        assert_eq!(promised(Deployment::Server, &twice), (false, false));
+        assert_eq!(promised(Deployment::ServerAof, &[Fault::StepClock(at, 1)]), (false, true));
+    }
+
+    #[test]
+    fn a_fail_over_ends_exclusion_unless_all_have_acknowledged() {
+        let after_one = |deployment, faults: &[Fault]| Promise::of(&plan(deployment, faults), 1);
+        assert!(!after_one(Deployment::Sentinel, &[]).exclusion);
+        assert!(after_one(Deployment::Acknowledged, &[]).exclusion);
+        assert!(!after_one(Deployment::Acknowledged, &[]).order);
+        assert!(!after_one(Deployment::Cluster, &[]).exclusion);
+        let agreed = [Fault::TakeOver { agreed: true }];
+        assert!(after_one(Deployment::Cluster, &agreed).exclusion);
+    }
+}

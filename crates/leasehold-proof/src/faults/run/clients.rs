@@ -1,0 +1,173 @@
+//! The client processes of a schedule.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold_testkit::process::{Process, Signal};
+use tokio::sync::Mutex;
+use tokio::time::{sleep, timeout};
+
+use crate::faults::client::{Spec, Task};
+use crate::faults::clock::{Shim, WrongClock};
+use crate::faults::history::{Micros, Op, assemble, now, read};
+use crate::faults::plan::{Deployment, Fault, Plan};
+use crate::faults::site::Site;
+
+/// How long a client may take to end.
+const END: Duration = Duration::from_secs(15);
+
+/// All clients, those that died included.
+pub(super) struct Clients {
+    running: Vec<Running>,
+    /// Where the dead have left their histories, and when they died.
+    dead: Vec<(usize, PathBuf, Micros)>,
+    next: usize,
+    maker: Maker,
+}
+
+struct Running {
+    number: usize,
+    tasks: Vec<Task>,
+    process: Process,
+    journal: PathBuf,
+    clock: Option<WrongClock>,
+}
+
+/// What a new client is made with.
+struct Maker {
+    plan: Plan,
+    store: String,
+    shim: Option<Shim>,
+    directory: PathBuf,
+}
+
+impl Maker {
+    fn start(&self, number: usize, tasks: Vec<Task>) -> io::Result<Running> {
+        let journal = self.directory.join(format!("client-{number}.jsonl"));
+        let waits = matches!(
+            self.plan.deployment,
+            Deployment::Sentinel | Deployment::Acknowledged | Deployment::Cluster
+        );
+        let spec = Spec {
+            client: number,
+            seed: self.plan.seed.wrapping_add(1_000 * number as u64),
+            store: self.store.clone(),
+            algorithm: self.plan.algorithm,
+            ttl: self.plan.ttl,
+            operation_timeout: Duration::from_millis(if waits { 3000 } else { 1000 }),
+            journal: journal.clone(),
+            gate: self.directory.join("gate"),
+            tasks: tasks.clone(),
+        };
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("client").arg(serde_json::to_string(&spec)?);
+        let mut clock = None;
+        if let Some(shim) = &self.shim {
+            let path = self.directory.join(format!("client-clock-{number}"));
+            let own = clock.insert(WrongClock::create(&path)?);
+            command.envs(shim.environment(own));
+        }
+        Ok(Running {
+            number,
+            tasks,
+            process: Process::spawn(command),
+            journal,
+            clock,
+        })
+    }
+}
+
+impl Clients {
+    pub(super) fn start(plan: &Plan, site: &Site, shim: &Shim, directory: &Path) -> io::Result<Self> {
+        let maker = Maker {
+            plan: plan.clone(),
+            store: site.url().to_owned(),
+            shim: site.clients_have_clocks().then(|| shim.clone()),
+            directory: directory.to_owned(),
+        };
+        let tasks = plan.clients.iter().cloned().enumerate();
+        let running = tasks.map(|(number, tasks)| maker.start(number, tasks));
+        Ok(Self {
+            running: running.collect::<io::Result<_>>()?,
+            dead: Vec::new(),
+            next: plan.clients.len(),
+            maker,
+        })
+    }
+
+    /// Does something to a client, and returns when it is over.
+    pub(super) async fn befall(clients: &Mutex<Self>, fault: Fault) {
+        match fault {
+            Fault::KillClient(at) => {
+                let mut clients = clients.lock().await;
+                clients.replace(at).expect("a client can be started");
+            }
+            Fault::StopClient(at, time) => {
+                clients.lock().await.running[at].process.signal(Signal::STOP);
+                sleep(Duration::from_millis(time)).await;
+                clients.lock().await.running[at].process.signal(Signal::CONT);
+            }
+            Fault::StepClientClock(at, by) => {
+                if let Some(clock) = &clients.lock().await.running[at].clock {
+                    clock.step_to(by * 1000).expect("a file can be written");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Kills a client and starts another in its place.
+    fn replace(&mut self, at: usize) -> io::Result<()> {
+        let number = self.next;
+        self.next += 1;
+        // Before, so that nothing counts that it could not do any more.
+        let died = now();
+        self.running[at].process.signal(Signal::KILL);
+        let fresh = self.maker.start(number, self.running[at].tasks.clone())?;
+        let old = std::mem::replace(&mut self.running[at], fresh);
+        self.dead.push((old.number, old.journal.clone(), died));
+        Ok(())
+    }
+
+    /// Who is there: client, task, key.
+    pub(super) fn tasks(&self) -> Vec<(usize, usize, String)> {
+        let tasks = self.running.iter().flat_map(|client| {
+            let tasks = client.tasks.iter().enumerate();
+            tasks.map(|(task, wish)| (client.number, task, wish.key.clone()))
+        });
+        tasks.collect()
+    }
+
+    pub(super) fn heal(&self) -> io::Result<()> {
+        let clocks = self.running.iter().filter_map(|client| client.clock.as_ref());
+        clocks.into_iter().try_for_each(|clock| clock.step_to(0))
+    }
+
+    /// Ends all clients, and reads what they have seen.
+    pub(super) async fn finish(self) -> io::Result<Vec<Op>> {
+        for client in &self.running {
+            client.process.signal(Signal::TERM);
+        }
+        let mut ops = Vec::new();
+        for Running { number, process, journal, .. } in self.running {
+            // One that does not end is killed, and has written down all that it did.
+            let ended = timeout(END, process.wait()).await;
+            if let Ok(status) = ended
+                && !status.success()
+            {
+                return Err(io::Error::other(format!("client {number}: {status}\n{process}")));
+            }
+            drop(process);
+            ops.extend(assemble(number, &read(&journal)?, None));
+        }
+        for (number, journal, died) in self.dead {
+            // It may have died before it could begin.
+            if journal.exists() {
+                ops.extend(assemble(number, &read(&journal)?, Some(died)));
+            }
+        }
+        Ok(ops)
+    }
+}

@@ -1,0 +1,360 @@
+//! The servers of a schedule, and how things are done to them.
+
+mod replaced;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leasehold::store::redis::{RedlockOptions, RedlockStore};
+use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
+use leasehold_testkit::proxy::{Direction, End, Proxy};
+use leasehold_testkit::server::{self, RedisServer, RedisServerBuilder};
+use tokio::time::sleep;
+
+use super::clock::{Shim, WrongClock};
+use super::plan::{Data, Deployment, Fault, Plan, Way, Which};
+
+/// The servers of a schedule, with a proxy in front of each.
+#[derive(Debug)]
+pub struct Site {
+    servers: Servers,
+    /// One for each server of those that go by it.
+    clocks: Vec<WrongClock>,
+    url: String,
+    /// The first key, which decides who is the primary in a cluster.
+    first: String,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one of it")]
+enum Servers {
+    Files(PathBuf),
+    One(RedisServer, Proxy),
+    Sentinels(Sentinels),
+    Cluster(Cluster),
+    Independent(Independent),
+}
+
+/// For how long others are told nothing but `BUSY` at most, before they are.
+const BUSY_AFTER: &str = "50";
+
+/// So many turns of a loop take a script some tenths of a second.
+const TURNS: &str = "20000000";
+
+impl Site {
+    /// Starts the servers of a schedule.
+    ///
+    /// # Errors
+    /// Why clocks cannot be made.
+    ///
+    /// # Panics
+    /// When a server does not start.
+    pub async fn start(plan: &Plan, shim: &Shim, directory: &Path) -> io::Result<Self> {
+        let goes_by_a_clock = match plan.deployment {
+            Deployment::Server | Deployment::ServerAof => 1,
+            it if it.is_redlock() => it.servers(),
+            _ => 0,
+        };
+        let clock = |at: usize| WrongClock::create(&directory.join(format!("clock-{at}")));
+        let clocks = (0..goes_by_a_clock).map(clock).collect::<io::Result<Vec<_>>>()?;
+        let plain = || RedisServer::builder().config("lua-time-limit", BUSY_AFTER);
+        let wrong = |at: usize| preloaded(plain(), shim, &clocks[at]);
+        let servers = match plan.deployment {
+            Deployment::Local => Servers::Files(directory.join("locks")),
+            Deployment::Server => one(wrong(0)),
+            Deployment::ServerAof => one(wrong(0).persistent()),
+            Deployment::Sentinel | Deployment::Acknowledged => {
+                Servers::Sentinels(Sentinels::builder().server(plain()).behind_proxies().start())
+            }
+            Deployment::Cluster => {
+                Servers::Cluster(Cluster::builder().server(plain()).behind_proxies().start())
+            }
+            it @ (Deployment::Redlock3 | Deployment::Redlock5) => {
+                let all = Independent::builder(it.servers()).behind_proxies();
+                let all = (0..it.servers()).fold(all, |all, at| all.one(at, wrong(at)));
+                Servers::Independent(all.start())
+            }
+        };
+        let mut site = Self {
+            servers,
+            clocks,
+            url: String::new(),
+            first: plan.keys().first().map(|key| (*key).to_owned()).unwrap_or_default(),
+        };
+        site.url = site.url_of(plan);
+        site.mark().await?;
+        Ok(site)
+    }
+
+    /// Where clients find it.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn url_of(&self, plan: &Plan) -> String {
+        const LIMITS: &str = "connect_timeout=1s&response_timeout=1s";
+        match &self.servers {
+            Servers::Files(directory) => format!("local:{}", directory.display()),
+            Servers::One(_, proxy) => format!("{}?{LIMITS}", proxy.url()),
+            Servers::Cluster(cluster) => format!("{}?{LIMITS}", cluster.url()),
+            Servers::Sentinels(sentinels) => {
+                let url = format!("{}?connect_timeout=2s&response_timeout=3s", sentinels.url());
+                match plan.acknowledge {
+                    Some(count) => format!("{url}&acknowledge={count}&acknowledge_timeout=500ms"),
+                    None => url,
+                }
+            }
+            Servers::Independent(servers) => {
+                let max = super::plan::MAX_TTL;
+                let quarantine = if plan.quarantine { 2 * max } else { 0 };
+                let url = servers.url();
+                format!("{url}?max_ttl={max}ms&quarantine={quarantine}ms&connect_timeout=1s")
+            }
+        }
+    }
+
+    /// Says of independent servers that they are new.
+    async fn mark(&self) -> io::Result<()> {
+        let Servers::Independent(_) = self.servers else { return Ok(()) };
+        let options = RedlockOptions::from_url(&self.url).map_err(io::Error::other)?;
+        let marked = RedlockStore::initialise(options).await.map_err(io::Error::other)?;
+        for server in marked {
+            server.outcome.map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+
+    /// Whether its clients have the time of day from a clock of their own.
+    #[must_use]
+    pub fn clients_have_clocks(&self) -> bool {
+        matches!(self.servers, Servers::Files(_) | Servers::Independent(_))
+    }
+
+    fn server(&self, which: Which) -> &RedisServer {
+        match (&self.servers, which) {
+            (Servers::One(server, _), _) => server,
+            (Servers::Independent(all), Which::At(at)) => &all[at],
+            (Servers::Sentinels(all), Which::Replica(at)) => {
+                let replicas = all.replicas();
+                replicas[at % replicas.len()]
+            }
+            (Servers::Sentinels(all), _) => all.primary(),
+            (Servers::Cluster(all), Which::Replica(at)) => {
+                let replicas = all.replicas_of(self.server(Which::Primary));
+                replicas[at % replicas.len()]
+            }
+            (Servers::Cluster(all), _) => all.owner_of(self.slot(all)),
+            (Servers::Files(_) | Servers::Independent(_), _) => unreachable!("there is no such server"),
+        }
+    }
+
+    fn proxy(&self, which: Which) -> &Proxy {
+        match &self.servers {
+            Servers::One(_, proxy) => proxy,
+            Servers::Independent(all) => all.proxy(self.server(which)),
+            Servers::Sentinels(all) => all.proxy(self.server(which)),
+            Servers::Cluster(all) => all.proxy(self.server(which)),
+            Servers::Files(_) => unreachable!("files have no network"),
+        }
+    }
+
+    fn slot(&self, cluster: &Cluster) -> u16 {
+        cluster.slot_of(&format!("leasehold:lock:{}", self.first))
+    }
+
+    /// Does something to the servers or the network, and returns when it is over.
+    ///
+    /// # Panics
+    /// When a server does not do what servers do.
+    pub async fn befall(&self, fault: Fault) {
+        match fault {
+            Fault::Reset(_)
+            | Fault::Refuse(..)
+            | Fault::Delay(..)
+            | Fault::Hold(..)
+            | Fault::BlackHole(..)
+            | Fault::CutOff(..)
+            | Fault::HalfOpen(_)
+            | Fault::Swallow(..)
+            | Fault::LoseRequest(_) => self.disturb(fault).await,
+            Fault::FailOver
+            | Fault::KillPrimary
+            | Fault::StopPrimary
+            | Fault::CutOffPrimary
+            | Fault::PromoteStale
+            | Fault::TakeOver { .. }
+            | Fault::MoveSlot
+            | Fault::StopSentinel(..) => self.replace(fault).await,
+            _ => self.strike(fault).await,
+        }
+    }
+
+    /// What goes wrong on the way.
+    async fn disturb(&self, fault: Fault) {
+        match fault {
+            Fault::Reset(which) => self.proxy(which).reset(),
+            Fault::Refuse(which, time) => {
+                let proxy = self.proxy(which);
+                proxy.refuse();
+                proxy.reset();
+                pause(time).await;
+                proxy.accept();
+            }
+            Fault::Delay(which, way, by, time) => {
+                let proxy = self.proxy(which);
+                proxy.delay(direction(way), Duration::from_millis(by));
+                pause(time).await;
+                proxy.delay(direction(way), Duration::ZERO);
+            }
+            Fault::Hold(which, way, time) => {
+                let proxy = self.proxy(which);
+                proxy.hold(direction(way));
+                pause(time).await;
+                proxy.resume(direction(way));
+            }
+            Fault::BlackHole(which, way, time) => {
+                let proxy = self.proxy(which);
+                proxy.black_hole(direction(way));
+                pause(time).await;
+                // What has lost bytes stays silent: clients have to find out by themselves.
+                proxy.heal();
+            }
+            Fault::CutOff(which, time) => {
+                use leasehold_testkit::proxy::Peers;
+                let proxy = self.proxy(which);
+                proxy.isolate(Peers::All);
+                pause(time).await;
+                proxy.rejoin(Peers::All);
+            }
+            Fault::HalfOpen(which) => self.proxy(which).half_open(End::Client),
+            Fault::Swallow(which, count) => {
+                let _ = self.proxy(which).swallow_replies(count);
+            }
+            Fault::LoseRequest(which) => {
+                let script = |it: &leasehold_testkit::proxy::Command| it.is("EVALSHA");
+                let _ = self.proxy(which).swallow_request(script, 1);
+            }
+            _ => {}
+        }
+    }
+
+    /// What happens to a server.
+    async fn strike(&self, fault: Fault) {
+        match fault {
+            Fault::Stop(which, time) => {
+                let server = self.server(which);
+                server.stop();
+                pause(time).await;
+                server.cont();
+            }
+            Fault::Kill(which, time) => {
+                let server = self.server(which);
+                server.kill();
+                pause(time).await;
+                server.start_again();
+            }
+            Fault::KillAll(time) => {
+                let Servers::Independent(all) = &self.servers else { return };
+                all.servers().iter().for_each(RedisServer::kill);
+                pause(time).await;
+                all.servers().iter().for_each(RedisServer::start_again);
+            }
+            Fault::Restart(which, data) => self.server(which).restart(match data {
+                Data::Kept => server::Data::Keep,
+                Data::Lost => server::Data::Lose,
+            }),
+            Fault::SlowScript(which) => {
+                let script = "local x = 0 for i = 1, ARGV[1] do x = x + i end return x";
+                let _ = self.server(which).try_command(&["EVAL", script, "0", TURNS]);
+            }
+            Fault::MemoryFull(which, time) => {
+                let server = self.server(which);
+                let _ = server.try_command(&["CONFIG", "SET", "maxmemory", "1"]);
+                pause(time).await;
+                let _ = server.try_command(&["CONFIG", "SET", "maxmemory", "0"]);
+            }
+            Fault::Evict(which, time) => {
+                let server = self.server(which);
+                let set = ["CONFIG", "SET", "maxmemory-policy"];
+                let _ = server.try_command(&[&set[..], &["allkeys-random"]].concat());
+                let _ = server.try_command(&["CONFIG", "SET", "maxmemory", "1"]);
+                pause(time).await;
+                let _ = server.try_command(&["CONFIG", "SET", "maxmemory", "0"]);
+                let _ = server.try_command(&[&set[..], &["noeviction"]].concat());
+            }
+            Fault::ForgetScripts(which) => {
+                let _ = self.server(which).try_command(&["SCRIPT", "FLUSH"]);
+            }
+            Fault::Flush(which) => {
+                let _ = self.server(which).try_command(&["FLUSHALL"]);
+            }
+            Fault::StepClock(which, by) => {
+                let Which::At(at) = which else { return };
+                self.clocks[at].step_by(by * 1000).expect("a file can be written");
+            }
+            Fault::DeleteRecords => {
+                if let Servers::Files(directory) = &self.servers {
+                    delete_files(directory);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends all that still lasts, and waits until the servers agree that all is well.
+    ///
+    /// # Panics
+    /// When they do not.
+    pub async fn heal(&self) {
+        match &self.servers {
+            Servers::Files(_) => {}
+            Servers::One(_, proxy) => proxy.heal(),
+            Servers::Independent(all) => all.servers().iter().for_each(|it| all.proxy(it).heal()),
+            Servers::Sentinels(all) => {
+                all.servers().iter().for_each(|it| all.proxy(it).heal());
+                all.wait_for_primary().await;
+                all.wait_for_replicas().await;
+            }
+            Servers::Cluster(all) => {
+                all.nodes().iter().for_each(|it| all.proxy(it).heal());
+                all.wait_until_ok().await;
+            }
+        }
+    }
+}
+
+fn preloaded(builder: RedisServerBuilder, shim: &Shim, clock: &WrongClock) -> RedisServerBuilder {
+    let variables = shim.environment(clock);
+    variables.iter().fold(builder, |builder, (name, value)| builder.environment(name, value))
+}
+
+fn one(builder: RedisServerBuilder) -> Servers {
+    let server = builder.start();
+    let proxy = Proxy::to(&server);
+    Servers::One(server, proxy)
+}
+
+fn direction(way: Way) -> Direction {
+    match way {
+        Way::There => Direction::ToServer,
+        Way::Back => Direction::ToClient,
+    }
+}
+
+async fn pause(millis: u64) {
+    sleep(Duration::from_millis(millis)).await;
+}
+
+/// All files below a directory, one by one as somebody would who tidies up.
+fn delete_files(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            delete_files(&path);
+        } else {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

@@ -62,11 +62,15 @@ impl Campaign {
     /// That there is no place for files.
     pub async fn run(self, mut tell: impl FnMut(Done)) -> io::Result<()> {
         // Removed with everything in it, also what killed schedules have left.
-        let scratch = tempfile::Builder::new().prefix("leasehold-proof-").tempdir()?;
+        let scratch = tempfile::Builder::new()
+            .prefix("leasehold-proof-")
+            .tempdir()?;
         if let Some(keep) = &self.keep {
             fs::create_dir_all(keep)?;
         }
-        let end = self.limit.map(|limit| now() + u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
+        let end = self
+            .limit
+            .map(|limit| now() + u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
         let jobs = Arc::new(Mutex::new(self.jobs));
         let over = Arc::new(AtomicBool::new(false));
         let (done, mut results) = mpsc::unbounded_channel();
@@ -76,7 +80,10 @@ impl Campaign {
             let (scratch, keep) = (scratch.path().to_owned(), self.keep.clone());
             workers.push(thread::spawn(move || {
                 while !over.load(Ordering::Relaxed) && end.is_none_or(|end| now() < end) {
-                    let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let job = jobs
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .pop_front();
                     let Some(job) = job else { break };
                     let _ = done.send(job.run(&scratch, keep.as_deref()));
                 }
@@ -111,7 +118,12 @@ impl Job {
     }
 
     fn outcome(self, plan: &Plan, scratch: &Path, keep: Option<&Path>) -> Result<Outcome, String> {
-        let mut name = format!("{}-{}-{}", plan.deployment.name(), plan.algorithm.name(), plan.seed);
+        let mut name = format!(
+            "{}-{}-{}",
+            plan.deployment.name(),
+            plan.algorithm.name(),
+            plan.seed
+        );
         if plan.beyond {
             name += "-beyond";
         }
@@ -119,7 +131,8 @@ impl Job {
         let text = |error: io::Error| error.to_string();
         fs::create_dir(&directory).map_err(text)?;
         let outcome = start(plan, &directory);
-        let worth_keeping = outcome.as_ref().is_ok_and(|outcome| outcome.broken() > 0) || outcome.is_err();
+        let worth_keeping =
+            outcome.as_ref().is_ok_and(|outcome| outcome.broken() > 0) || outcome.is_err();
         if let (Some(keep), true) = (keep, worth_keeping) {
             let kept = keep.join(&name);
             let _ = fs::remove_dir_all(&kept);
@@ -143,7 +156,9 @@ fn start(plan: &Plan, directory: &Path) -> Result<Outcome, String> {
         .env("TMPDIR", directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::from(fs::File::create(directory.join("stderr")).map_err(text)?));
+        .stderr(Stdio::from(
+            fs::File::create(directory.join("stderr")).map_err(text)?,
+        ));
     let mut child = spawn_tied(command).map_err(text)?;
     let mut said = String::new();
     if let Some(mut stdout) = child.stdout.take() {

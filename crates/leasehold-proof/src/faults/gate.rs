@@ -182,8 +182,21 @@ mod tests {
     use super::*;
 
     fn ask(gate: &Gate, token: Option<u64>, what: What) -> Option<u64> {
-        let (key, op) = ("k".to_owned(), OpId { client: 1, number: 2 });
-        gate.answer(&Ask { op, task: 3, key, token, what }).value
+        let (key, op) = (
+            "k".to_owned(),
+            OpId {
+                client: 1,
+                number: 2,
+            },
+        );
+        gate.answer(&Ask {
+            op,
+            task: 3,
+            key,
+            token,
+            what,
+        })
+        .value
     }
 
     #[test]

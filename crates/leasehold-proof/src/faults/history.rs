@@ -204,9 +204,18 @@ pub struct Grant {
 pub fn assemble(client: usize, lines: &[Line], died: Option<Micros>) -> Vec<Op> {
     let mut ops: BTreeMap<Number, Op> = BTreeMap::new();
     for line in lines {
-        if let Event::Invoked { task, key, mode, fair } = &line.event {
+        if let Event::Invoked {
+            task,
+            key,
+            mode,
+            fair,
+        } = &line.event
+        {
             let op = Op {
-                id: OpId { client, number: line.op },
+                id: OpId {
+                    client,
+                    number: line.op,
+                },
                 task: *task,
                 key: key.clone(),
                 mode: *mode,
@@ -238,7 +247,11 @@ impl Op {
             Event::Queued => {
                 self.queued.get_or_insert(line.at);
             }
-            Event::Granted { token, until, rejoined } => {
+            Event::Granted {
+                token,
+                until,
+                rejoined,
+            } => {
                 self.grant = Some(Grant {
                     at: line.at,
                     token: *token,
@@ -310,7 +323,13 @@ mod tests {
 
     fn until(events: Vec<Line>, died: Option<Micros>) -> Micros {
         let ops = assemble(3, &events, died);
-        assert_eq!(ops[0].id, OpId { client: 3, number: 1 });
+        assert_eq!(
+            ops[0].id,
+            OpId {
+                client: 3,
+                number: 1
+            }
+        );
         ops[0].grant.as_ref().unwrap().until
     }
 
@@ -328,7 +347,10 @@ mod tests {
         assert_eq!(until(held(), Some(60)), 60);
         assert_eq!(until(and(line(90, Event::Releasing)), None), 90);
         let why = String::new();
-        assert_eq!(until(and(line(95, Event::Lost { seen: 80, why })), None), 80);
+        assert_eq!(
+            until(and(line(95, Event::Lost { seen: 80, why })), None),
+            80
+        );
     }
 
     #[test]

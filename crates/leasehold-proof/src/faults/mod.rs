@@ -8,6 +8,7 @@
 
 pub mod campaign;
 pub mod check;
+pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod gate;

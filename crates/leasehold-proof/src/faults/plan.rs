@@ -14,7 +14,17 @@ pub(super) use draw::MAX_TTL;
 
 /// Where the locks are.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Deployment {
@@ -268,13 +278,21 @@ pub struct Plan {
 impl Plan {
     /// All that goes wrong.
     pub fn faults(&self) -> impl Iterator<Item = Fault> {
-        self.servers.iter().chain(&self.people).map(|timed| timed.fault)
+        self.servers
+            .iter()
+            .chain(&self.people)
+            .map(|timed| timed.fault)
     }
 
     /// The keys, each once.
     #[must_use]
     pub fn keys(&self) -> Vec<&str> {
-        let mut keys: Vec<_> = self.clients.iter().flatten().map(|task| &*task.key).collect();
+        let mut keys: Vec<_> = self
+            .clients
+            .iter()
+            .flatten()
+            .map(|task| &*task.key)
+            .collect();
         keys.sort_unstable();
         keys.dedup();
         keys
@@ -285,7 +303,8 @@ impl Plan {
     pub fn command(&self) -> String {
         let (deployment, seed) = (self.deployment.name(), self.seed);
         let beyond = if self.beyond { "beyond" } else { "within" };
-        let mut command = format!("leasehold-proof schedule {deployment} --seed {seed} --assumptions {beyond}");
+        let mut command =
+            format!("leasehold-proof schedule {deployment} --seed {seed} --assumptions {beyond}");
         if self.algorithm != Algorithm::Leasehold {
             command += &format!(" --algorithm {}", self.algorithm.name());
         }
@@ -298,7 +317,11 @@ impl fmt::Display for Plan {
         let tasks: usize = self.clients.iter().map(Vec::len).sum();
         let (clients, ttl) = (self.clients.len(), self.ttl);
         writeln!(f, "{}", self.command())?;
-        writeln!(f, "{clients} clients, {tasks} tasks, TTL {ttl:?}, {:?}", self.lasts)?;
+        writeln!(
+            f,
+            "{clients} clients, {tasks} tasks, TTL {ttl:?}, {:?}",
+            self.lasts
+        )?;
         for Timed { at, fault } in self.servers.iter().chain(&self.people) {
             writeln!(f, "{at:>6} ms {fault:?}")?;
         }

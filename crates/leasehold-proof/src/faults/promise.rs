@@ -34,7 +34,9 @@ impl Promise {
             };
         }
         let deployment = plan.deployment;
-        let any = |ends: fn(Deployment, Fault) -> bool| plan.faults().any(|fault| ends(deployment, fault));
+        let any = |ends: fn(Deployment, Fault) -> bool| {
+            plan.faults().any(|fault| ends(deployment, fault))
+        };
         let unplanned = fail_overs > agreed(plan);
         let forgets = any(loses_data) && !plan.quarantine;
         let replaced = match deployment {
@@ -68,7 +70,9 @@ impl Promise {
 
 /// How many fail-overs the primary agrees to.
 fn agreed(plan: &Plan) -> usize {
-    plan.faults().filter(|fault| matches!(fault, Fault::TakeOver { agreed: true })).count()
+    plan.faults()
+        .filter(|fault| matches!(fault, Fault::TakeOver { agreed: true }))
+        .count()
 }
 
 /// Whether a server forgets what it had granted.
@@ -91,7 +95,10 @@ mod tests {
             beyond: Some(false),
             algorithm: Algorithm::Leasehold,
         };
-        let timed = |fault: &Fault| Timed { at: 0, fault: *fault };
+        let timed = |fault: &Fault| Timed {
+            at: 0,
+            fault: *fault,
+        };
         Plan {
             servers: faults.iter().map(timed).collect(),
             people: Vec::new(),
@@ -106,7 +113,10 @@ mod tests {
 
     #[test]
     fn what_is_drawn_within_the_assumptions_keeps_all_promises() {
-        for (deployment, seed) in Deployment::ALL.into_iter().flat_map(|it| (0..200).map(move |seed| (it, seed))) {
+        for (deployment, seed) in Deployment::ALL
+            .into_iter()
+            .flat_map(|it| (0..200).map(move |seed| (it, seed)))
+        {
             let choice = Choice {
                 deployment,
                 beyond: Some(false),
@@ -127,7 +137,10 @@ mod tests {
         assert_eq!(promised(Deployment::Redlock5, &killed), (true, true));
         let twice = [Fault::Kill(at, 0), Fault::StepClock(at, -1)];
         assert_eq!(promised(Deployment::Server, &twice), (false, false));
-        assert_eq!(promised(Deployment::ServerAof, &[Fault::StepClock(at, 1)]), (false, true));
+        assert_eq!(
+            promised(Deployment::ServerAof, &[Fault::StepClock(at, 1)]),
+            (false, true)
+        );
     }
 
     #[test]

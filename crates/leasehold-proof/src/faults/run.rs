@@ -79,7 +79,10 @@ impl Outcome {
     /// How many findings break a promise.
     #[must_use]
     pub fn broken(&self) -> usize {
-        let broken = self.violations.iter().filter(|(property, _)| self.promise.covers(**property));
+        let broken = self
+            .violations
+            .iter()
+            .filter(|(property, _)| self.promise.covers(**property));
         broken.map(|(_, count)| count).sum()
     }
 
@@ -132,8 +135,11 @@ pub async fn run(plan: Plan, directory: &Path) -> io::Result<Outcome> {
     let tasks = clients.tasks();
     let mut served = gate.served();
     let all = served.wait_for(|served| {
-        let is_served = |client: usize, task: usize| served.get(&(client, task)).is_some_and(|at| *at >= quiet);
-        tasks.iter().all(|(client, task, _)| is_served(*client, *task))
+        let is_served =
+            |client: usize, task: usize| served.get(&(client, task)).is_some_and(|at| *at >= quiet);
+        tasks
+            .iter()
+            .all(|(client, task, _)| is_served(*client, *task))
     });
     let recovered = timeout(RECOVERY, all).await.is_ok();
     let to = now();
@@ -179,7 +185,12 @@ async fn befall<F: Future<Output = ()>>(
 
 /// Reads the history.
 fn judge(plan: Plan, history: History) -> Outcome {
-    let History { ops, written, mut injected, .. } = history;
+    let History {
+        ops,
+        written,
+        mut injected,
+        ..
+    } = history;
     let gaps = check::gaps(&ops, history.from, history.to);
     for fault in &mut injected {
         // One that is over at once has its effect afterwards.
@@ -200,7 +211,9 @@ fn judge(plan: Plan, history: History) -> Outcome {
     for finding in found.iter().flatten() {
         *violations.entry(finding.property).or_insert(0) += 1;
     }
-    let told = found.into_iter().flat_map(|some| some.into_iter().take(TOLD));
+    let told = found
+        .into_iter()
+        .flat_map(|some| some.into_iter().take(TOLD));
     let mut failures = BTreeMap::new();
     for failed in ops.iter().filter_map(|op| op.failed.clone()) {
         *failures.entry(failed).or_insert(0) += 1;

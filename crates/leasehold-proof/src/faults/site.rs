@@ -57,16 +57,21 @@ impl Site {
             _ => 0,
         };
         let clock = |at: usize| WrongClock::create(&directory.join(format!("clock-{at}")));
-        let clocks = (0..goes_by_a_clock).map(clock).collect::<io::Result<Vec<_>>>()?;
+        let clocks = (0..goes_by_a_clock)
+            .map(clock)
+            .collect::<io::Result<Vec<_>>>()?;
         let plain = || RedisServer::builder().config("lua-time-limit", BUSY_AFTER);
         let wrong = |at: usize| preloaded(plain(), shim, &clocks[at]);
         let servers = match plan.deployment {
             Deployment::Local => Servers::Files(directory.join("locks")),
             Deployment::Server => one(wrong(0)),
             Deployment::ServerAof => one(wrong(0).persistent()),
-            Deployment::Sentinel | Deployment::Acknowledged => {
-                Servers::Sentinels(Sentinels::builder().server(plain()).behind_proxies().start())
-            }
+            Deployment::Sentinel | Deployment::Acknowledged => Servers::Sentinels(
+                Sentinels::builder()
+                    .server(plain())
+                    .behind_proxies()
+                    .start(),
+            ),
             Deployment::Cluster => {
                 Servers::Cluster(Cluster::builder().server(plain()).behind_proxies().start())
             }
@@ -80,7 +85,11 @@ impl Site {
             servers,
             clocks,
             url: String::new(),
-            first: plan.keys().first().map(|key| (*key).to_owned()).unwrap_or_default(),
+            first: plan
+                .keys()
+                .first()
+                .map(|key| (*key).to_owned())
+                .unwrap_or_default(),
         };
         site.url = site.url_of(plan);
         site.mark().await?;
@@ -117,9 +126,13 @@ impl Site {
 
     /// Says of independent servers that they are new.
     async fn mark(&self) -> io::Result<()> {
-        let Servers::Independent(_) = self.servers else { return Ok(()) };
+        let Servers::Independent(_) = self.servers else {
+            return Ok(());
+        };
         let options = RedlockOptions::from_url(&self.url).map_err(io::Error::other)?;
-        let marked = RedlockStore::initialise(options).await.map_err(io::Error::other)?;
+        let marked = RedlockStore::initialise(options)
+            .await
+            .map_err(io::Error::other)?;
         for server in marked {
             server.outcome.map_err(io::Error::other)?;
         }
@@ -146,7 +159,9 @@ impl Site {
                 replicas[at % replicas.len()]
             }
             (Servers::Cluster(all), _) => all.owner_of(self.slot(all)),
-            (Servers::Files(_) | Servers::Independent(_), _) => unreachable!("there is no such server"),
+            (Servers::Files(_) | Servers::Independent(_), _) => {
+                unreachable!("there is no such server")
+            }
         }
     }
 
@@ -256,7 +271,9 @@ impl Site {
                 server.start_again();
             }
             Fault::KillAll(time) => {
-                let Servers::Independent(all) = &self.servers else { return };
+                let Servers::Independent(all) = &self.servers else {
+                    return;
+                };
                 all.servers().iter().for_each(RedisServer::kill);
                 pause(time).await;
                 all.servers().iter().for_each(RedisServer::start_again);
@@ -267,7 +284,9 @@ impl Site {
             }),
             Fault::SlowScript(which) => {
                 let script = "local x = 0 for i = 1, ARGV[1] do x = x + i end return x";
-                let _ = self.server(which).try_command(&["EVAL", script, "0", TURNS]);
+                let _ = self
+                    .server(which)
+                    .try_command(&["EVAL", script, "0", TURNS]);
             }
             Fault::MemoryFull(which, time) => {
                 let server = self.server(which);
@@ -292,7 +311,9 @@ impl Site {
             }
             Fault::StepClock(which, by) => {
                 let Which::At(at) = which else { return };
-                self.clocks[at].step_by(by * 1000).expect("a file can be written");
+                self.clocks[at]
+                    .step_by(by * 1000)
+                    .expect("a file can be written");
             }
             Fault::DeleteRecords => {
                 if let Servers::Files(directory) = &self.servers {
@@ -327,7 +348,9 @@ impl Site {
 
 fn preloaded(builder: RedisServerBuilder, shim: &Shim, clock: &WrongClock) -> RedisServerBuilder {
     let variables = shim.environment(clock);
-    variables.iter().fold(builder, |builder, (name, value)| builder.environment(name, value))
+    variables.iter().fold(builder, |builder, (name, value)| {
+        builder.environment(name, value)
+    })
 }
 
 fn one(builder: RedisServerBuilder) -> Servers {
@@ -349,7 +372,9 @@ async fn pause(millis: u64) {
 
 /// All files below a directory, one by one as somebody would who tidies up.
 fn delete_files(directory: &Path) {
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {
             delete_files(&path);

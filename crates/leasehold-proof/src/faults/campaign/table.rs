@@ -67,11 +67,17 @@ impl Row {
         } else {
             &mut self.unfenced_beyond
         };
-        *unfenced = (unfenced.0 + outcome.unfenced.taken, unfenced.1 + outcome.unfenced.lost);
+        *unfenced = (
+            unfenced.0 + outcome.unfenced.taken,
+            unfenced.1 + outcome.unfenced.lost,
+        );
         self.longest_gap = self.longest_gap.max(outcome.longest_gap);
         self.slowest_recovery = self.slowest_recovery.max(outcome.recovered_in.unwrap_or(0));
         for fault in &outcome.injected {
-            self.kinds.entry(fault.name.clone()).or_default().push(fault.gap);
+            self.kinds
+                .entry(fault.name.clone())
+                .or_default()
+                .push(fault.gap);
         }
     }
 
@@ -94,7 +100,15 @@ impl fmt::Display for Table {
              |---|---|---|---|---|---|---|---|---|\n",
         )?;
         for (name, row) in &self.0 {
-            let Row { schedules, beyond, faults, claims, grants, replayed, .. } = row;
+            let Row {
+                schedules,
+                beyond,
+                faults,
+                claims,
+                grants,
+                replayed,
+                ..
+            } = row;
             let (gap, recovery) = (seconds(row.longest_gap), seconds(row.slowest_recovery));
             let broken = broken(row);
             writeln!(
@@ -119,11 +133,22 @@ impl fmt::Display for Table {
              taken | lost | not promised: taken | lost |\n|---|---|---|---|---|---|---|---|\n",
         )?;
         for (name, row) in &self.0 {
-            let Row { fenced, unfenced, unfenced_beyond, .. } = row;
+            let Row {
+                fenced,
+                unfenced,
+                unfenced_beyond,
+                ..
+            } = row;
             writeln!(
                 f,
                 "| `{name}` | {} | {} | {} | {} | {} | {} | {} |",
-                fenced.0, fenced.2, fenced.1, unfenced.0, unfenced.1, unfenced_beyond.0, unfenced_beyond.1
+                fenced.0,
+                fenced.2,
+                fenced.1,
+                unfenced.0,
+                unfenced.1,
+                unfenced_beyond.0,
+                unfenced_beyond.1
             )?;
         }
         f.write_str("\n| fault | on | how often | time without a grant: median | longest |\n|---|---|---|---|---|\n")?;
@@ -133,7 +158,11 @@ impl fmt::Display for Table {
                 gaps.sort_unstable();
                 let (median, longest) = (gaps[gaps.len() / 2], gaps[gaps.len() - 1]);
                 let (median, longest) = (seconds(median), seconds(longest));
-                writeln!(f, "| {kind} | `{name}` | {} | {median} | {longest} |", gaps.len())?;
+                writeln!(
+                    f,
+                    "| {kind} | `{name}` | {} | {median} | {longest} |",
+                    gaps.len()
+                )?;
             }
         }
         Ok(())

@@ -51,7 +51,11 @@ mod tests {
 
     #[test]
     fn one_after_the_other_is_well_even_if_they_touch() {
-        let ops = [lease(1, 0, 1, 10, 1), lease(2, 0, 10, 20, 2), lease(1, 11, 20, 21, 3)];
+        let ops = [
+            lease(1, 0, 1, 10, 1),
+            lease(2, 0, 10, 20, 2),
+            lease(1, 11, 20, 21, 3),
+        ];
         assert_eq!(exclusion(&ops), []);
     }
 
@@ -61,7 +65,10 @@ mod tests {
         let found = exclusion(&ops);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].at, 9);
-        assert!(found[0].what.contains("client 1") && found[0].what.contains("1 µs"), "{found:?}");
+        assert!(
+            found[0].what.contains("client 1") && found[0].what.contains("1 µs"),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -73,18 +80,25 @@ mod tests {
 
     #[test]
     fn readers_go_together_and_a_writer_alone() {
-        let reader = |client, at, until| held_as(Mode::Shared, lease(client, 0, at, until, client as u64));
+        let reader =
+            |client, at, until| held_as(Mode::Shared, lease(client, 0, at, until, client as u64));
         let readers = [reader(1, 1, 10), reader(2, 2, 12), reader(3, 3, 11)];
         assert_eq!(exclusion(&readers), []);
         let [a, b, c] = readers;
-        assert_eq!(exclusion(&[a.clone(), b.clone(), c.clone(), lease(4, 0, 12, 13, 4)]), []);
+        assert_eq!(
+            exclusion(&[a.clone(), b.clone(), c.clone(), lease(4, 0, 12, 13, 4)]),
+            []
+        );
         assert_eq!(exclusion(&[a, b, c, lease(4, 0, 11, 13, 4)]).len(), 1);
     }
 
     #[test]
     fn permits_count_by_their_weight() {
         let take = |take, client, at, until| {
-            held_as(Mode::Permits { of: 3, take }, lease(client, 0, at, until, client as u64))
+            held_as(
+                Mode::Permits { of: 3, take },
+                lease(client, 0, at, until, client as u64),
+            )
         };
         assert_eq!(exclusion(&[take(2, 1, 1, 10), take(1, 2, 2, 10)]), []);
         assert_eq!(exclusion(&[take(2, 1, 1, 10), take(2, 2, 2, 10)]).len(), 1);

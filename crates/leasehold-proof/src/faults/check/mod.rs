@@ -82,7 +82,12 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { property, at, key, what } = self;
+        let Self {
+            property,
+            at,
+            key,
+            what,
+        } = self;
         write!(f, "{} on {key} at {at}: {what}", property.name())
     }
 }
@@ -114,7 +119,10 @@ pub(crate) mod examples {
     /// A claim that was never granted.
     pub(crate) fn wish(client: usize, invoked: Micros) -> Op {
         Op {
-            id: OpId { client, number: invoked },
+            id: OpId {
+                client,
+                number: invoked,
+            },
             task: 0,
             key: "k".to_owned(),
             mode: Mode::Exclusive,
@@ -129,7 +137,13 @@ pub(crate) mod examples {
     }
 
     /// A lease from `at` to `until`, asked for at `invoked`, released then.
-    pub(crate) fn lease(client: usize, invoked: Micros, at: Micros, until: Micros, token: u64) -> Op {
+    pub(crate) fn lease(
+        client: usize,
+        invoked: Micros,
+        at: Micros,
+        until: Micros,
+        token: u64,
+    ) -> Op {
         let grant = Grant {
             at,
             token: Some(token),

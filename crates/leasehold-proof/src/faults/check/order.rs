@@ -30,7 +30,11 @@ pub fn order(ops: &[Op]) -> Vec<Finding> {
                     property: Property::Order,
                     at: grant.at,
                     key: key.to_owned(),
-                    what: format!("{} passed {}, queued {late} µs before", name(op), name(passed)),
+                    what: format!(
+                        "{} passed {}, queued {late} µs before",
+                        name(op),
+                        name(passed)
+                    ),
                 });
             }
             if let Some(queued) = op.queued
@@ -50,7 +54,11 @@ mod tests {
 
     #[test]
     fn in_the_order_of_arrival_is_well() {
-        let ops = [queued(5, lease(1, 1, 10, 20, 1)), queued(7, lease(2, 6, 20, 30, 2)), lease(3, 8, 30, 31, 3)];
+        let ops = [
+            queued(5, lease(1, 1, 10, 20, 1)),
+            queued(7, lease(2, 6, 20, 30, 2)),
+            lease(3, 8, 30, 31, 3),
+        ];
         assert_eq!(order(&ops), []);
     }
 
@@ -59,7 +67,10 @@ mod tests {
         let ops = [queued(5, lease(1, 1, 20, 30, 2)), lease(2, 6, 10, 20, 1)];
         let found = order(&ops);
         assert_eq!(found.len(), 1);
-        assert!(found[0].what.contains("client 2") && found[0].what.contains("1 µs before"), "{found:?}");
+        assert!(
+            found[0].what.contains("client 2") && found[0].what.contains("1 µs before"),
+            "{found:?}"
+        );
     }
 
     #[test]

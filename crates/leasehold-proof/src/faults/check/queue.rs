@@ -17,7 +17,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use leasehold::core::{Arrival, Claim, ClaimId, Command, Event, Inbox, Queue, Release, Reply, StoreTime};
+use leasehold::core::{
+    Arrival, Claim, ClaimId, Command, Event, Inbox, Queue, Release, Reply, StoreTime,
+};
 
 use super::{Finding, Property, by_key, name};
 use crate::faults::history::{Grant, Micros, Op};
@@ -66,7 +68,11 @@ fn leases<'a>(ops: &[&'a Op]) -> Vec<Lease<'a>> {
         let grant = op.grant.as_ref()?;
         let sound = grant.lost.is_none() && grant.rejoined == 0 && grant.token.is_some();
         let releasing = grant.releasing.filter(|_| sound)?;
-        Some(Lease { op, grant, releasing })
+        Some(Lease {
+            op,
+            grant,
+            releasing,
+        })
     };
     let mut leases: Vec<_> = ops.iter().filter_map(|op| lease(op)).collect();
     leases.sort_by_key(|lease| lease.grant.token);
@@ -88,7 +94,15 @@ fn plan(leases: &[Lease<'_>]) -> Result<Vec<StepAt>, (Micros, String)> {
     let (mut arrival, mut granted) = (0, 0);
     // Who holds, by when it ends.
     let mut held: Vec<(Micros, u64)> = Vec::new();
-    for (place, Lease { op, grant, releasing }) in leases.iter().enumerate() {
+    for (
+        place,
+        Lease {
+            op,
+            grant,
+            releasing,
+        },
+    ) in leases.iter().enumerate()
+    {
         arrival = op.invoked.max(arrival);
         let latest = op.queued.unwrap_or(grant.at).min(grant.at);
         if arrival > latest {
@@ -110,8 +124,16 @@ fn plan(leases: &[Lease<'_>]) -> Result<Vec<StepAt>, (Micros, String)> {
         }
         let release = (*releasing).max(granted);
         held.push((release, op.mode.weight()));
-        steps.push(StepAt { at: arrival, claims: true, place });
-        steps.push(StepAt { at: release, claims: false, place });
+        steps.push(StepAt {
+            at: arrival,
+            claims: true,
+            place,
+        });
+        steps.push(StepAt {
+            at: release,
+            claims: false,
+            place,
+        });
     }
     steps.sort_unstable();
     Ok(steps)
@@ -165,7 +187,11 @@ fn apply(leases: &[Lease<'_>], steps: Vec<StepAt>) -> Result<(), (Micros, String
     let wrong = order.iter().enumerate().find(|(due, place)| due != *place);
     wrong.map_or(Ok(()), |(due, place)| {
         let (granted, due) = (&leases[*place], &leases[due]);
-        let what = format!("the core grants {} before {}", name(granted.op), name(due.op));
+        let what = format!(
+            "the core grants {} before {}",
+            name(granted.op),
+            name(due.op)
+        );
         Err((granted.grant.at, what))
     })
 }
@@ -215,7 +241,13 @@ mod tests {
             [
                 reader(1, 0, 1, 10, 1),
                 queued(4, lease(2, 2, 12, 14, if late { 3 } else { 2 })),
-                reader(3, 5, if late { 6 } else { 15 }, 16, if late { 2 } else { 3 }),
+                reader(
+                    3,
+                    5,
+                    if late { 6 } else { 15 },
+                    16,
+                    if late { 2 } else { 3 },
+                ),
             ]
         };
         assert_eq!(found(&ops(false)), Vec::<String>::new());
@@ -225,7 +257,12 @@ mod tests {
     #[test]
     fn permits_are_granted_when_there_is_room() {
         let take = |take, op| held_as(Mode::Permits { of: 3, take }, op);
-        let ops = |second| [take(2, lease(1, 0, 1, 10, 1)), take(second, lease(2, 2, 3, 20, 2))];
+        let ops = |second| {
+            [
+                take(2, lease(1, 0, 1, 10, 1)),
+                take(second, lease(2, 2, 3, 20, 2)),
+            ]
+        };
         assert_eq!(found(&ops(1)), Vec::<String>::new());
         assert_eq!(found(&ops(2)).len(), 1);
     }

@@ -39,7 +39,10 @@ pub fn gaps(ops: &[Op], from: Micros, to: Micros) -> Vec<Gap> {
         times.extend([from, to]);
         times.sort_unstable();
         let pairs = times.windows(2);
-        gaps.extend(pairs.map(|pair| Gap { from: pair[0], to: pair[1] }));
+        gaps.extend(pairs.map(|pair| Gap {
+            from: pair[0],
+            to: pair[1],
+        }));
     }
     gaps
 }
@@ -59,7 +62,9 @@ pub fn unserved(ops: &[Op], tasks: &[(usize, usize, String)], quiet: Micros) -> 
             .filter(|op| op.id.client == client && op.task == task)
             .any(|op| op.grant.as_ref().is_some_and(|grant| grant.at >= quiet))
     };
-    let unserved = tasks.iter().filter(|(client, task, _)| !served(*client, *task));
+    let unserved = tasks
+        .iter()
+        .filter(|(client, task, _)| !served(*client, *task));
     let finding = |(client, task, key): &(usize, usize, String)| Finding {
         property: Property::Service,
         at: quiet,
@@ -90,7 +95,10 @@ mod tests {
         let ops = [lease(1, 0, 5, 9, 1), lease(2, 0, 15, 19, 2), other];
         let all = gaps(&ops, 0, 40);
         assert_eq!(longest_gap(&all, 0, 40), Some(Gap { from: 0, to: 30 }));
-        assert_eq!(longest_gap(&gaps(&ops[..2], 0, 40), 0, 15), Some(Gap { from: 5, to: 15 }));
+        assert_eq!(
+            longest_gap(&gaps(&ops[..2], 0, 40), 0, 15),
+            Some(Gap { from: 5, to: 15 })
+        );
         assert_eq!(longest_gap(&[], 0, 40), None);
     }
 }

@@ -12,7 +12,11 @@ pub fn tokens(ops: &[Op]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (key, ops) in by_key(ops) {
         let numbered = |op: &&Op| op.grant.as_ref().and_then(|it| Some((it.at, it.token?)));
-        let mut by_grant: Vec<&Op> = ops.iter().copied().filter(|op| numbered(op).is_some()).collect();
+        let mut by_grant: Vec<&Op> = ops
+            .iter()
+            .copied()
+            .filter(|op| numbered(op).is_some())
+            .collect();
         let mut by_invocation = by_grant.clone();
         by_grant.sort_by_key(|op| numbered(op).map(|(at, _)| at));
         by_invocation.sort_by_key(|op| op.invoked);
@@ -29,12 +33,19 @@ pub fn tokens(ops: &[Op]) -> Vec<Finding> {
         let mut before = by_grant.iter().copied().peekable();
         let mut highest: Option<(u64, &Op)> = None;
         for op in by_invocation {
-            let Some((at, token)) = numbered(&op) else { continue };
+            let Some((at, token)) = numbered(&op) else {
+                continue;
+            };
             if let Some(other) = seen.insert(token, op) {
-                find(at, format!("{} and {} have one token", name(op), name(other)));
+                find(
+                    at,
+                    format!("{} and {} have one token", name(op), name(other)),
+                );
             }
             // All that had been handed out when this was asked for.
-            while let Some(earlier) = before.next_if(|it| numbered(it).is_some_and(|(at, _)| at < op.invoked)) {
+            while let Some(earlier) =
+                before.next_if(|it| numbered(it).is_some_and(|(at, _)| at < op.invoked))
+            {
                 let token = numbered(&earlier).map_or(0, |(_, token)| token);
                 if highest.is_none_or(|(highest, _)| token > highest) {
                     highest = Some((token, earlier));
@@ -57,7 +68,12 @@ mod tests {
 
     #[test]
     fn rising_tokens_are_well() {
-        let ops = [lease(1, 0, 1, 10, 1), wish(3, 2), lease(2, 2, 10, 20, 2), lease(1, 11, 20, 21, 3)];
+        let ops = [
+            lease(1, 0, 1, 10, 1),
+            wish(3, 2),
+            lease(2, 2, 10, 20, 2),
+            lease(1, 11, 20, 21, 3),
+        ];
         assert_eq!(tokens(&ops), []);
     }
 
@@ -69,14 +85,24 @@ mod tests {
 
     #[test]
     fn a_token_that_falls_is_found() {
-        let found = tokens(&[lease(1, 0, 3, 4, 8), lease(2, 0, 4, 5, 9), lease(2, 6, 7, 20, 2)]);
+        let found = tokens(&[
+            lease(1, 0, 3, 4, 8),
+            lease(2, 0, 4, 5, 9),
+            lease(2, 6, 7, 20, 2),
+        ]);
         assert_eq!(found.len(), 1);
-        assert!(found[0].what.contains("token 2") && found[0].what.contains("token 9"), "{found:?}");
+        assert!(
+            found[0].what.contains("token 2") && found[0].what.contains("token 9"),
+            "{found:?}"
+        );
     }
 
     #[test]
     fn one_token_twice_is_found_even_at_the_same_time() {
-        assert_eq!(tokens(&[lease(1, 0, 5, 10, 8), lease(2, 4, 6, 20, 8)]).len(), 1);
+        assert_eq!(
+            tokens(&[lease(1, 0, 5, 10, 8), lease(2, 4, 6, 20, 8)]).len(),
+            1
+        );
     }
 
     #[test]

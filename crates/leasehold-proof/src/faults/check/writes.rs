@@ -49,11 +49,17 @@ pub fn fenced_writes(ops: &[Op], log: &[Written]) -> (Tally, Vec<Finding>) {
         if written.is_lost_update() {
             tally.lost += 1;
             let Written { before, value, .. } = written;
-            find(written, format!("client {client} op {number} wrote {value} over {before}"));
+            find(
+                written,
+                format!("client {client} op {number} wrote {value} over {before}"),
+            );
         }
         let highest = highest.entry(&written.key).or_default();
         if token < *highest {
-            find(written, format!("client {client} op {number} wrote with {token} after {highest}"));
+            find(
+                written,
+                format!("client {client} op {number} wrote with {token} after {highest}"),
+            );
         }
         *highest = token.max(*highest);
     }
@@ -101,7 +107,11 @@ mod tests {
 
     #[test]
     fn increments_one_after_the_other_are_well() {
-        let log = [written(5, 0, 1, true), written(5, 1, 2, true), written(9, 2, 3, true)];
+        let log = [
+            written(5, 0, 1, true),
+            written(5, 1, 2, true),
+            written(9, 2, 3, true),
+        ];
         let (tally, findings) = fenced_writes(&[confirmed(3)], &log);
         assert_eq!(findings, []);
         assert_eq!((tally.taken, tally.lost, tally.refused), (3, 0, 3));
@@ -113,7 +123,14 @@ mod tests {
         let (tally, findings) = fenced_writes(&[], &log);
         assert_eq!((tally.lost, findings.len()), (1, 1));
         let log = [written(0, 0, 1, false), written(0, 1, 1, false)];
-        assert_eq!(unfenced_writes(&log), Tally { taken: 2, lost: 1, refused: 0 });
+        assert_eq!(
+            unfenced_writes(&log),
+            Tally {
+                taken: 2,
+                lost: 1,
+                refused: 0
+            }
+        );
         assert_eq!(fenced_writes(&[], &log), (Tally::default(), vec![]));
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
@@ -25,15 +26,15 @@ pub enum Algorithm {
     /// Redlock as published, without a pause after a restart.
     PlainRedlock,
     /// The crate `rslock`.
-    #[cfg(feature = "peers")]
     Rslock,
     /// The crate `redlock`.
-    #[cfg(feature = "peers")]
     Redlock,
     /// The crate `distributed-lock-redis`.
-    #[cfg(feature = "peers")]
     DistributedLock,
 }
+
+/// Opens the locks of those crates that only `peers/` is built with.
+pub type OpenPeer = for<'a> fn(&'a Spec) -> BoxFuture<'a, Result<Box<dyn Lock>, Failure>>;
 
 impl Algorithm {
     /// As the command line has it.
@@ -46,21 +47,27 @@ impl Algorithm {
 
 /// How to ask for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
+pub enum Patience {
+    /// As long as it takes.
     Forever,
+    /// So long.
     For(Duration),
+    /// Not at all.
     No,
 }
 
 /// Why a key was not obtained.
 #[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) kind: String,
-    pub(super) why: String,
+pub struct Failure {
+    /// The kind; `busy` where somebody else has it.
+    pub kind: String,
+    /// In words.
+    pub why: String,
 }
 
 impl Failure {
-    pub(super) fn new(kind: &str, why: impl ToString) -> Self {
+    /// A failure of a kind.
+    pub fn new(kind: &str, why: impl ToString) -> Self {
         Self {
             kind: kind.to_owned(),
             why: why.to_string(),
@@ -69,11 +76,12 @@ impl Failure {
 }
 
 /// Called once the store has the claim in its queue.
-pub(super) type OnQueued = Box<dyn Fn() + Send + Sync>;
+pub type OnQueued = Box<dyn Fn() + Send + Sync>;
 
 /// A lock of any make.
 #[async_trait]
-pub(super) trait Lock: Send + Sync {
+pub trait Lock: Send + Sync {
+    /// Gets a key, or says why not.
     async fn acquire(
         &self,
         task: &Task,
@@ -81,13 +89,16 @@ pub(super) trait Lock: Send + Sync {
         queued: OnQueued,
     ) -> Result<Box<dyn Held>, Failure>;
 
+    /// Gives back what it can.
     async fn close(&self) {}
 }
 
 /// A lease of any make.
 #[async_trait]
-pub(super) trait Held: Send + Sync {
+pub trait Held: Send + Sync {
+    /// The number of the grant, if there is such a thing.
     fn token(&self) -> Option<u64>;
+    /// How often the place in line was lost.
     fn rejoined(&self) -> u32 {
         0
     }
@@ -106,9 +117,9 @@ pub(super) struct Locks(Box<dyn Lock>);
 
 impl Locks {
     /// Tries until there is a store.
-    pub(super) async fn connect(spec: &Spec) -> Self {
+    pub(super) async fn connect(spec: &Spec, peer: OpenPeer) -> Self {
         loop {
-            if let Ok(lock) = open(spec).await {
+            if let Ok(lock) = open(spec, peer).await {
                 return Self(lock);
             }
             sleep(Duration::from_millis(50)).await;
@@ -129,13 +140,10 @@ impl Locks {
     }
 }
 
-async fn open(spec: &Spec) -> Result<Box<dyn Lock>, Failure> {
+async fn open(spec: &Spec, peer: OpenPeer) -> Result<Box<dyn Lock>, Failure> {
     Ok(match spec.algorithm {
         Algorithm::Leasehold => Box::new(Ours::connect(spec).await?),
-        #[cfg(feature = "peers")]
-        Algorithm::Rslock | Algorithm::Redlock | Algorithm::DistributedLock => {
-            super::peers::connect(spec).await?
-        }
-        _ => Box::new(Broken::connect(spec).await?),
+        Algorithm::Rslock | Algorithm::Redlock | Algorithm::DistributedLock => peer(spec).await?,
+        _ => Box::new(Broken::connect(spec)?),
     })
 }

@@ -3,8 +3,6 @@
 mod broken;
 mod lock;
 mod ours;
-#[cfg(feature = "peers")]
-mod peers;
 mod worker;
 
 use std::path::PathBuf;
@@ -20,8 +18,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::history::Journal;
-pub use lock::Algorithm;
 use lock::Locks;
+pub use lock::{Algorithm, Failure, Held, Lock, OnQueued, OpenPeer, Patience};
 use worker::Worker;
 
 /// All that a client process has to know.
@@ -47,6 +45,19 @@ pub struct Spec {
     pub tasks: Vec<Task>,
 }
 
+impl Spec {
+    /// The servers, for those who speak to each by themselves: `redis://host:port/`.
+    #[must_use]
+    pub fn servers(&self) -> Vec<String> {
+        let (_, rest) = self.store.split_once("://").unwrap_or_default();
+        let listed = rest.split(['/', '?']).next().unwrap_or_default();
+        listed
+            .split(',')
+            .map(|server| format!("redis://{server}/"))
+            .collect()
+    }
+}
+
 /// What a task wants, again and again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
@@ -59,9 +70,11 @@ pub struct Task {
 }
 
 /// Works until SIGTERM.
-pub fn main(spec: Spec) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let worked = runtime.and_then(|runtime| runtime.block_on(work(spec)));
+pub fn main(spec: Spec, peer: OpenPeer) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let worked = runtime.and_then(|runtime| runtime.block_on(work(spec, peer)));
     match worked {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
@@ -71,13 +84,13 @@ pub fn main(spec: Spec) -> ExitCode {
 /// How long a client may take to end.
 const LAST: Duration = Duration::from_secs(5);
 
-async fn work(spec: Spec) -> std::io::Result<()> {
+async fn work(spec: Spec, peer: OpenPeer) -> std::io::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let journal = Arc::new(Journal::create(&spec.journal)?);
     let (over, is_over) = watch::channel(false);
     let spec = Arc::new(spec);
     let locks = tokio::select! {
-        locks = Locks::connect(&spec) => Arc::new(locks),
+        locks = Locks::connect(&spec, peer) => Arc::new(locks),
         _ = terminated.recv() => return Ok(()),
     };
     let mut tasks = JoinSet::new();

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::core::Loss;
-use leasehold::{Acquire, Client, Error, Exclusive, Lease, LeaseKind, Mode, Released, Settings, Wait};
+use leasehold::{
+    Acquire, Client, Error, Exclusive, Lease, LeaseKind, Mode, Released, Settings, Wait,
+};
 
 use super::lock::{Failure, Held, Lock, OnQueued, Patience};
 use super::{Spec, Task};
@@ -52,9 +54,12 @@ impl Lock for Ours {
             (Mode::Exclusive, true) => held(self.client.mutex(key)?.acquire(how).await?),
             (Mode::Exclusive, false) => held(self.client.mutex(key)?.unfair().acquire(how).await?),
             (Mode::Shared, _) => held(self.client.rwlock(key)?.acquire_read(how).await?),
-            (Mode::Permits { of, take }, _) => {
-                held(self.client.semaphore(key, of)?.acquire_with(take, how).await?)
-            }
+            (Mode::Permits { of, take }, _) => held(
+                self.client
+                    .semaphore(key, of)?
+                    .acquire_with(take, how)
+                    .await?,
+            ),
         };
         lease.ok_or_else(|| Failure::new("busy", "somebody else has it"))
     }

@@ -80,12 +80,15 @@ impl Worker {
     async fn turn(&mut self) -> io::Result<()> {
         let op = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let wish = self.wish();
-        self.journal.write(op, Event::Invoked {
-            task: self.task,
-            key: wish.key.clone(),
-            mode: wish.mode,
-            fair: wish.fair,
-        });
+        self.journal.write(
+            op,
+            Event::Invoked {
+                task: self.task,
+                key: wish.key.clone(),
+                mode: wish.mode,
+                fair: wish.fair,
+            },
+        );
         let journal = Arc::clone(&self.journal);
         let queued = Box::new(move || journal.write(op, Event::Queued));
         let patience = self.patience();
@@ -147,11 +150,14 @@ impl Worker {
     async fn hold(&mut self, op: Number, wish: &Task, mut lease: Box<dyn Held>) -> io::Result<()> {
         let granted = now();
         let until = valid_until(&*lease);
-        self.journal.write(op, Event::Granted {
-            token: lease.token(),
-            until,
-            rejoined: lease.rejoined(),
-        });
+        self.journal.write(
+            op,
+            Event::Granted {
+                token: lease.token(),
+                until,
+                rejoined: lease.rejoined(),
+            },
+        );
         let stay = self.stay();
         self.ask(op, None, What::Served).await?;
         // Reads at once, writes at the end, thinks meanwhile.

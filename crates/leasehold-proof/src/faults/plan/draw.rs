@@ -12,12 +12,20 @@ impl Plan {
     #[must_use]
     pub fn draw(choice: Choice, seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
-        let Choice { deployment, algorithm, .. } = choice;
+        let Choice {
+            deployment,
+            algorithm,
+            ..
+        } = choice;
         // Drawn in any case, so that a choice changes nothing else.
         let drawn = random.u8(0..4) == 0;
         let beyond = choice.beyond.unwrap_or(drawn);
         let ours = algorithm == Algorithm::Leasehold;
-        let ttl = if takes_time(deployment) { 2000..4000 } else { 500..1500 };
+        let ttl = if takes_time(deployment) {
+            2000..4000
+        } else {
+            500..1500
+        };
         let ttl = Duration::from_millis(random.u64(ttl));
         let clients = clients(deployment, ours, &mut random);
         let lasts = Duration::from_millis(random.u64(8_000..11_000));
@@ -79,7 +87,9 @@ fn clients(deployment: Deployment, ours: bool, random: &mut Rng) -> Vec<Vec<Task
         }
     };
     let count = random.usize(3..7);
-    (0..count).map(|_| (0..random.usize(1..4)).map(|_| task(random)).collect()).collect()
+    (0..count)
+        .map(|_| (0..random.usize(1..4)).map(|_| task(random)).collect())
+        .collect()
 }
 
 struct Drawing {
@@ -103,7 +113,10 @@ impl Drawing {
             let forbidden = self.beyond && !beyond.is_empty() && random.u8(0..3) == 0;
             let menu = if forbidden { &beyond } else { &menu };
             let draw = menu[random.usize(0..menu.len())];
-            faults.push(Timed { at, fault: draw(self, random) });
+            faults.push(Timed {
+                at,
+                fault: draw(self, random),
+            });
             at += random.u64(200..1300);
         }
         // Beyond what is assumed means that it happens.
@@ -162,13 +175,22 @@ impl Drawing {
 
     /// What the deployment claims to survive.
     fn menu(&self) -> Vec<Draw> {
-        use Deployment::{Acknowledged, Cluster, Local, Redlock3, Redlock5, Sentinel, Server, ServerAof};
+        use Deployment::{
+            Acknowledged, Cluster, Local, Redlock3, Redlock5, Sentinel, Server, ServerAof,
+        };
         let mut menu: Vec<Draw> = Vec::new();
         if self.deployment != Local {
             menu.extend::<[Draw; 11]>([
                 |it, random| Fault::Reset(it.which(random)),
                 |it, random| Fault::Refuse(it.which(random), it.a_while(random)),
-                |it, random| Fault::Delay(it.which(random), way(random), random.u64(5..300), it.a_while(random)),
+                |it, random| {
+                    Fault::Delay(
+                        it.which(random),
+                        way(random),
+                        random.u64(5..300),
+                        it.a_while(random),
+                    )
+                },
                 |it, random| Fault::Hold(it.which(random), way(random), it.a_while(random)),
                 |it, random| Fault::BlackHole(it.which(random), way(random), it.a_while(random)),
                 |it, random| Fault::HalfOpen(it.which(random)),
@@ -233,9 +255,14 @@ impl Drawing {
 
     /// What it does not.
     fn menu_beyond(&self) -> Vec<Draw> {
-        use Deployment::{Acknowledged, Cluster, Local, Redlock3, Redlock5, Sentinel, Server, ServerAof};
+        use Deployment::{
+            Acknowledged, Cluster, Local, Redlock3, Redlock5, Sentinel, Server, ServerAof,
+        };
         let forward: Draw = |it, random| {
-            Fault::StepClock(it.which(random), random.i64(200..=i64::try_from(it.ttl * 2).unwrap_or(2000)))
+            Fault::StepClock(
+                it.which(random),
+                random.i64(200..=i64::try_from(it.ttl * 2).unwrap_or(2000)),
+            )
         };
         let flush: Draw = |it, random| Fault::Flush(it.which(random));
         match self.deployment {
@@ -247,7 +274,9 @@ impl Drawing {
                 |it, random| Fault::Restart(it.which(random), Data::Lost),
                 |it, random| Fault::Evict(it.which(random), random.u64(20..200)),
             ],
-            ServerAof => vec![forward, flush, |it, random| Fault::Evict(it.which(random), random.u64(20..200))],
+            ServerAof => vec![forward, flush, |it, random| {
+                Fault::Evict(it.which(random), random.u64(20..200))
+            }],
             Sentinel => vec![
                 |_, _| Fault::FailOver,
                 |_, _| Fault::KillPrimary,
@@ -262,7 +291,9 @@ impl Drawing {
                 |_, _| Fault::TakeOver { agreed: false },
             ],
             // Those of others do not say that they survive any of this.
-            Redlock3 | Redlock5 if !self.ours => vec![flush, |_, random| Fault::KillAll(random.u64(0..300))],
+            Redlock3 | Redlock5 if !self.ours => {
+                vec![flush, |_, random| Fault::KillAll(random.u64(0..300))]
+            }
             Redlock3 | Redlock5 => vec![
                 forward,
                 |it, random| Fault::Evict(it.which(random), random.u64(20..200)),
@@ -302,11 +333,17 @@ mod tests {
 
     #[test]
     fn every_schedule_has_rivals_and_faults_and_ttls_that_its_set_allows() {
-        for (deployment, seed) in Deployment::ALL.into_iter().flat_map(|it| (0..100).map(move |seed| (it, seed))) {
+        for (deployment, seed) in Deployment::ALL
+            .into_iter()
+            .flat_map(|it| (0..100).map(move |seed| (it, seed)))
+        {
             let plan = Plan::draw(choice(deployment), seed);
             assert!((3..=6).contains(&plan.clients.len()), "{plan}");
             assert!(plan.faults().count() > 2, "{plan}");
-            assert!(!deployment.is_redlock() || millis(plan.ttl) <= MAX_TTL, "{plan}");
+            assert!(
+                !deployment.is_redlock() || millis(plan.ttl) <= MAX_TTL,
+                "{plan}"
+            );
         }
     }
 }

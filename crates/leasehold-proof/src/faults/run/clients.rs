@@ -80,7 +80,12 @@ impl Maker {
 }
 
 impl Clients {
-    pub(super) fn start(plan: &Plan, site: &Site, shim: &Shim, directory: &Path) -> io::Result<Self> {
+    pub(super) fn start(
+        plan: &Plan,
+        site: &Site,
+        shim: &Shim,
+        directory: &Path,
+    ) -> io::Result<Self> {
         let maker = Maker {
             plan: plan.clone(),
             store: site.url().to_owned(),
@@ -105,9 +110,13 @@ impl Clients {
                 clients.replace(at).expect("a client can be started");
             }
             Fault::StopClient(at, time) => {
-                clients.lock().await.running[at].process.signal(Signal::STOP);
+                clients.lock().await.running[at]
+                    .process
+                    .signal(Signal::STOP);
                 sleep(Duration::from_millis(time)).await;
-                clients.lock().await.running[at].process.signal(Signal::CONT);
+                clients.lock().await.running[at]
+                    .process
+                    .signal(Signal::CONT);
             }
             Fault::StepClientClock(at, by) => {
                 if let Some(clock) = &clients.lock().await.running[at].clock {
@@ -141,7 +150,10 @@ impl Clients {
     }
 
     pub(super) fn heal(&self) -> io::Result<()> {
-        let clocks = self.running.iter().filter_map(|client| client.clock.as_ref());
+        let clocks = self
+            .running
+            .iter()
+            .filter_map(|client| client.clock.as_ref());
         clocks.into_iter().try_for_each(|clock| clock.step_to(0))
     }
 
@@ -151,13 +163,21 @@ impl Clients {
             client.process.signal(Signal::TERM);
         }
         let mut ops = Vec::new();
-        for Running { number, process, journal, .. } in self.running {
+        for Running {
+            number,
+            process,
+            journal,
+            ..
+        } in self.running
+        {
             // One that does not end is killed, and has written down all that it did.
             let ended = timeout(END, process.wait()).await;
             if let Ok(status) = ended
                 && !status.success()
             {
-                return Err(io::Error::other(format!("client {number}: {status}\n{process}")));
+                return Err(io::Error::other(format!(
+                    "client {number}: {status}\n{process}"
+                )));
             }
             drop(process);
             ops.extend(assemble(number, &read(&journal)?, None));

@@ -20,7 +20,8 @@ impl Site {
     pub fn fail_overs(&self) -> usize {
         let logged = |servers: &[RedisServer], what: &str| {
             let logs = servers.iter().map(RedisServer::log);
-            logs.map(|log| log.matches(what).count()).collect::<Vec<_>>()
+            logs.map(|log| log.matches(what).count())
+                .collect::<Vec<_>>()
         };
         match &self.servers {
             // Each Sentinel that hears of it says so.
@@ -43,7 +44,11 @@ impl Site {
         match fault {
             Fault::TakeOver { agreed } => {
                 let replica = self.server(Which::Replica(0));
-                let how = if agreed { Takeover::Agreed } else { Takeover::Unasked };
+                let how = if agreed {
+                    Takeover::Agreed
+                } else {
+                    Takeover::Unasked
+                };
                 all.fail_over(replica, how).await;
             }
             Fault::MoveSlot => {

@@ -1,0 +1,331 @@
+//! The commands.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command talks to its user"
+)]
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use futures_util::future::{BoxFuture, ready};
+
+use super::campaign::{Campaign, Done, Job, Row, Table};
+use super::client::{self, Algorithm, Failure, Lock, OpenPeer, Spec};
+use super::history::Micros;
+use super::plan::{Choice, Deployment, Plan};
+use super::power::Trials;
+use super::run::{self, Outcome};
+
+/// What can be run.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Many schedules of faults on real servers, and what they have shown.
+    Faults(Faults),
+    /// The same over locks that are known to be broken: each has to be found out.
+    Power(Power),
+    /// One schedule of faults on real servers, by its seed.
+    Schedule(Schedule),
+    /// A client process of a schedule.
+    #[command(hide = true)]
+    Client {
+        /// What it is to do.
+        spec: String,
+    },
+}
+
+/// Many schedules.
+#[derive(Debug, Args)]
+pub struct Faults {
+    /// Where the locks are; everywhere unless said.
+    deployments: Vec<Deployment>,
+    /// How many schedules of each.
+    #[arg(long, default_value_t = 3)]
+    schedules: u64,
+    #[command(flatten)]
+    how: How,
+    /// Whether they stay within what the deployment assumes. Drawn unless said: one in four does
+    /// not.
+    #[arg(long, value_enum, default_value_t = Assumptions::Drawn)]
+    assumptions: Assumptions,
+}
+
+/// Trials of broken locks.
+#[derive(Debug, Args)]
+pub struct Power {
+    /// Whose locks; all that this program is built with, unless said.
+    #[arg(long, value_enum)]
+    algorithm: Vec<Algorithm>,
+    /// How many schedules of each.
+    #[arg(long, default_value_t = 40)]
+    schedules: u64,
+    #[command(flatten)]
+    how: How,
+}
+
+#[derive(Debug, Args)]
+struct How {
+    /// Begins no schedule after this many seconds.
+    #[arg(long = "for", value_name = "SECONDS")]
+    limit: Option<u64>,
+    /// The seed of the first schedule; the next has the next.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many at once.
+    #[arg(long, default_value_t = 6)]
+    at_once: usize,
+    /// Keeps the histories of schedules that broke a promise in this directory.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
+/// One schedule.
+#[derive(Debug, Args)]
+pub struct Schedule {
+    /// Where the locks are.
+    deployment: Deployment,
+    /// Which schedule.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Whether it stays within what the deployment assumes. Drawn unless said.
+    #[arg(long, value_enum, default_value_t = Assumptions::Drawn)]
+    assumptions: Assumptions,
+    /// Whose locks.
+    #[arg(long, value_enum, default_value_t = Algorithm::Leasehold)]
+    algorithm: Algorithm,
+    /// Keeps all files in this directory, which must not exist.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+    /// Prints the whole outcome as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Assumptions {
+    Drawn,
+    Within,
+    Beyond,
+}
+
+impl Assumptions {
+    fn beyond(self) -> Option<bool> {
+        match self {
+            Self::Drawn => None,
+            Self::Within => Some(false),
+            Self::Beyond => Some(true),
+        }
+    }
+}
+
+/// Something other than a finding has gone wrong.
+const TROUBLE: u8 = 2;
+
+/// No schedule takes longer, unless its servers hang.
+const LIMIT: Duration = Duration::from_secs(150);
+
+impl Command {
+    /// Runs it. `peer` opens locks of others.
+    pub fn run(self, peer: OpenPeer) -> ExitCode {
+        let status = match self {
+            Self::Faults(faults) => faults.run(),
+            Self::Power(power) => power.run(peer),
+            Self::Schedule(schedule) => schedule.run(),
+            Self::Client { spec } => match serde_json::from_str(&spec) {
+                Ok(spec) => return client::main(spec, peer),
+                Err(error) => Err(error.into()),
+            },
+        };
+        match status {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("leasehold-proof: {error}");
+                ExitCode::from(TROUBLE)
+            }
+        }
+    }
+}
+
+/// For a program that is built without the locks of others.
+pub fn no_peer(_: &Spec) -> BoxFuture<'_, Result<Box<dyn Lock>, Failure>> {
+    let why = "only `peers/` is built with the locks of others";
+    Box::pin(ready(Err(Failure::new("unsupported", why))))
+}
+
+impl How {
+    fn campaign(&self, jobs: impl IntoIterator<Item = Job>) -> Campaign {
+        Campaign {
+            jobs: jobs.into_iter().collect(),
+            at_once: self.at_once,
+            limit: self.limit.map(Duration::from_secs),
+            keep: self.keep.clone(),
+        }
+    }
+
+    fn seeds(&self, count: u64) -> impl Iterator<Item = u64> {
+        let first = self.seed;
+        (0..count).map(move |at| first.wrapping_add(at))
+    }
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
+impl Faults {
+    fn run(&self) -> io::Result<bool> {
+        let all = Deployment::ALL.to_vec();
+        let deployments = if self.deployments.is_empty() {
+            &all
+        } else {
+            &self.deployments
+        };
+        let beyond = self.assumptions.beyond();
+        // One of each in turn, so that a run that is cut short has had all.
+        let jobs = self.how.seeds(self.schedules).flat_map(|seed| {
+            deployments.iter().map(move |deployment| Job {
+                choice: Choice {
+                    deployment: *deployment,
+                    beyond,
+                    algorithm: Algorithm::Leasehold,
+                },
+                seed,
+            })
+        });
+        let mut table = Table::default();
+        let campaign = self.how.campaign(jobs);
+        runtime()?.block_on(campaign.run(|done| count(&mut table, &done)))?;
+        println!("\n{table}");
+        let sound = |row: &Row| row.broken() == 0 && row.failed == 0;
+        Ok(table.0.values().all(sound))
+    }
+}
+
+/// Tells of a schedule, and counts it in.
+fn count(table: &mut Table, done: &Done) {
+    let name = done.plan.deployment.name();
+    let row = table.0.entry(name).or_default();
+    match &done.outcome {
+        Ok(outcome) => {
+            row.add(outcome);
+            println!("{}: {}", done.plan.command(), line(outcome));
+            if outcome.broken() > 0 {
+                println!("BROKEN. Again with: {}", done.plan.command());
+                for finding in &outcome.findings {
+                    println!("  {finding}");
+                }
+            }
+        }
+        Err(why) => {
+            row.failed += 1;
+            println!("NOT RUN: {}: {why}", done.plan.command());
+        }
+    }
+}
+
+impl Power {
+    fn run(&self, peer: OpenPeer) -> io::Result<bool> {
+        let has_peers = !std::ptr::fn_addr_eq(peer, no_peer as OpenPeer);
+        let mut trials = Trials::of(&self.algorithm, has_peers);
+        let seeds = self.how.seeds(self.schedules);
+        let jobs: Vec<_> = seeds.flat_map(|seed| trials.jobs(seed)).collect();
+        let campaign = self.how.campaign(jobs);
+        runtime()?.block_on(campaign.run(|done| {
+            if let Some(told) = trials.add(&done) {
+                println!("{told}");
+            }
+        }))?;
+        println!("\n{trials}");
+        Ok(trials.all_as_they_should_be())
+    }
+}
+
+impl Schedule {
+    fn run(&self) -> io::Result<bool> {
+        let choice = Choice {
+            deployment: self.deployment,
+            beyond: self.assumptions.beyond(),
+            algorithm: self.algorithm,
+        };
+        let plan = Plan::draw(choice, self.seed);
+        if !self.json {
+            print!("{plan}");
+        }
+        give_up_after(LIMIT);
+        let temporary = tempfile::Builder::new()
+            .prefix("leasehold-proof-")
+            .tempdir()?;
+        let directory = match &self.keep {
+            Some(keep) => {
+                std::fs::create_dir(keep)?;
+                keep.clone()
+            }
+            None => temporary.path().to_owned(),
+        };
+        let outcome = runtime()?.block_on(run::run(plan, &directory))?;
+        if self.json {
+            println!("{}", serde_json::to_string(&outcome)?);
+        } else {
+            tell(&outcome);
+        }
+        Ok(outcome.broken() == 0)
+    }
+}
+
+/// Ends the process, and with it its servers, if it hangs.
+fn give_up_after(limit: Duration) {
+    let (never, end) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        let _never = never;
+        let _ = end.recv_timeout(limit);
+        eprintln!("leasehold-proof: not over after {limit:?}");
+        std::process::abort();
+    });
+}
+
+fn tell(outcome: &Outcome) {
+    for fault in &outcome.injected {
+        let millis = |time: Micros| time / 1000;
+        let (took, gap) = (millis(fault.to - fault.from), millis(fault.gap));
+        println!("{}: {took} ms, {gap} ms without a grant", fault.name);
+    }
+    println!("{}", line(outcome));
+    for finding in &outcome.findings {
+        let promised = outcome.promise.covers(finding.property);
+        let heading = if promised { "BROKEN" } else { "not promised" };
+        println!("{heading}: {finding}");
+    }
+}
+
+/// An outcome in a line.
+fn line(outcome: &Outcome) -> String {
+    let Outcome {
+        claims,
+        grants,
+        lost,
+        failures,
+        replayed,
+        fenced,
+        unfenced,
+        promise,
+        ..
+    } = outcome;
+    let recovered = outcome
+        .recovered_in
+        .map_or_else(|| "never".to_owned(), |it| format!("{} ms", it / 1000));
+    format!(
+        "{claims} claims, {grants} leases, {lost} lost, {failures:?}; {replayed} replayed; \
+         fenced {fenced:?}, unfenced {unfenced:?}; {} fail-overs; longest gap {} ms, served \
+         again in {recovered}; {promise:?}; violations {:?}, of promises {}",
+        outcome.fail_overs,
+        outcome.longest_gap / 1000,
+        outcome.violations,
+        outcome.broken(),
+    )
+}

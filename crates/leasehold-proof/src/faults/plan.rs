@@ -180,6 +180,10 @@ pub enum Fault {
     KillClient(usize),
     /// A client stands still.
     StopClient(usize, u64),
+    /// As those, but whoever gets a key next.
+    KillHolder,
+    /// Likewise.
+    StopHolder(u64),
     /// A client's time of day steps by so many milliseconds.
     StepClientClock(usize, i64),
 }
@@ -222,6 +226,8 @@ impl Fault {
             Self::DeleteRecords => "records deleted",
             Self::KillClient(_) => "client killed",
             Self::StopClient(..) => "client stopped",
+            Self::KillHolder => "holder killed",
+            Self::StopHolder(_) => "holder stopped",
             Self::StepClientClock(..) => "client clock stepped",
         }
     }

@@ -124,7 +124,9 @@ pub async fn run(plan: Plan, directory: &Path) -> io::Result<Outcome> {
     let from = now();
     let (servers, people) = tokio::join!(
         befall(&plan.servers, from, |fault| site.befall(fault)),
-        befall(&plan.people, from, |fault| Clients::befall(&clients, fault)),
+        befall(&plan.people, from, |fault| Clients::befall(
+            &clients, &gate, fault
+        )),
     );
     sleep_until(from, plan.lasts).await;
     site.heal().await;

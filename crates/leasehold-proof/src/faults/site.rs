@@ -60,7 +60,13 @@ impl Site {
         let clocks = (0..goes_by_a_clock)
             .map(clock)
             .collect::<io::Result<Vec<_>>>()?;
-        let plain = || RedisServer::builder().config("lua-time-limit", BUSY_AFTER);
+        let plain = || {
+            let server = RedisServer::builder().config("lua-time-limit", BUSY_AFTER);
+            // A replica whose connection was torn without a word finds out in time.
+            server
+                .config("repl-ping-replica-period", "1")
+                .config("repl-timeout", "3")
+        };
         let wrong = |at: usize| preloaded(plain(), shim, &clocks[at]);
         let servers = match plan.deployment {
             Deployment::Local => Servers::Files(directory.join("locks")),

@@ -137,8 +137,8 @@ impl Worker {
         let ttl = u64::try_from(self.spec.ttl.as_micros()).unwrap_or(u64::MAX);
         let lasts = match self.random.u8(0..40) {
             // Longer than a TTL: it takes renewals.
-            0 => self.random.u64(ttl / 2..ttl * 3 / 2),
-            1..=5 => self.random.u64(0..60_000),
+            0 | 1 => self.random.u64(ttl / 2..ttl * 3 / 2),
+            2..=7 => self.random.u64(0..120_000),
             _ => self.random.u64(0..12_000),
         };
         Stay {
@@ -175,7 +175,10 @@ impl Worker {
             }
         };
         if !self.keep(op, &mut lease, granted, until, stay.lasts).await {
-            drop(lease);
+            // As programs do that give back whatever they have got, in the end.
+            if !stay.dropped {
+                lease.release().await;
+            }
             return Ok(());
         }
         if let Some((fenced, unfenced)) = read {

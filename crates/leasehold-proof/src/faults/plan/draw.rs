@@ -11,7 +11,9 @@ impl Plan {
     /// Draws a schedule.
     #[must_use]
     pub fn draw(choice: Choice, seed: u64) -> Self {
-        let mut random = Rng::with_seed(seed);
+        // So that deployments do not all have the same.
+        let place = choice.deployment as u64;
+        let mut random = Rng::with_seed(seed.wrapping_mul(64).wrapping_add(place));
         let Choice {
             deployment,
             algorithm,
@@ -109,18 +111,21 @@ impl Drawing {
         let beyond = self.menu_beyond();
         let mut at = random.u64(300..1000);
         let mut faults = Vec::new();
-        while at < lasts && !menu.is_empty() {
-            let forbidden = self.beyond && !beyond.is_empty() && random.u8(0..3) == 0;
+        while at < lasts {
+            let forbidden = self.beyond && random.u8(0..3) == 0;
             let menu = if forbidden { &beyond } else { &menu };
+            at += random.u64(300..1700);
+            if menu.is_empty() {
+                continue;
+            }
             let draw = menu[random.usize(0..menu.len())];
             faults.push(Timed {
                 at,
                 fault: draw(self, random),
             });
-            at += random.u64(200..1300);
         }
         // Beyond what is assumed means that it happens.
-        if self.beyond && !beyond.is_empty() && !faults.is_empty() {
+        if self.beyond && !faults.is_empty() {
             let place = random.usize(0..faults.len());
             faults[place].fault = beyond[random.usize(0..beyond.len())](self, random);
         }
@@ -132,18 +137,21 @@ impl Drawing {
         let mut faults = Vec::new();
         while at < lasts {
             let client = random.usize(0..self.clients);
+            let stop = random.u64(self.ttl * 3 / 4..self.ttl * 2);
             let fault = match random.u8(0..10) {
-                0..4 => Fault::KillClient(client),
+                0 => Fault::KillClient(client),
+                1 | 2 => Fault::KillHolder,
+                3 => Fault::StopClient(client, stop),
                 // Clocks of clients matter to those who take the time from them.
-                4..6 if self.steps_clients() => {
+                4 | 5 if self.steps_clients() => {
                     let most = i64::try_from(self.max_ttl() * 8 / 10).unwrap_or(0);
                     // Half of it each way: no two differ by more.
                     Fault::StepClientClock(client, random.i64(-most / 2..=most / 2))
                 }
-                _ => Fault::StopClient(client, random.u64(self.ttl / 2..self.ttl * 2)),
+                _ => Fault::StopHolder(stop),
             };
             faults.push(Timed { at, fault });
-            at += random.u64(400..2500);
+            at += random.u64(600..2800);
         }
         faults
     }
@@ -169,7 +177,7 @@ impl Drawing {
         if takes_time(self.deployment) {
             random.u64(50..400)
         } else {
-            random.u64(50..self.ttl * 3 / 2)
+            random.u64(50..self.ttl * 5 / 4)
         }
     }
 

@@ -11,12 +11,16 @@ use tokio::time::{sleep, timeout};
 
 use crate::faults::client::{Spec, Task};
 use crate::faults::clock::{Shim, WrongClock};
+use crate::faults::gate::Gate;
 use crate::faults::history::{Micros, Op, assemble, now, read};
 use crate::faults::plan::{Deployment, Fault, Plan};
 use crate::faults::site::Site;
 
 /// How long a client may take to end.
 const END: Duration = Duration::from_secs(15);
+
+/// How long to wait for somebody to get a key.
+const NEXT: Duration = Duration::from_secs(2);
 
 /// All clients, those that died included.
 pub(super) struct Clients {
@@ -103,20 +107,19 @@ impl Clients {
     }
 
     /// Does something to a client, and returns when it is over.
-    pub(super) async fn befall(clients: &Mutex<Self>, fault: Fault) {
+    pub(super) async fn befall(clients: &Mutex<Self>, gate: &Gate, fault: Fault) {
         match fault {
-            Fault::KillClient(at) => {
-                let mut clients = clients.lock().await;
-                clients.replace(at).expect("a client can be started");
+            Fault::KillClient(at) => Self::kill(clients, at).await,
+            Fault::StopClient(at, time) => Self::stop(clients, at, time).await,
+            Fault::KillHolder => {
+                if let Some(at) = Self::next_holder(clients, gate).await {
+                    Self::kill(clients, at).await;
+                }
             }
-            Fault::StopClient(at, time) => {
-                clients.lock().await.running[at]
-                    .process
-                    .signal(Signal::STOP);
-                sleep(Duration::from_millis(time)).await;
-                clients.lock().await.running[at]
-                    .process
-                    .signal(Signal::CONT);
+            Fault::StopHolder(time) => {
+                if let Some(at) = Self::next_holder(clients, gate).await {
+                    Self::stop(clients, at, time).await;
+                }
             }
             Fault::StepClientClock(at, by) => {
                 if let Some(clock) = &clients.lock().await.running[at].clock {
@@ -125,6 +128,35 @@ impl Clients {
             }
             _ => {}
         }
+    }
+
+    async fn kill(clients: &Mutex<Self>, at: usize) {
+        let mut clients = clients.lock().await;
+        clients.replace(at).expect("a client can be started");
+    }
+
+    async fn stop(clients: &Mutex<Self>, at: usize, millis: u64) {
+        let signal = async |signal| clients.lock().await.running[at].process.signal(signal);
+        signal(Signal::STOP).await;
+        sleep(Duration::from_millis(millis)).await;
+        signal(Signal::CONT).await;
+    }
+
+    /// The place of the client that gets a key next; none if nobody does for a while.
+    async fn next_holder(clients: &Mutex<Self>, gate: &Gate) -> Option<usize> {
+        let mut served = gate.served();
+        served.mark_unchanged();
+        timeout(NEXT, served.changed()).await.ok()?.ok()?;
+        let (client, _) = served
+            .borrow()
+            .iter()
+            .max_by_key(|(_, at)| **at)
+            .map(|(who, _)| *who)?;
+        let clients = clients.lock().await;
+        clients
+            .running
+            .iter()
+            .position(|running| running.number == client)
     }
 
     /// Kills a client and starts another in its place.

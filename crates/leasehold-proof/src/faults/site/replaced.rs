@@ -39,6 +39,8 @@ impl Site {
     }
 
     async fn replace_in_cluster(&self, all: &Cluster, fault: Fault) {
+        // Nobody agrees to what it has not understood yet, or votes for it.
+        all.wait_until_ok().await;
         let slot = self.slot(all);
         let primary = self.server(Which::Primary);
         match fault {
@@ -52,7 +54,6 @@ impl Site {
                 all.fail_over(replica, how).await;
             }
             Fault::MoveSlot => {
-                all.wait_until_ok().await;
                 let port = primary.port();
                 if let Some(other) = all.primaries().into_iter().find(|it| it.port() != port) {
                     all.move_slot(slot, other).await;
@@ -81,7 +82,7 @@ impl Site {
 }
 
 async fn replace_under_sentinels(all: &Sentinels, fault: Fault) {
-    let primary = all.primary();
+    let primary = all.wait_for_primary().await;
     match fault {
         Fault::StopSentinel(at, time) => {
             let sentinel = &all.sentinels()[at];

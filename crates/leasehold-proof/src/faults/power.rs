@@ -70,10 +70,9 @@ const KNOWN: [(Algorithm, Deployment, Expected); 7] = [
 ];
 
 /// The published ones; what they are known for depends on their versions.
-const PEERS: [(Algorithm, Deployment, Expected); 5] = [
+const PEERS: [(Algorithm, Deployment, Expected); 4] = [
     (Algorithm::Rslock, Deployment::ServerAof, Expected::Open),
     (Algorithm::Rslock, Deployment::Redlock3, Expected::Open),
-    (Algorithm::Redlock, Deployment::Redlock3, Expected::Open),
     (
         Algorithm::DistributedLock,
         Deployment::ServerAof,

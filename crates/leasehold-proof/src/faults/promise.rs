@@ -10,7 +10,7 @@ use super::client::Algorithm;
 use super::plan::{Data, Deployment, Fault, Plan};
 
 /// What is promised in a schedule. That a resource which compares tokens loses nothing
-/// goes with the tokens; that everybody is served in the end is always promised.
+/// goes with the tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Promise {
     /// Valid leases fit the capacity.
@@ -19,6 +19,8 @@ pub struct Promise {
     pub tokens: bool,
     /// First come, first served.
     pub order: bool,
+    /// Everybody is served when the faults have ended.
+    pub service: bool,
 }
 
 impl Promise {
@@ -31,6 +33,7 @@ impl Promise {
                 exclusion: true,
                 tokens: true,
                 order: false,
+                service: false,
             };
         }
         let deployment = plan.deployment;
@@ -53,6 +56,8 @@ impl Promise {
             tokens: deployment.is_redlock() || !(back && (forgets || evicted)),
             // What the promoted server had not received are also places in line.
             order: exclusion && !deployment.is_redlock() && !unplanned,
+            // Whose inbox was deleted too hears nothing any more.
+            service: !any(|_, fault| fault == Fault::DeleteRecords),
         }
     }
 
@@ -63,7 +68,7 @@ impl Promise {
             Property::Exclusion => self.exclusion,
             Property::Tokens | Property::FencedWrites => self.tokens,
             Property::Order | Property::Queue => self.order,
-            Property::Service => true,
+            Property::Service => self.service,
         }
     }
 }

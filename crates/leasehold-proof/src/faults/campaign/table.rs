@@ -95,7 +95,7 @@ pub struct Table(pub BTreeMap<String, Row>);
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "| | schedules (beyond what is assumed) | faults | claims | leases | replayed on the core's queue \
+            "| | schedules (of them beyond what is assumed; not run) | faults | claims | leases | replayed on the core's queue \
              | promised and violated | longest time without a grant | all served again within |\n\
              |---|---|---|---|---|---|---|---|---|\n",
         )?;
@@ -103,6 +103,7 @@ impl fmt::Display for Table {
             let Row {
                 schedules,
                 beyond,
+                failed,
                 faults,
                 claims,
                 grants,
@@ -113,7 +114,7 @@ impl fmt::Display for Table {
             let broken = broken(row);
             writeln!(
                 f,
-                "| `{name}` | {schedules} ({beyond}) | {faults} | {claims} | {grants} | {replayed} | {broken} \
+                "| `{name}` | {schedules} ({beyond}; {failed}) | {faults} | {claims} | {grants} | {replayed} | {broken} \
                  | {gap} | {recovery} |"
             )?;
         }

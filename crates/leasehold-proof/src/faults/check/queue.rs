@@ -67,7 +67,8 @@ fn leases<'a>(ops: &[&'a Op]) -> Vec<Lease<'a>> {
     let lease = |op: &'a Op| {
         let grant = op.grant.as_ref()?;
         let sound = grant.lost.is_none() && grant.rejoined == 0 && grant.token.is_some();
-        let releasing = grant.releasing.filter(|_| sound)?;
+        // Its time was not over before its release was sent.
+        let releasing = grant.releasing.filter(|at| sound && grant.until == *at)?;
         Some(Lease {
             op,
             grant,
@@ -275,5 +276,10 @@ mod tests {
         let mut lapsed = lease(1, 0, 2, 10, 5);
         lapsed.grant.as_mut().unwrap().releasing = None;
         assert_eq!(replay(&[lapsed, lease(2, 1, 9, 20, 6)]).leases, 1);
+        // Its holder stood still, and released it when another had it.
+        let mut late = lease(1, 0, 2, 8, 5);
+        late.grant.as_mut().unwrap().releasing = Some(50);
+        let after = replay(&[late, lease(2, 1, 9, 20, 6)]);
+        assert_eq!((after.leases, after.findings), (1, vec![]));
     }
 }

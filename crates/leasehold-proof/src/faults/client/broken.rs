@@ -226,20 +226,20 @@ impl Held for Lease {
         std::future::pending().await
     }
 
-    async fn tend(&mut self) {
+    async fn tend(&mut self) -> bool {
         let due = self.renewed + u64::try_from(self.ttl.as_micros()).unwrap_or(0) / 3;
         if now() < due {
-            return;
+            return false;
         }
         let mut prolong = match self.algorithm {
             Algorithm::RenewWithoutOwner => redis::cmd("PEXPIRE"),
             Algorithm::PlainRedlock => redis::cmd("EVAL"),
             // These are for short work.
-            _ => return,
+            _ => return false,
         };
         match self.algorithm {
             Algorithm::RenewWithoutOwner => prolong.arg(&self.key),
-            _ if self.remaining().is_zero() => return,
+            _ if self.remaining().is_zero() => return false,
             _ => prolong.arg(PROLONG).arg(1).arg(&self.key).arg(&self.owner),
         };
         prolong.arg(millis(self.ttl));
@@ -248,6 +248,7 @@ impl Held for Lease {
             self.valid_until = asked + reliable(self.algorithm, self.ttl);
             self.renewed = asked;
         }
+        true
     }
 
     async fn release(self: Box<Self>) -> Option<bool> {

@@ -27,8 +27,6 @@ pub enum Algorithm {
     PlainRedlock,
     /// The crate `rslock`.
     Rslock,
-    /// The crate `redlock`.
-    Redlock,
     /// The crate `distributed-lock-redis`.
     DistributedLock,
 }
@@ -106,8 +104,10 @@ pub trait Held: Send + Sync {
     fn remaining(&self) -> Duration;
     /// Completes when it is lost, with the reason.
     async fn lost(&self) -> String;
-    /// Does what its holder has to do to keep it, if it is time.
-    async fn tend(&mut self) {}
+    /// Does what its holder has to do to keep it, if it is time; says whether it was.
+    async fn tend(&mut self) -> bool {
+        false
+    }
     /// Whether it was still ours, if anybody answered.
     async fn release(self: Box<Self>) -> Option<bool>;
 }
@@ -143,7 +143,7 @@ impl Locks {
 async fn open(spec: &Spec, peer: OpenPeer) -> Result<Box<dyn Lock>, Failure> {
     Ok(match spec.algorithm {
         Algorithm::Leasehold => Box::new(Ours::connect(spec).await?),
-        Algorithm::Rslock | Algorithm::Redlock | Algorithm::DistributedLock => peer(spec).await?,
+        Algorithm::Rslock | Algorithm::DistributedLock => peer(spec).await?,
         _ => Box::new(Broken::connect(spec)?),
     })
 }

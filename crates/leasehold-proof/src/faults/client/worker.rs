@@ -150,7 +150,8 @@ impl Worker {
     async fn hold(&mut self, op: Number, wish: &Task, mut lease: Box<dyn Held>) -> io::Result<()> {
         let granted = now();
         let until = valid_until(&*lease);
-        self.journal.write(
+        self.journal.write_at(
+            granted,
             op,
             Event::Granted {
                 token: lease.token(),
@@ -159,7 +160,7 @@ impl Worker {
             },
         );
         let stay = self.stay();
-        self.ask(op, None, What::Served).await?;
+        self.ask(op, None, What::Served(granted)).await?;
         // Reads at once, writes at the end, thinks meanwhile.
         let writes = wish.mode == Mode::Exclusive;
         let token = lease.token().filter(|_| writes);
@@ -212,8 +213,9 @@ impl Worker {
                 why = lease.lost() => Some(why),
                 () = sleep(left.min(LOOK)) => None,
             };
-            if lost.is_none() {
-                lease.tend().await;
+            // While it is tended to, its holder works on, and believes what it said before.
+            if lost.is_none() && lease.tend().await {
+                seen = now().min(until);
             }
             let (looked, valid) = (now(), valid_until(&**lease));
             let over = lost.or_else(|| (valid <= looked).then(|| "its time is over".to_owned()));

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -56,11 +56,12 @@ pub struct Done {
 }
 
 impl Campaign {
-    /// Runs everything, and tells of each schedule as it ends.
+    /// Runs everything, and tells of each schedule as it ends, with those that are still to
+    /// come: what is taken out of them is not run.
     ///
     /// # Errors
     /// That there is no place for files.
-    pub async fn run(self, mut tell: impl FnMut(Done)) -> io::Result<()> {
+    pub async fn run(self, mut tell: impl FnMut(&Done, &mut VecDeque<Job>)) -> io::Result<()> {
         // Removed with everything in it, also what killed schedules have left.
         let scratch = tempfile::Builder::new()
             .prefix("leasehold-proof-")
@@ -80,10 +81,7 @@ impl Campaign {
             let (scratch, keep) = (scratch.path().to_owned(), self.keep.clone());
             workers.push(thread::spawn(move || {
                 while !over.load(Ordering::Relaxed) && end.is_none_or(|end| now() < end) {
-                    let job = jobs
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .pop_front();
+                    let job = locked(&jobs).pop_front();
                     let Some(job) = job else { break };
                     let _ = done.send(job.run(&scratch, keep.as_deref()));
                 }
@@ -93,7 +91,7 @@ impl Campaign {
         loop {
             tokio::select! {
                 result = results.recv() => match result {
-                    Some(result) => tell(result),
+                    Some(result) => tell(&result, &mut locked(&jobs)),
                     None => break,
                 },
                 // What has begun is ended; its servers end with it.
@@ -108,6 +106,10 @@ impl Campaign {
         }
         Ok(())
     }
+}
+
+fn locked(jobs: &Mutex<VecDeque<Job>>) -> MutexGuard<'_, VecDeque<Job>> {
+    jobs.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Job {
@@ -172,15 +174,19 @@ fn start(plan: &Plan, directory: &Path) -> Result<Outcome, String> {
     })
 }
 
-/// Copies plain files, and not what servers have left.
+/// Copies plain files, and of what servers have left, their logs.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)?.flatten() {
         let (path, kind) = (entry.path(), entry.file_type()?);
+        let name = entry.file_name();
+        let log = path.join("log");
         if kind.is_file() {
-            fs::copy(&path, to.join(entry.file_name()))?;
-        } else if kind.is_dir() && entry.file_name() == "files" {
-            copy(&path, &to.join("files"))?;
+            fs::copy(&path, to.join(name))?;
+        } else if name == "files" {
+            copy(&path, &to.join(name))?;
+        } else if log.is_file() {
+            fs::copy(log, to.join(name).with_extension("log"))?;
         }
     }
     Ok(())

@@ -62,6 +62,9 @@ pub struct Power {
     /// How many schedules of each.
     #[arg(long, default_value_t = 40)]
     schedules: u64,
+    /// Leaves a lock alone once it has been found out.
+    #[arg(long)]
+    until_found: bool,
     #[command(flatten)]
     how: How,
 }
@@ -200,7 +203,7 @@ impl Faults {
         });
         let mut table = Table::default();
         let campaign = self.how.campaign(jobs);
-        runtime()?.block_on(campaign.run(|done| count(&mut table, &done)))?;
+        runtime()?.block_on(campaign.run(|done, _| count(&mut table, done)))?;
         println!("\n{table}");
         let sound = |row: &Row| row.broken() == 0 && row.failed == 0;
         Ok(table.0.values().all(sound))
@@ -236,9 +239,12 @@ impl Power {
         let seeds = self.how.seeds(self.schedules);
         let jobs: Vec<_> = seeds.flat_map(|seed| trials.jobs(seed)).collect();
         let campaign = self.how.campaign(jobs);
-        runtime()?.block_on(campaign.run(|done| {
-            if let Some(told) = trials.add(&done) {
+        runtime()?.block_on(campaign.run(|done, to_come| {
+            if let Some(told) = trials.add(done) {
                 println!("{told}");
+            }
+            if self.until_found {
+                to_come.retain(|job| trials.is_open(job));
             }
         }))?;
         println!("\n{trials}");

@@ -147,6 +147,20 @@ impl Trials {
         Some(told)
     }
 
+    /// Whether a schedule may still show something new.
+    #[must_use]
+    pub fn is_open(&self, job: &Job) -> bool {
+        let of = (job.choice.algorithm, job.choice.deployment);
+        let mut trials = self.0.iter();
+        let trial = trials.find(|trial| (trial.algorithm, trial.deployment) == of);
+        // The sound are tried as often as the others are at least.
+        let tried = self.0.iter().map(|trial| trial.schedules).max();
+        trial.is_some_and(|trial| match trial.expected {
+            Expected::Sound => Some(trial.schedules) < tried,
+            Expected::Broken | Expected::Open => trial.found == 0,
+        })
+    }
+
     /// Whether all that are broken were found out, and none of the sound was blamed.
     #[must_use]
     pub fn all_as_they_should_be(&self) -> bool {

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::lock::{Held, Locks, Patience};
 use super::{Spec, Task};
 use crate::faults::gate::{Answer, Ask, What};
-use crate::faults::history::{Event, Journal, Number, OpId, now};
+use crate::faults::history::{Event, Journal, Micros, Number, OpId, now};
 
 /// How often a holder looks at its lease.
 const LOOK: Duration = Duration::from_millis(10);
@@ -149,7 +149,7 @@ impl Worker {
 
     async fn hold(&mut self, op: Number, wish: &Task, mut lease: Box<dyn Held>) -> io::Result<()> {
         let granted = now();
-        let until = valid_until(&*lease);
+        let until = valid_until(&*lease).unwrap_or(granted);
         self.journal.write_at(
             granted,
             op,
@@ -218,11 +218,14 @@ impl Worker {
                 seen = now().min(until);
             }
             let (looked, valid) = (now(), valid_until(&**lease));
-            let over = lost.or_else(|| (valid <= looked).then(|| "its time is over".to_owned()));
-            if let Some(why) = over {
-                self.journal.write(op, Event::Lost { seen, why });
-                return false;
-            }
+            let valid = match (valid, lost) {
+                (Some(valid), None) => valid,
+                (_, why) => {
+                    let why = why.unwrap_or_else(|| "its time is over".to_owned());
+                    self.journal.write(op, Event::Lost { seen, why });
+                    return false;
+                }
+            };
             seen = looked;
             if valid > until + WORTH_A_LINE {
                 until = valid;
@@ -264,8 +267,10 @@ impl Worker {
     }
 }
 
-/// Until when a lease is valid. The time is taken first, so that it is never too late.
-fn valid_until(lease: &dyn Held) -> u64 {
-    let asked = now();
-    asked + u64::try_from(lease.remaining().as_micros()).unwrap_or(0)
+/// Until when a lease is valid, if it is. The time is taken first, so that it is never too
+/// late.
+fn valid_until(lease: &dyn Held) -> Option<Micros> {
+    let (asked, remaining) = (now(), lease.remaining());
+    let micros = u64::try_from(remaining.as_micros()).unwrap_or(u64::MAX);
+    (micros > 0).then(|| asked + micros)
 }

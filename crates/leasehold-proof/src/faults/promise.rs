@@ -50,10 +50,13 @@ impl Promise {
         let evicted = any(|_, fault| matches!(fault, Fault::Evict(..) | Fault::DeleteRecords));
         let forward = any(|_, fault| matches!(fault, Fault::StepClock(_, by) if by > 0));
         let back = any(|_, fault| matches!(fault, Fault::StepClock(_, by) if by < 0));
+        let skewed =
+            any(|it, fault| it.is_redlock() && matches!(fault, Fault::StepClientClock(..)));
         let exclusion = !(forgets || replaced || evicted || forward);
         Self {
             exclusion,
-            tokens: deployment.is_redlock() || !(back && (forgets || evicted)),
+            // Where nobody waits until what is forgotten is over, only clocks keep tokens rising.
+            tokens: !((back || skewed) && (forgets || evicted)),
             // What the promoted server had not received are also places in line.
             order: exclusion && !deployment.is_redlock() && !unplanned,
             // Whose inbox was deleted too hears nothing any more.
@@ -140,6 +143,16 @@ mod tests {
         assert_eq!(promised(Deployment::Server, &killed), (false, true));
         assert_eq!(promised(Deployment::ServerAof, &killed), (true, true));
         assert_eq!(promised(Deployment::Redlock5, &killed), (true, true));
+        let unguarded = |faults: &[Fault]| {
+            let mut plan = plan(Deployment::Redlock5, faults);
+            plan.quarantine = false;
+            Promise::of(&plan, 0).tokens
+        };
+        assert!(unguarded(&killed));
+        assert!(!unguarded(&[
+            Fault::Kill(at, 0),
+            Fault::StepClientClock(0, 1)
+        ]));
         let twice = [Fault::Kill(at, 0), Fault::StepClock(at, -1)];
         assert_eq!(promised(Deployment::Server, &twice), (false, false));
         assert_eq!(

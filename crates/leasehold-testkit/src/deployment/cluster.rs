@@ -6,6 +6,7 @@ mod view;
 
 use std::fmt;
 use std::ops::Index;
+use std::time::{Duration, Instant};
 
 use super::members::Members;
 use super::replication;
@@ -44,6 +45,9 @@ pub struct Cluster {
     ids: Vec<String>,
     password: Option<String>,
 }
+
+/// After how long a take-over that was ordered is ordered again: a node gives up after five seconds.
+const AGAIN: Duration = Duration::from_secs(6);
 
 /// How a replica takes the place of its primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +167,10 @@ impl Cluster {
     /// # Panics
     ///
     /// When it does not within [`PATIENCE`](crate::process::PATIENCE), or is none.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "no machine sleeps while it is tested"
+    )]
     pub async fn fail_over(&self, replica: &RedisServer, how: Takeover) {
         let mut command = vec!["CLUSTER", "FAILOVER"];
         match how {
@@ -174,8 +182,14 @@ impl Cluster {
             .until("nodes that agree", || self.agreed())
             .await;
         replica.command(&command);
+        let mut ordered = Instant::now();
         let id = self.id_of(replica);
         let taken_over = self.members.until("a take-over", || {
+            // An attempt may come to nothing: the primary has not stopped in time, say.
+            if ordered.elapsed() > AGAIN && replication(replica)?.primary().is_some() {
+                ordered = Instant::now();
+                let _ = replica.try_command(&command);
+            }
             for view in self.views()? {
                 let known = view.of(id).ok_or("it is not known")?;
                 if !known.is_primary() || known.slots.is_empty() {

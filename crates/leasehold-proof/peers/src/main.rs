@@ -49,7 +49,7 @@ fn goes_on(patience: Patience, asked: Micros) -> bool {
 }
 
 fn busy() -> Failure {
-    Failure::new("busy", "somebody else has it")
+    Failure::new("busy", &"somebody else has it")
 }
 
 // ---- rslock
@@ -83,7 +83,7 @@ impl Lock for Rslock {
             match self.manager.lock(task.key.as_bytes(), self.ttl).await {
                 Ok(lock) => return Ok(Box::new(RslockLease::new(lock, self.ttl))),
                 Err(LockError::Unavailable | LockError::TtlExceeded) => {}
-                Err(error) => return Err(Failure::new("unavailable", error)),
+                Err(error) => return Err(Failure::new("unavailable", &error)),
             }
             if !goes_on(patience, asked) {
                 return Err(busy());
@@ -151,7 +151,7 @@ struct Distributed {
 
 impl Distributed {
     async fn connect(spec: &Spec) -> Result<Self, Failure> {
-        let unavailable = |error: RedisError| Failure::new("unavailable", error);
+        let unavailable = |error: RedisError| Failure::new("unavailable", &error);
         let mut builder = RedisLockProvider::builder();
         for url in spec.servers() {
             // From a URL it makes clients that never connect again, and time out never.
@@ -170,7 +170,7 @@ impl Distributed {
             .build();
         let provider = provider
             .await
-            .map_err(|error| Failure::new("unavailable", error))?;
+            .map_err(|error| Failure::new("unavailable", &error))?;
         Ok(Self { provider })
     }
 }
@@ -187,7 +187,7 @@ impl Lock for Distributed {
         let lock = self.provider.create_lock(&task.key);
         loop {
             let attempt = lock.try_acquire().await;
-            match attempt.map_err(|error| Failure::new("unavailable", error))? {
+            match attempt.map_err(|error| Failure::new("unavailable", &error))? {
                 Some(handle) => return Ok(Box::new(Handle(handle))),
                 None if goes_on(patience, asked) => sleep(Duration::from_millis(15)).await,
                 None => return Err(busy()),

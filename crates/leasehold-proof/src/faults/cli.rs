@@ -156,7 +156,7 @@ impl Command {
 /// For a program that is built without the locks of others.
 pub fn no_peer(_: &Spec) -> BoxFuture<'_, Result<Box<dyn Lock>, Failure>> {
     let why = "only `peers/` is built with the locks of others";
-    Box::pin(ready(Err(Failure::new("unsupported", why))))
+    Box::pin(ready(Err(Failure::new("unsupported", &why))))
 }
 
 impl How {

@@ -321,8 +321,8 @@ mod tests {
         }
     }
 
-    fn until(events: Vec<Line>, died: Option<Micros>) -> Micros {
-        let ops = assemble(3, &events, died);
+    fn until(events: &[Line], died: Option<Micros>) -> Micros {
+        let ops = assemble(3, events, died);
         assert_eq!(
             ops[0].id,
             OpId {
@@ -343,12 +343,12 @@ mod tests {
             ]
         };
         let and = |event| [held(), vec![event]].concat();
-        assert_eq!(until(held(), None), 140);
-        assert_eq!(until(held(), Some(60)), 60);
-        assert_eq!(until(and(line(90, Event::Releasing)), None), 90);
+        assert_eq!(until(&held(), None), 140);
+        assert_eq!(until(&held(), Some(60)), 60);
+        assert_eq!(until(&and(line(90, Event::Releasing)), None), 90);
         let why = String::new();
         assert_eq!(
-            until(and(line(95, Event::Lost { seen: 80, why })), None),
+            until(&and(line(95, Event::Lost { seen: 80, why })), None),
             80
         );
     }

@@ -75,7 +75,7 @@ impl Broken {
         };
         let node = |url: String| {
             let client =
-                redis::Client::open(url).map_err(|error| Failure::new("invalid", error))?;
+                redis::Client::open(url).map_err(|error| Failure::new("invalid", &error))?;
             let connection = Mutex::default();
             Ok(Node {
                 client,
@@ -134,7 +134,7 @@ impl Broken {
         if granted > 0 || unknown.is_some() {
             let _ = lease.delete_if_ours().await;
         }
-        unknown.map_or(Ok(None), |error| Err(Failure::new("unavailable", error)))
+        unknown.map_or(Ok(None), |error| Err(Failure::new("unavailable", &error)))
     }
 
     async fn pause(&self) {
@@ -178,7 +178,7 @@ impl Lock for Broken {
                 Patience::No => true,
             };
             if over {
-                return Err(failed.unwrap_or_else(|| Failure::new("busy", "somebody else has it")));
+                return Err(failed.unwrap_or_else(|| Failure::new("busy", &"somebody else has it")));
             }
             self.pause().await;
         }

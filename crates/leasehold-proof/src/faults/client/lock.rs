@@ -65,7 +65,7 @@ pub struct Failure {
 
 impl Failure {
     /// A failure of a kind.
-    pub fn new(kind: &str, why: impl ToString) -> Self {
+    pub fn new(kind: &str, why: &impl ToString) -> Self {
         Self {
             kind: kind.to_owned(),
             why: why.to_string(),

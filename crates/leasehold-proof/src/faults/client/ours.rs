@@ -61,7 +61,7 @@ impl Lock for Ours {
                     .await?,
             ),
         };
-        lease.ok_or_else(|| Failure::new("busy", "somebody else has it"))
+        lease.ok_or_else(|| Failure::new("busy", &"somebody else has it"))
     }
 
     async fn close(&self) {

@@ -1,4 +1,8 @@
 //! The client processes of a schedule.
+#![allow(
+    clippy::expect_used,
+    reason = "a schedule that cannot be carried out fails with its text, as with the testkit"
+)]
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -168,7 +172,7 @@ impl Clients {
         self.running[at].process.signal(Signal::KILL);
         let fresh = self.maker.start(number, self.running[at].tasks.clone())?;
         let old = std::mem::replace(&mut self.running[at], fresh);
-        self.dead.push((old.number, old.journal.clone(), died));
+        self.dead.push((old.number, old.journal, died));
         Ok(())
     }
 

@@ -141,6 +141,62 @@ async fn a_removed_directory_is_an_error_and_not_a_lock() {
     assert_eq!(error.kind(), ErrorKind::Refused);
 }
 
+/// As whatever tidies up old files does. What was locked then may be lost; what
+/// begins afterwards is not.
+#[tokio::test]
+async fn clients_whose_files_were_removed_go_on() {
+    let place = TempDir::new().unwrap();
+    let (a, b) = (open(place.path()).await, open(place.path()).await);
+    let heard = Arc::new(Heard::default());
+    let _inbox = b.listen(heard.clone()).await.unwrap();
+    let key = Key::new("k").unwrap();
+    for time in 1..=3 {
+        remove_files(place.path());
+        heard.pushes.lock().unwrap().clear();
+        let held = claimed(&a, &key, time).await;
+        assert!(held.token.is_some());
+        let waiting = claimed(&b, &key, 100 + time).await;
+        assert_eq!((waiting.token, waiting.position), (None, 1), "a lives");
+        a.release(&key, &release(time)).await.unwrap();
+        heard
+            .until(
+                |push| matches!(push, Push::Granted { arrival, .. } if *arrival == waiting.arrival),
+            )
+            .await;
+        b.release(&key, &release(100 + time)).await.unwrap();
+    }
+}
+
+/// It sees its place and asks, and others that it lives.
+#[tokio::test]
+async fn who_waits_while_its_files_are_removed_is_served() {
+    let place = TempDir::new().unwrap();
+    let url = format!("local:{}", place.path().display());
+    let (a, b) = (connect(&url).await.unwrap(), connect(&url).await.unwrap());
+    let held = a.mutex("k").unwrap().lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let b = b.clone();
+        async move { b.mutex("k").unwrap().lock().await.unwrap() }
+    });
+    while a.inspect("k").await.unwrap().waiters.is_empty() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    remove_files(place.path());
+    let served = timeout(LIMIT, waiting).await.expect("in time").unwrap();
+    assert!(served.token() > held.token());
+    let third = connect(&url).await.unwrap();
+    let taken = third.mutex("k").unwrap().try_lock().await.unwrap();
+    assert!(taken.is_none(), "the second lives");
+}
+
+fn remove_files(directory: &Path) {
+    for sub in ["keys", "sessions", "inbox"] {
+        for file in fs::read_dir(directory.join(sub)).unwrap() {
+            fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn grants_are_pushed_in_a_long_directory() {

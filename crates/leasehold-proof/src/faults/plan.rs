@@ -44,13 +44,16 @@ pub enum Deployment {
     Redlock3,
     /// Five independent servers.
     Redlock5,
+    /// One server that keeps nothing on disk, and grants nothing for a while after a restart.
+    ServerQuarantine,
 }
 
 impl Deployment {
-    /// All of them. A choice of restarts (`restart=quarantine`) is to be one more.
-    pub const ALL: [Self; 8] = [
+    /// All of them.
+    pub const ALL: [Self; 9] = [
         Self::Local,
         Self::Server,
+        Self::ServerQuarantine,
         Self::ServerAof,
         Self::Sentinel,
         Self::Acknowledged,
@@ -77,7 +80,7 @@ impl Deployment {
     pub fn servers(self) -> usize {
         match self {
             Self::Local => 0,
-            Self::Server | Self::ServerAof => 1,
+            Self::Server | Self::ServerQuarantine | Self::ServerAof => 1,
             Self::Sentinel | Self::Acknowledged | Self::Redlock3 => 3,
             Self::Redlock5 => 5,
             Self::Cluster => 6,
@@ -269,7 +272,7 @@ pub struct Plan {
     pub ttl: Duration,
     /// How many have to acknowledge a grant, if any.
     pub acknowledge: Option<u32>,
-    /// Whether restarted servers of a quorum wait before they vote.
+    /// Whether restarted servers wait before they grant, or vote.
     pub quarantine: bool,
     /// The tasks of each client.
     pub clients: Vec<Vec<Task>>,

@@ -41,7 +41,8 @@ impl Promise {
             plan.faults().any(|fault| ends(deployment, fault))
         };
         let unplanned = fail_overs > agreed(plan);
-        let forgets = any(loses_data) && !plan.quarantine;
+        let loses = any(loses_data);
+        let forgets = loses && !plan.quarantine;
         let replaced = match deployment {
             // All that can be promoted have acknowledged.
             Deployment::Acknowledged => plan.acknowledge != Some(2) && fail_overs > 0,
@@ -49,18 +50,20 @@ impl Promise {
         };
         let evicted = any(|_, fault| matches!(fault, Fault::Evict(..) | Fault::DeleteRecords));
         let forward = any(|_, fault| matches!(fault, Fault::StepClock(_, by) if by > 0));
-        let back = any(|_, fault| matches!(fault, Fault::StepClock(_, by) if by < 0));
+        let back = plan.faults().map(steps_back).sum::<u64>();
+        // A quarantine is twice as long as a lease.
+        let too_far_back = loses && u128::from(back) >= 2 * plan.ttl.as_millis();
         let skewed =
             any(|it, fault| it.is_redlock() && matches!(fault, Fault::StepClientClock(..)));
         let exclusion = !(forgets || replaced || evicted || forward);
         Self {
             exclusion,
             // Where nobody waits until what is forgotten is over, only clocks keep tokens rising.
-            tokens: !((back || skewed) && (forgets || evicted)),
+            tokens: !((back > 0 || skewed) && (forgets || evicted))
+                && (deployment.is_redlock() || !too_far_back),
             // What the promoted server had not received are also places in line.
-            order: exclusion && !deployment.is_redlock() && !unplanned,
-            // Whose inbox was deleted too hears nothing any more.
-            service: !any(|_, fault| fault == Fault::DeleteRecords),
+            order: exclusion && !deployment.is_redlock() && !unplanned && !loses,
+            service: true,
         }
     }
 
@@ -81,6 +84,14 @@ fn agreed(plan: &Plan) -> usize {
     plan.faults()
         .filter(|fault| matches!(fault, Fault::TakeOver { agreed: true }))
         .count()
+}
+
+/// By how many milliseconds a server's clock steps back.
+fn steps_back(fault: Fault) -> u64 {
+    match fault {
+        Fault::StepClock(_, by) if by < 0 => by.unsigned_abs(),
+        _ => 0,
+    }
 }
 
 /// Whether a server forgets what it had granted.
@@ -143,6 +154,13 @@ mod tests {
         assert_eq!(promised(Deployment::Server, &killed), (false, true));
         assert_eq!(promised(Deployment::ServerAof, &killed), (true, true));
         assert_eq!(promised(Deployment::Redlock5, &killed), (true, true));
+        let waits = Deployment::ServerQuarantine;
+        assert_eq!(promised(waits, &killed), (true, true));
+        let back_by = |by: i64| promised(waits, &[Fault::Kill(at, 0), Fault::StepClock(at, -by)]).1;
+        assert!(
+            back_by(100) && !back_by(3_000),
+            "the quarantine makes up for it"
+        );
         let unguarded = |faults: &[Fault]| {
             let mut plan = plan(Deployment::Redlock5, faults);
             plan.quarantine = false;

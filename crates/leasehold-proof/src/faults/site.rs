@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leasehold::store::redis::{RedlockOptions, RedlockStore};
+use leasehold::store::redis::{RedisOptions, RedisStore, RedlockOptions, RedlockStore};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
 use leasehold_testkit::proxy::{Direction, End, Proxy};
 use leasehold_testkit::server::{self, RedisServer, RedisServerBuilder};
@@ -59,7 +59,7 @@ impl Site {
     /// When a server does not start.
     pub async fn start(plan: &Plan, shim: &Shim, directory: &Path) -> io::Result<Self> {
         let goes_by_a_clock = match plan.deployment {
-            Deployment::Server | Deployment::ServerAof => 1,
+            Deployment::Server | Deployment::ServerQuarantine | Deployment::ServerAof => 1,
             it if it.is_redlock() => it.servers(),
             _ => 0,
         };
@@ -77,7 +77,7 @@ impl Site {
         let wrong = |at: usize| preloaded(plain(), shim, &clocks[at]);
         let servers = match plan.deployment {
             Deployment::Local => Servers::Files(directory.join("locks")),
-            Deployment::Server => one(wrong(0)),
+            Deployment::Server | Deployment::ServerQuarantine => one(wrong(0)),
             Deployment::ServerAof => one(wrong(0).persistent()),
             Deployment::Sentinel | Deployment::Acknowledged => Servers::Sentinels(
                 Sentinels::builder()
@@ -105,7 +105,7 @@ impl Site {
                 .unwrap_or_default(),
         };
         site.url = site.url_of(plan);
-        site.mark().await?;
+        site.mark(plan).await?;
         Ok(site)
     }
 
@@ -119,7 +119,15 @@ impl Site {
         const LIMITS: &str = "connect_timeout=1s&response_timeout=1s";
         match &self.servers {
             Servers::Files(directory) => format!("local:{}", directory.display()),
-            Servers::One(_, proxy) => format!("{}?{LIMITS}", proxy.url()),
+            Servers::One(_, proxy) => {
+                let url = format!("{}?{LIMITS}", proxy.url());
+                if plan.quarantine {
+                    let ttl = plan.ttl.as_millis();
+                    format!("{url}&restart=quarantine&max_ttl={ttl}ms")
+                } else {
+                    url
+                }
+            }
             Servers::Cluster(cluster) => format!("{}?{LIMITS}", cluster.url()),
             Servers::Sentinels(sentinels) => {
                 let url = format!("{}?connect_timeout=2s&response_timeout=3s", sentinels.url());
@@ -137,11 +145,17 @@ impl Site {
         }
     }
 
-    /// Says of independent servers that they are new.
-    async fn mark(&self) -> io::Result<()> {
-        let Servers::Independent(_) = self.servers else {
-            return Ok(());
-        };
+    /// Says of servers that would wait before they grant that they are new.
+    async fn mark(&self, plan: &Plan) -> io::Result<()> {
+        match self.servers {
+            Servers::Independent(_) => {}
+            Servers::One(..) if plan.quarantine => {
+                let options = RedisOptions::from_url(&self.url).map_err(io::Error::other)?;
+                let marked = RedisStore::initialise(options).await;
+                return marked.map(drop).map_err(io::Error::other);
+            }
+            _ => return Ok(()),
+        }
         // Nothing is on trial yet: a busy machine may take its time.
         let patient = self
             .url

@@ -42,7 +42,11 @@ impl Plan {
             // One of two does not bind who is promoted.
             if beyond { 1 } else { 2 }
         });
-        let quarantine = deployment.is_redlock() && ours && !(beyond && random.bool());
+        let quarantine = ours
+            && match deployment {
+                Deployment::ServerQuarantine => true,
+                it => it.is_redlock() && !(beyond && random.bool()),
+            };
         Self {
             seed,
             deployment,
@@ -185,6 +189,7 @@ impl Drawing {
     fn menu(&self) -> Vec<Draw> {
         use Deployment::{
             Acknowledged, Cluster, Local, Redlock3, Redlock5, Sentinel, Server, ServerAof,
+            ServerQuarantine,
         };
         let mut menu: Vec<Draw> = Vec::new();
         if self.deployment != Local {
@@ -215,6 +220,16 @@ impl Drawing {
             Server => menu.extend::<[Draw; 2]>([
                 |it, random| Fault::Restart(it.which(random), Data::Kept),
                 |it, random| Fault::StepClock(it.which(random), -random.i64(100..5_000)),
+            ]),
+            // Little steps: all of them together are less than the quarantine.
+            ServerQuarantine => menu.extend::<[Draw; 7]>([
+                |it, random| Fault::Restart(it.which(random), Data::Kept),
+                |it, random| Fault::Restart(it.which(random), Data::Lost),
+                |it, random| Fault::Kill(it.which(random), it.a_while(random)),
+                |it, random| Fault::Kill(it.which(random), 0),
+                |it, random| Fault::Kill(it.which(random), 0),
+                |it, random| Fault::Flush(it.which(random)),
+                |it, random| Fault::StepClock(it.which(random), -random.i64(10..100)),
             ]),
             ServerAof => menu.extend::<[Draw; 4]>([
                 |it, random| Fault::Restart(it.which(random), Data::Kept),
@@ -265,6 +280,7 @@ impl Drawing {
     fn menu_beyond(&self) -> Vec<Draw> {
         use Deployment::{
             Acknowledged, Cluster, Local, Redlock3, Redlock5, Sentinel, Server, ServerAof,
+            ServerQuarantine,
         };
         let forward: Draw = |it, random| {
             Fault::StepClock(
@@ -282,6 +298,9 @@ impl Drawing {
                 |it, random| Fault::Restart(it.which(random), Data::Lost),
                 |it, random| Fault::Evict(it.which(random), random.u64(20..200)),
             ],
+            ServerQuarantine => vec![forward, |it, random| {
+                Fault::Evict(it.which(random), random.u64(20..200))
+            }],
             ServerAof => vec![forward, flush, |it, random| {
                 Fault::Evict(it.which(random), random.u64(20..200))
             }],

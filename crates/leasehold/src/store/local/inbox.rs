@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use leasehold_core::{Arrival, Capacity, Event, Inbox, Key, StoreTime, Token};
 use tokio::net::UnixDatagram;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::Inner;
@@ -123,18 +124,20 @@ struct Reader {
 impl OpenInbox {
     pub(super) fn open(store: Arc<Inner>, sink: Arc<dyn PushSink>) -> Self {
         let epoch = store.hearing.next_epoch();
-        let reader = match bind(&store) {
+        let (sockets, bound_again) = mpsc::unbounded_channel();
+        let reader = match bind(&store).and_then(UnixDatagram::from_std) {
             Ok(socket) => {
                 let open = Arc::new(AtomicBool::new(true));
                 let lookout = &store.lookout;
+                let reading = Reading {
+                    bound_again,
+                    lookout: lookout.clone(),
+                    sink: sink.clone(),
+                    open: open.clone(),
+                    epoch,
+                };
                 let tasks = [
-                    tokio::spawn(read(
-                        socket,
-                        lookout.clone(),
-                        sink.clone(),
-                        open.clone(),
-                        epoch,
-                    )),
+                    tokio::spawn(reading.read(socket)),
                     tokio::spawn(look_out(
                         Arc::downgrade(&store),
                         lookout.clone(),
@@ -149,7 +152,9 @@ impl OpenInbox {
                 None
             }
         };
-        store.hearing.open(epoch, reader.is_some());
+        store
+            .hearing
+            .open(epoch, reader.is_some().then_some(sockets));
         Self {
             store,
             epoch,
@@ -168,13 +173,29 @@ impl Drop for OpenInbox {
         }
         // A later one may have taken the place.
         if self.store.hearing.close(self.epoch) && self.reader.is_some() {
+            *self.store.hearing.sockets() = None;
             let name = file_name(self.store.session.inbox().as_str());
             file::remove(&self.store.directory, &socket(&name));
         }
     }
 }
 
-fn bind(store: &Inner) -> std::io::Result<UnixDatagram> {
+/// Takes sockets to read from instead of those before.
+pub(super) type Sockets = mpsc::UnboundedSender<Socket>;
+
+/// Hears again after somebody has removed the socket. Before the next grant, if
+/// that client's files are made again before: no push is missed.
+pub(super) fn bind_again(store: &Inner) {
+    if let Some(sockets) = &*store.hearing.sockets() {
+        match bind(store) {
+            // Fails where the inbox has just been closed.
+            Ok(socket) => drop(sockets.send(socket)),
+            Err(error) => tracing::debug!(%error, "no socket for pushes any more"),
+        }
+    }
+}
+
+fn bind(store: &Inner) -> std::io::Result<Socket> {
     let inbox = store.session.inbox();
     let path = socket_path(&store.directory, inbox).ok_or_else(|| {
         std::io::Error::new(IoKind::InvalidInput, "the directory's path is too long")
@@ -183,40 +204,62 @@ fn bind(store: &Inner) -> std::io::Result<UnixDatagram> {
     file::remove(&store.directory, &socket(&file_name(inbox.as_str())));
     let socket = Socket::bind(path)?;
     socket.set_nonblocking(true)?;
-    UnixDatagram::from_std(socket)
+    Ok(socket)
 }
 
-async fn read(
-    socket: UnixDatagram,
+/// What the task needs that reads.
+struct Reading {
+    bound_again: mpsc::UnboundedReceiver<Socket>,
     lookout: Arc<Lookout>,
     sink: Arc<dyn PushSink>,
     open: Arc<AtomicBool>,
     epoch: u64,
-) {
-    let mut buffer = vec![0; MAX_BYTES + 1024];
-    let mut in_a_row = 0;
-    while socket.readable().await.is_ok() {
-        match socket.try_recv(&mut buffer) {
-            Ok(length) => {
-                in_a_row += 1;
-                for push in understood(&buffer[..length], epoch) {
-                    if let Some((key, arrival)) = waits_no_more(&push) {
-                        lookout.forget(key, arrival);
-                    }
-                    if open.load(Ordering::SeqCst) {
-                        sink.push(push);
+}
+
+impl Reading {
+    async fn read(mut self, mut socket: UnixDatagram) {
+        let mut buffer = vec![0; MAX_BYTES + 1024];
+        let mut in_a_row = 0;
+        loop {
+            let again = tokio::select! {
+                // What was sent to the one before is older.
+                ready = socket.readable() => match ready {
+                    Ok(()) => None,
+                    Err(_) => return,
+                },
+                Some(again) = self.bound_again.recv() => Some(again),
+            };
+            if let Some(Ok(again)) = again.map(UnixDatagram::from_std) {
+                socket = again;
+                // Pushes went nowhere in between.
+                self.push(Push::Reset);
+            }
+            match socket.try_recv(&mut buffer) {
+                Ok(length) => {
+                    in_a_row += 1;
+                    for push in understood(&buffer[..length], self.epoch) {
+                        if let Some((key, arrival)) = waits_no_more(&push) {
+                            self.lookout.forget(key, arrival);
+                        }
+                        self.push(push);
                     }
                 }
-            }
-            Err(error) if error.kind() == IoKind::WouldBlock => {
-                // It was full, so later ones were turned away.
-                if in_a_row >= KEPT && open.load(Ordering::SeqCst) {
-                    sink.push(Push::Reset);
+                Err(error) if error.kind() == IoKind::WouldBlock => {
+                    // It was full, so later ones were turned away.
+                    if in_a_row >= KEPT {
+                        self.push(Push::Reset);
+                    }
+                    in_a_row = 0;
                 }
-                in_a_row = 0;
+                // Nothing was received: the socket stays.
+                Err(_) => tokio::task::yield_now().await,
             }
-            // Nothing was received: the socket stays.
-            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+
+    fn push(&self, push: Push) {
+        if self.open.load(Ordering::SeqCst) {
+            self.sink.push(push);
         }
     }
 }

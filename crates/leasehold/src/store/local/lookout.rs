@@ -148,6 +148,7 @@ pub(super) async fn look_out(
 
 /// The claims that should ask where they stand.
 fn look(store: &Inner, due: Ours) -> Vec<(Key, Arrival)> {
+    store.go_on();
     // Many keys may be held by one client.
     let mut dead: HashMap<Inbox, bool> = HashMap::new();
     let mut found = Vec::new();

@@ -31,8 +31,8 @@ mod sweep;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -103,6 +103,14 @@ impl Inner {
         };
         sweep::sweep(&inner);
         Ok(inner)
+    }
+
+    /// Makes its files again if somebody has removed them, before others are
+    /// asked who lives.
+    fn go_on(&self) {
+        if self.session.go_on() {
+            inbox::bind_again(self);
+        }
     }
 }
 
@@ -294,6 +302,8 @@ struct Hearing {
     epochs: AtomicU64,
     /// No socket could be had.
     deaf: AtomicBool,
+    /// Where the open inbox takes another socket.
+    sockets: Mutex<Option<inbox::Sockets>>,
 }
 
 impl Hearing {
@@ -309,9 +319,14 @@ impl Hearing {
         self.epochs.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    fn open(&self, epoch: u64, hears: bool) {
-        self.deaf.store(!hears, Ordering::SeqCst);
+    fn open(&self, epoch: u64, sockets: Option<inbox::Sockets>) {
+        self.deaf.store(sockets.is_none(), Ordering::SeqCst);
+        *self.sockets() = sockets;
         self.epoch.store(epoch, Ordering::SeqCst);
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, Option<inbox::Sockets>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it was that inbox that was open, which is now closed.

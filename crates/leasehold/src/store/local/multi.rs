@@ -46,6 +46,7 @@ pub(super) async fn run(store: &Arc<Inner>, parts: Parts) -> Result<Answered, St
 }
 
 fn take(store: &Inner, parts: &Parts, _all: &[Locked]) -> Result<Answered, StoreError> {
+    store.go_on();
     let read = |(key, place): &(Key, Place)| place.read_key(&store.directory, &store.clock, key);
     let mut queues = parts.keys.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let clock = store.clock.now();

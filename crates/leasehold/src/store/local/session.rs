@@ -5,10 +5,10 @@
 //! process id could be somebody else's by the time it is looked at.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::Inbox;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::directory::{Directory, INBOXES, Locked, SESSIONS};
@@ -21,29 +21,53 @@ use crate::error::{ErrorKind, StoreError};
 pub(super) struct Session {
     directory: Arc<Directory>,
     inbox: Inbox,
-    /// Locked. Taken out only to be closed before the others look.
-    file: Option<OwnedFd>,
+    /// Taken out only to be closed before the others look.
+    life: Option<Life>,
+    renewing: Mutex<()>,
+}
+
+/// The locked file, and the one that took its place after somebody had removed
+/// it. The first stays open: it may be lent.
+#[derive(Debug)]
+struct Life {
+    file: OwnedFd,
+    next: OnceLock<Box<Self>>,
+}
+
+impl Life {
+    fn begin(directory: &Directory, inbox: &Inbox) -> Result<Self, Errno> {
+        let name = path(inbox);
+        let file = loop {
+            let file = directory.file(&name, OFlags::RDWR | OFlags::CREATE)?;
+            // Others look at a lock for a moment only, so this does not wait long.
+            retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
+            // Whoever sweeps may have come between, and have taken it for dead.
+            if file::stands_at(&file, directory, &name)? {
+                break file;
+            }
+        };
+        let next = OnceLock::new();
+        Ok(Self { file, next })
+    }
+
+    fn latest(&self) -> &Self {
+        let mut life = self;
+        while let Some(next) = life.next.get() {
+            life = next;
+        }
+        life
+    }
 }
 
 impl Session {
     pub(super) fn open(directory: Arc<Directory>, inbox: Inbox) -> Result<Self, StoreError> {
-        let name = path(&inbox);
-        let failed = |errno| directory.failed("write to", errno);
-        let file = loop {
-            let file = directory
-                .file(&name, OFlags::RDWR | OFlags::CREATE)
-                .map_err(failed)?;
-            // Others look at a lock for a moment only, so this does not wait long.
-            retry_on_intr(|| flock(&file, FlockOperation::LockExclusive)).map_err(failed)?;
-            // Whoever sweeps may have come between, and have taken it for dead.
-            if file::stands_at(&file, &directory, &name).map_err(failed)? {
-                break file;
-            }
-        };
+        let life =
+            Life::begin(&directory, &inbox).map_err(|errno| directory.failed("write to", errno))?;
         let session = Self {
             directory,
             inbox,
-            file: Some(file),
+            life: Some(life),
+            renewing: Mutex::default(),
         };
         if is_dead(&session.directory, &session.inbox) {
             return Err(StoreError::new(
@@ -64,18 +88,47 @@ impl Session {
 
     /// What a child must inherit to live for this client.
     pub(super) fn lifeline(&self) -> Option<BorrowedFd<'_>> {
-        self.file.as_ref().map(AsFd::as_fd)
+        Some(self.life.as_ref()?.latest().file.as_fd())
     }
 
     /// Whether that client is dead for certain.
     pub(super) fn sees_dead(&self, inbox: &Inbox) -> bool {
         *inbox != self.inbox && is_dead(&self.directory, inbox)
     }
+
+    /// Lives on after somebody has removed the file, as programs do that tidy up:
+    /// others take this client for dead without. Says whether it had to.
+    pub(super) fn go_on(&self) -> bool {
+        let removed = |life: &Life| fstat(&life.file).is_ok_and(|stat| stat.st_nlink == 0);
+        let Some(life) = self.life.as_ref().filter(|life| removed(life.latest())) else {
+            return false;
+        };
+        let _one = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = life.latest();
+        if !removed(latest) {
+            return true;
+        }
+        match Life::begin(&self.directory, &self.inbox) {
+            Ok(life) => {
+                tracing::warn!(
+                    "somebody has removed the file of this client in {}: \
+                     what it held may be lost",
+                    self.directory.path().display()
+                );
+                latest.next.set(Box::new(life)).is_ok()
+            }
+            // The step fails by itself, or the next tries again.
+            Err(error) => {
+                tracing::debug!(%error, "the file of this client is gone");
+                false
+            }
+        }
+    }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.file = None;
+        self.life = None;
         // Removes the file, unless a child still lives for this client.
         is_dead(&self.directory, &self.inbox);
     }

@@ -1,0 +1,152 @@
+//! The answer is swallowed.
+
+use super::*;
+
+#[tokio::test]
+async fn a_claim_whose_answer_was_lost_is_the_same_claim() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let (ours, other) = (client(&proxy.url()).await, client(&server.url()).await);
+
+    let ids = ids(&proxy, is_claim);
+    let swallowed = proxy.swallow_reply_of(is_claim, 1);
+    let lease = lock(&ours).await;
+    assert!(swallowed.has_happened());
+    asked_again(&ids);
+    let seen = other.inspect(KEY).await.unwrap();
+    assert_eq!((seen.holders.len(), seen.waiters.len()), (1, 0));
+    assert_eq!(seen.holders[0].token, lease.token());
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    let lease = lock(&other).await;
+
+    // The same, where the answer that was lost is a place in the queue.
+    ids.lock().unwrap().clear();
+    let swallowed = proxy.swallow_reply_of(is_claim, 1);
+    let next = waiting(&ours);
+    swallowed.wait().await;
+    until("the claim again", async || ids.lock().unwrap().len() > 1).await;
+    standing(&other, 1, 1).await;
+    asked_again(&ids);
+    let before = lease.token();
+    lease.release().await.unwrap();
+    let next = granted(next).await;
+    assert!(next.token() > before);
+    assert_eq!(next.rejoined(), 0);
+    standing(&other, 1, 0).await;
+    assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+    standing(&other, 0, 0).await;
+}
+
+#[tokio::test]
+async fn a_try_whose_answer_was_lost_leaves_nothing_behind() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let (ours, other) = (client(&proxy.url()).await, client(&server.url()).await);
+    let key = ours.mutex(KEY).unwrap();
+
+    let swallowed = proxy.swallow_reply_of(is_claim, 1);
+    let lease = soon("an answer", key.try_lock()).await.unwrap();
+    assert!(swallowed.has_happened());
+    match lease {
+        Some(lease) => assert_eq!(lease.release().await.unwrap(), Released::StillOurs),
+        None => eprintln!("try_lock ended busy"),
+    }
+    // Long before its TTL.
+    standing(&other, 0, 0).await;
+
+    let lease = lock(&other).await;
+    let swallowed = proxy.swallow_reply_of(is_claim, 1);
+    assert!(soon("an answer", key.try_lock()).await.unwrap().is_none());
+    assert!(swallowed.has_happened());
+    standing(&other, 1, 0).await;
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    standing(&other, 0, 0).await;
+    assert!(
+        other
+            .mutex(KEY)
+            .unwrap()
+            .try_lock()
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn a_renewal_whose_answer_was_lost_costs_neither_place_nor_lease() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let settings = Settings {
+        waiter_ttl: ms(3_000),
+        ..Settings::default()
+    };
+    let ours = client_with(&proxy.url(), settings).await;
+    let other = client(&server.url()).await;
+
+    let first = lock(&other).await;
+    let next = waiting(&ours);
+    standing(&other, 1, 1).await;
+    proxy.swallow_reply_of(is_renewal, 1).wait().await;
+    // It asks again at once; a whole waiter TTL later it still stands there.
+    proxy.request(is_renewal, 1).wait().await;
+    sleep(ms(3_500)).await;
+    standing(&other, 1, 1).await;
+    first.release().await.unwrap();
+    let lease = granted(next).await;
+    assert_eq!(lease.rejoined(), 0);
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    standing(&other, 0, 0).await;
+}
+
+#[tokio::test]
+async fn a_lease_whose_renewal_was_not_answered_stays_held() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let ours = client_with(&proxy.url(), ttl(ms(3_000))).await;
+    let other = client(&server.url()).await;
+
+    let lease = lock(&ours).await;
+    for _ in 0..2 {
+        proxy.swallow_reply_of(is_renewal, 1).wait().await;
+        proxy.request(is_renewal, 1).wait().await;
+    }
+    sleep(ms(3_500)).await;
+    assert_eq!(lease.standpoint(), Standpoint::Held);
+    assert!(lease.is_valid());
+    let seen = other.inspect(KEY).await.unwrap();
+    assert_eq!(seen.holders[0].token, lease.token());
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    standing(&other, 0, 0).await;
+}
+
+#[tokio::test]
+async fn a_release_that_got_lost_hands_on_all_the_same() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let (ours, other) = (client(&proxy.url()).await, client(&server.url()).await);
+
+    // Executed or not, the client cannot know.
+    for executed in [true, false] {
+        let lease = lock(&ours).await;
+        let next = waiting(&other);
+        standing(&other, 1, 1).await;
+        let lost = if executed {
+            proxy.swallow_reply_of(is_release, 1)
+        } else {
+            proxy.swallow_request(is_release, 1)
+        };
+        let released = soon("an answer", lease.release()).await;
+        assert!(lost.has_happened());
+        eprintln!("release, executed: {executed}, answers {released:?}");
+        if let Err(error) = released {
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+        }
+        // Long before the TTL of 30 s; and what is repeated does not hit the next holder.
+        let next = granted(next).await;
+        sleep(ms(300)).await;
+        soon("a renewal", next.renew()).await.unwrap();
+        standing(&other, 1, 0).await;
+        assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+        standing(&other, 0, 0).await;
+    }
+}

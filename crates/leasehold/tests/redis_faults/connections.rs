@@ -1,0 +1,90 @@
+//! Connections and pushes are lost.
+
+use super::*;
+
+#[tokio::test]
+async fn a_queue_outlives_its_connection() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let (ours, other) = (client(&proxy.url()).await, client(&server.url()).await);
+
+    for released_while_cut in [false, true] {
+        let first = lock(&other).await;
+        let token = first.token();
+        let mut line = Line::new();
+        for n in 0..20 {
+            line.join(&ours);
+            standing(&other, 1, n + 1).await;
+        }
+        let connections = proxy.counts().connections;
+        if released_while_cut {
+            proxy.refuse();
+        }
+        proxy.cut();
+        if released_while_cut {
+            first.release().await.unwrap();
+            proxy.accept();
+        } else {
+            proxy
+                .wait_for(|counts| counts.connections > connections)
+                .await;
+            first.release().await.unwrap();
+        }
+        let served = line.all_served().await;
+        served.assert_rising(token);
+        assert_eq!(served.order.len(), 20, "nobody twice");
+        eprintln!(
+            "released while cut: {released_while_cut}, rejoined: {}",
+            served.rejoined
+        );
+        if served.rejoined == 0 {
+            assert!(
+                served.order.is_sorted(),
+                "in order of arrival: {:?}",
+                served.order
+            );
+        } else {
+            // The grant found nobody: after a second the others may go on.
+            assert!(released_while_cut, "nobody loses his place");
+        }
+        standing(&other, 0, 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_grant_whose_push_was_lost_is_found_after_the_reset() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    // No heartbeat and no lapse would find it within the limit.
+    let minutes = 9 * LIMIT;
+    let settings = Settings {
+        ttl: minutes,
+        waiter_ttl: minutes,
+        ..Settings::default()
+    };
+    let ours = client_with(&proxy.url(), settings.clone()).await;
+    let other = client_with(&server.url(), settings).await;
+
+    let first = lock(&other).await;
+    let next = waiting(&ours);
+    standing(&other, 1, 1).await;
+    sleep(ms(200)).await;
+    proxy.hold(Direction::ToClient);
+    let old = first.token();
+    first.release().await.unwrap();
+    let seen = other.inspect(KEY).await.unwrap();
+    assert_eq!((seen.holders.len(), seen.waiters.len()), (1, 0), "granted");
+    assert!(seen.holders[0].token > old);
+    sleep(ms(200)).await;
+    assert!(!next.is_finished(), "nobody has told it");
+    proxy.cut();
+    proxy.resume(Direction::ToClient);
+    let cut = Instant::now();
+    let lease = granted(next).await;
+    eprintln!("found {:?} after the cut", cut.elapsed());
+    assert_eq!(lease.token(), seen.holders[0].token);
+    assert_eq!(lease.rejoined(), 0);
+    assert!(lease.is_valid());
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    standing(&other, 0, 0).await;
+}

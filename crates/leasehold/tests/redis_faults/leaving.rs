@@ -1,0 +1,91 @@
+//! Nothing is left behind.
+
+use super::*;
+
+fn tasks() -> usize {
+    tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks()
+}
+
+#[tokio::test]
+async fn dropped_futures_leave_nothing_behind() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let other = client(&server.url()).await;
+    let ours = client(&proxy.url()).await;
+    until("an end of what was warm", async || inboxes(&server) == 0).await;
+    let before = tasks();
+    proxy.delay(Direction::ToServer, ms(10));
+    proxy.delay(Direction::ToClient, ms(10));
+
+    let done = Arc::new(AtomicU64::new(0));
+    let (contended, contending) = (other.mutex(KEY).unwrap(), done.clone());
+    let contender = tokio::spawn(async move {
+        while contending.load(Ordering::SeqCst) < 200 {
+            let lease = contended.lock().await.unwrap();
+            sleep(ms(15)).await;
+            lease.release().await.unwrap();
+            sleep(ms(5)).await;
+        }
+    });
+    let mut all = JoinSet::new();
+    let mut random = 0x5EED_u64;
+    for task in 0..8 {
+        let points: Vec<_> = (0..25)
+            .map(|_| {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                Duration::from_micros((random >> 33) % 150_000)
+            })
+            .collect();
+        let (key, done) = (ours.mutex(KEY).unwrap(), done.clone());
+        all.spawn(async move {
+            let mut got = 0;
+            for point in points {
+                let lease = if task % 2 == 0 {
+                    timeout(point, key.lock()).await.map(Result::unwrap).ok()
+                } else {
+                    timeout(point, key.try_lock())
+                        .await
+                        .ok()
+                        .and_then(Result::unwrap)
+                };
+                got += u64::from(lease.is_some());
+                drop(lease);
+                done.fetch_add(1, Ordering::SeqCst);
+            }
+            got
+        });
+    }
+    let mut got = 0;
+    while let Some(task) = timeout(3 * LIMIT, all.join_next()).await.expect("an end") {
+        got += task.unwrap();
+    }
+    eprintln!("{got} of 200 got the key, the others were dropped");
+    assert!((1..200).contains(&got), "{got}: dropped at all points");
+    soon("the contender's end", contender).await.unwrap();
+
+    // Long before any TTL.
+    standing(&other, 0, 0).await;
+    until("no inbox", async || inboxes(&server) == 0).await;
+    until("no task but those of the connections", async || {
+        tasks() <= before
+    })
+    .await;
+    standing(&other, 0, 0).await;
+}
+
+/// Also one that has sent several commands at once.
+#[tokio::test]
+async fn a_dropped_client_closes_its_connection() {
+    let server = RedisServer::start();
+    let ours = client(&server.url()).await;
+    let (a, b) = tokio::join!(ours.inspect(KEY), ours.inspect(KEY));
+    assert!(a.is_ok() && b.is_ok());
+    drop(ours);
+    until("no task", async || tasks() == 0).await;
+    let clients: String = server.query(&["CLIENT", "LIST"]);
+    assert_eq!(clients.lines().count(), 1, "only who asks: {clients}");
+}

@@ -1,0 +1,180 @@
+//! Silence and slowness.
+
+use super::*;
+
+/// Waits until the lease is lost; says when, beside the end of its validity.
+async fn lost_in_time(lease: &Lease) -> (Loss, Instant) {
+    let end = Instant::now() + lease.remaining();
+    let loss = soon("the loss", lease.lost()).await;
+    let at = Instant::now();
+    eprintln!("lost ({loss}) {} ms after validity's end", after(at, end));
+    assert!(at <= end + BUSY, "no later than validity's end");
+    assert!(!lease.is_valid());
+    (loss, at)
+}
+
+#[tokio::test]
+async fn a_client_in_a_black_hole_gives_up_before_others_get_the_key() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let short = ttl(ms(1_000));
+    let ours = client_with(&proxy.url(), short.clone()).await;
+    let other = client_with(&server.url(), short).await;
+
+    let lease = lock(&ours).await;
+    let next = waiting(&other);
+    standing(&other, 1, 1).await;
+    sleep(ms(1_500)).await;
+    assert!(lease.is_valid(), "kept beyond its TTL until here");
+    proxy.black_hole(Direction::ToServer);
+    proxy.black_hole(Direction::ToClient);
+    // What was on its way has come.
+    sleep(ms(20)).await;
+    let end = Instant::now() + lease.remaining();
+    let others = async {
+        let next = granted(next).await;
+        assert!(!lease.is_valid(), "one at a time");
+        (next, Instant::now())
+    };
+    let ((loss, lost), (next, granted)) = tokio::join!(lost_in_time(&lease), others);
+    assert_eq!(loss, Loss::Unanswered);
+    eprintln!(
+        "the next {} ms after it, {} ms after the end",
+        after(granted, lost),
+        after(granted, end)
+    );
+    assert!(granted >= end);
+    assert!(next.token() > lease.token());
+    assert!(next.is_valid());
+    next.release().await.unwrap();
+    proxy.heal();
+    drop(lease);
+    standing(&other, 0, 0).await;
+}
+
+/// Nothing is answered, and no end of the connection is told: a server, or a balancer before it,
+/// that has vanished. Then it is back at the same address.
+async fn comes_back_from_silence(settings: Settings) {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let ours = client_with(&proxy.url(), settings.clone()).await;
+    let other = client(&server.url()).await;
+    let lease = lock(&ours).await;
+    proxy.half_open(End::Client);
+    let silent = Instant::now();
+    let key = ours.mutex(KEY).unwrap();
+    soon("the loss", lease.lost()).await;
+    drop(lease);
+    let mut tries = 1;
+    // The time-outs of requests and of the ping that follows them add up.
+    let lease = timeout(3 * LIMIT, async {
+        loop {
+            match key.lock().await {
+                Ok(lease) => return lease,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Unavailable);
+                    tries += 1;
+                }
+            }
+        }
+    })
+    .await
+    .expect("a lease over a new connection");
+    eprintln!("after silence: {tries} tries, {:?}", silent.elapsed());
+    lease.release().await.unwrap();
+    standing(&other, 0, 0).await;
+}
+
+#[tokio::test]
+async fn a_client_comes_back_from_a_connection_that_fell_silent() {
+    comes_back_from_silence(ttl(ms(1_500))).await;
+}
+
+#[tokio::test]
+async fn an_impatient_client_comes_back_from_a_connection_that_fell_silent() {
+    let settings = Settings {
+        operation_timeout: ms(500),
+        ..ttl(ms(1_500))
+    };
+    comes_back_from_silence(settings).await;
+}
+
+/// A lease that was over when its answer came is not handed out as if it held.
+#[tokio::test]
+async fn a_lease_that_comes_too_late_is_not_handed_out() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let ours = client_with(&proxy.url(), ttl(ms(500))).await;
+    let other = client(&server.url()).await;
+    proxy.delay(Direction::ToClient, ms(700));
+    let mutex = ours.mutex(KEY).unwrap();
+    let error = soon("an answer", mutex.lock()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("too late"), "{error}");
+    let tried = soon("an answer", mutex.try_lock()).await;
+    assert_eq!(tried.unwrap_err().kind(), ErrorKind::Unavailable);
+    proxy.heal();
+    standing(&other, 0, 0).await;
+    assert!(lock(&ours).await.is_valid());
+}
+
+#[tokio::test]
+async fn slow_answers_keep_a_lease() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let ours = client_with(&proxy.url(), ttl(ms(2_000))).await;
+    let other = client(&server.url()).await;
+
+    let lease = lock(&ours).await;
+    proxy.delay(Direction::ToServer, ms(300));
+    proxy.delay(Direction::ToClient, ms(300));
+    let mut least = Duration::MAX;
+    let started = Instant::now();
+    while started.elapsed() < ms(7_000) {
+        sleep(ms(20)).await;
+        least = least.min(lease.remaining());
+        assert!(lease.is_valid(), "after {:?}", started.elapsed());
+    }
+    eprintln!("with answers after 600 ms, {least:?} of 2 s were left at the least");
+    assert_eq!(
+        other.inspect(KEY).await.unwrap().holders[0].token,
+        lease.token()
+    );
+    assert_eq!(
+        soon("an answer", lease.release()).await.unwrap(),
+        Released::StillOurs
+    );
+    standing(&other, 0, 0).await;
+}
+
+#[tokio::test]
+async fn a_server_that_stood_still_finds_its_holders_gone() {
+    let server = RedisServer::start();
+    let short = ttl(ms(1_000));
+    let ours = client_with(&server.url(), short.clone()).await;
+    let other = client_with(&server.url(), short).await;
+
+    let lease = lock(&ours).await;
+    let next = waiting(&other);
+    standing(&other, 1, 1).await;
+    server.stop();
+    let (loss, _) = lost_in_time(&lease).await;
+    assert_eq!(loss, Loss::Unanswered);
+    sleep(ms(1_500)).await;
+    assert!(!next.is_finished());
+    assert!(!lease.is_valid());
+    server.cont();
+    let next = granted(next).await;
+    assert!(!lease.is_valid());
+    assert!(next.token() > lease.token());
+    let before = next.token();
+    drop(lease);
+    assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+
+    let lease = lock(&ours).await;
+    assert!(lease.token() > before);
+    sleep(ms(1_500)).await;
+    assert!(lease.is_valid(), "kept as before");
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    standing(&other, 0, 0).await;
+}

@@ -1,0 +1,203 @@
+//! `leasehold-proof simulate`: one seed in this process, or many, each in one of its
+//! own.
+
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use tokio::time::Instant;
+
+use super::invariants::Deployment;
+use super::run::{Outcome, run};
+
+/// What to simulate.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// The seed, or the first of many. Alone it runs in this process.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// So many seeds, one after another.
+    #[arg(long, value_name = "N", conflicts_with = "time")]
+    pub seeds: Option<u64>,
+    /// Seeds for so long.
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub time: Option<Duration>,
+    /// How many clients; by the seed unless it is said.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=200))]
+    pub clients: Option<u16>,
+    /// On what; by the seed unless it is said.
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<Deployment>,
+    /// Print what happens.
+    #[arg(long)]
+    pub trace: bool,
+    /// How many seeds run at a time.
+    #[arg(long, value_name = "N", default_value_t = threads())]
+    pub jobs: usize,
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What many runs came to.
+#[derive(Debug, Default)]
+struct Tally {
+    runs: u64,
+    attempts: u64,
+    grants: u64,
+    faults: u64,
+    simulated: Duration,
+    failed: u64,
+}
+
+fn deployment(options: &Options, seed: u64) -> Deployment {
+    let all = Deployment::value_variants();
+    let by_seed = all[usize::try_from(seed % 3).unwrap_or(0)];
+    options.store.unwrap_or(by_seed)
+}
+
+/// Simulates, and writes what came of it; whether everything held.
+///
+/// # Errors
+/// If a run cannot be started, or the output is closed.
+pub fn simulate(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
+    if options.seeds.is_some() || options.time.is_some() {
+        return many(options, out);
+    }
+    let clients = options.clients.map(usize::from);
+    let outcome = run(options.seed, deployment(options, options.seed), clients, options.trace)?;
+    tell(options, &outcome, out)?;
+    Ok(outcome.violated.is_none())
+}
+
+fn name(deployment: Deployment) -> String {
+    deployment.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
+    let store = name(outcome.deployment);
+    if let Some(violation) = &outcome.violated {
+        for line in violation.trace.iter().filter(|_| !options.trace) {
+            writeln!(out, "{line}")?;
+        }
+        writeln!(out, "seed {}: {}: {}", outcome.seed, violation.invariant, violation.what)?;
+        let clients = options.clients.map(|clients| format!(" --clients {clients}")).unwrap_or_default();
+        writeln!(
+            out,
+            "again: cargo run -p leasehold-proof -- simulate --seed {} --store {store}{clients} --trace",
+            outcome.seed
+        )?;
+    }
+    writeln!(
+        out,
+        "seed {} store {store} clients {} attempts {} grants {} faults {} bytes {} simulated_ms {} digest {:016x}",
+        outcome.seed,
+        outcome.clients,
+        outcome.attempts,
+        outcome.grants,
+        outcome.faults,
+        outcome.bytes,
+        outcome.simulated.as_millis(),
+        outcome.digest,
+    )
+}
+
+/// Each seed in a process of its own: there the run is the first, and one that hangs or
+/// dies takes no other with it.
+fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
+    let program = std::env::current_exe()?;
+    let began = Instant::now();
+    let next = AtomicU64::new(options.seed);
+    let last = options.seeds.map_or(u64::MAX, |seeds| options.seed.saturating_add(seeds));
+    let shared = Mutex::new((Tally::default(), out));
+    let failed = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= last || options.time.is_some_and(|time| began.elapsed() >= time) {
+                        return;
+                    }
+                    let told = apart(&program, options, seed).and_then(|told| {
+                        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                        let (tally, out) = &mut *shared;
+                        count(tally, &told, *out)
+                    });
+                    if let Err(error) = told {
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let (tally, out) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    summary(&tally, began.elapsed(), out)?;
+    Ok(tally.failed == 0)
+}
+
+/// What a process said of its seed, and whether everything held.
+struct Told {
+    text: String,
+    good: bool,
+}
+
+fn apart(program: &std::path::Path, options: &Options, seed: u64) -> io::Result<Told> {
+    let mut command = Command::new(program);
+    command.args(["simulate", "--seed", &seed.to_string()]);
+    command.args(["--store", &name(deployment(options, seed))]);
+    if let Some(clients) = options.clients {
+        command.args(["--clients", &clients.to_string()]);
+    }
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(Told { text, good: output.status.success() })
+}
+
+fn count(tally: &mut Tally, told: &Told, out: &mut impl Write) -> io::Result<()> {
+    let line = told.text.lines().last().unwrap_or_default();
+    let words: Vec<_> = line.split(' ').collect();
+    let number = |name: &str| {
+        let at = words.iter().position(|word| *word == name);
+        at.and_then(|at| words.get(at + 1)?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    tally.runs += 1;
+    tally.attempts += number("attempts");
+    tally.grants += number("grants");
+    tally.faults += number("faults");
+    tally.simulated += Duration::from_millis(number("simulated_ms"));
+    if !told.good {
+        tally.failed += 1;
+        write!(out, "{}", told.text)?;
+    }
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "rates for people")]
+fn summary(tally: &Tally, took: Duration, out: &mut impl Write) -> io::Result<()> {
+    let a_second = |count: f64| count / took.as_secs_f64().max(0.001);
+    writeln!(
+        out,
+        "{} seeds in {:.1} s, {} of them failed: {} attempts ({:.0}/s), {} leases ({:.0}/s), {} faults ({:.1}/s), {:.0} s simulated ({:.0} s/s)",
+        tally.runs,
+        took.as_secs_f64(),
+        tally.failed,
+        tally.attempts,
+        a_second(tally.attempts as f64),
+        tally.grants,
+        a_second(tally.grants as f64),
+        tally.faults,
+        a_second(tally.faults as f64),
+        tally.simulated.as_secs_f64(),
+        a_second(tally.simulated.as_secs_f64()),
+    )
+}

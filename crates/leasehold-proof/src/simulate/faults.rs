@@ -1,0 +1,244 @@
+//! What is disturbed, and when: drawn one after another from the run's seed. Each fault
+//! has its end, and all of them have ended before the quiet.
+
+use std::time::Duration;
+
+use super::book::Fact;
+use super::chance::Chance;
+use super::invariants::Deployment;
+use super::stage::Stage;
+use super::world::Way;
+
+/// What may be disturbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    StopClient,
+    SleepClient,
+    KillClient,
+    StopServer,
+    KillServer,
+    CutOneWay,
+    CutBothWays,
+    Slow,
+    Sever,
+    ForgetScripts,
+    FillMemory,
+    StepBack,
+    StepForward,
+}
+
+const OF_MEMORY: &[Kind] = &[Kind::StopClient, Kind::SleepClient];
+const OF_SERVERS: &[Kind] = &[
+    Kind::StopClient,
+    Kind::SleepClient,
+    Kind::KillClient,
+    Kind::StopServer,
+    Kind::KillServer,
+    Kind::CutOneWay,
+    Kind::CutBothWays,
+    Kind::Slow,
+    Kind::Sever,
+    Kind::ForgetScripts,
+    Kind::FillMemory,
+    Kind::StepBack,
+    Kind::StepForward,
+];
+
+/// How a fault ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Nothing,
+    StartClient(usize),
+    StartServer(usize),
+    Open(Way),
+    Hasten(Way),
+    Empty(usize),
+}
+
+/// The faults of a run.
+pub(crate) struct Faults {
+    chance: Chance,
+    kinds: Vec<Kind>,
+    next: Duration,
+    ends: Vec<(Duration, End)>,
+    pub(crate) count: u64,
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+impl Faults {
+    pub(crate) fn new(stage: &Stage) -> Self {
+        let plan = &stage.common.plan;
+        let mut chance = Chance::new(plan.seed, "faults");
+        let all = if plan.deployment == Deployment::Memory { OF_MEMORY } else { OF_SERVERS };
+        // Not everything in every run: what is rare alone shows where it is frequent.
+        let mut kinds: Vec<_> = all.iter().copied().filter(|_| chance.percent(60)).collect();
+        kinds.retain(|kind| match kind {
+            // The steps that a deployment promises to bear, and those that make it forget.
+            Kind::StepBack => plan.deployment == Deployment::Redis && !plan.loses_data,
+            Kind::StepForward => plan.deployment == Deployment::Redis && plan.loses_data,
+            _ => true,
+        });
+        let next = chance.time(Duration::ZERO..=plan.calm);
+        Self { chance, kinds, next, ends: Vec::new(), count: 0 }
+    }
+
+    /// When something begins or ends next.
+    pub(crate) fn next(&self) -> Duration {
+        self.ends.iter().map(|(at, _)| *at).fold(self.next, Duration::min)
+    }
+
+    /// Begins and ends what is due.
+    pub(crate) fn act(&mut self, stage: &mut Stage) -> std::io::Result<()> {
+        let now = stage.now();
+        while let Some(at) = self.ends.iter().position(|(at, _)| *at <= now) {
+            let (_, end) = self.ends.remove(at);
+            undo(stage, end)?;
+        }
+        if self.next <= now {
+            self.next = now + self.chance.mostly_short(millis(10)..=stage.common.plan.calm);
+            if !self.kinds.is_empty() {
+                let kind = self.kinds[self.chance.index(self.kinds.len())];
+                if let Some((lasts, end)) = self.begin(stage, kind) {
+                    self.count += 1;
+                    self.ends.push((now + lasts, end));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends everything.
+    pub(crate) fn end(&mut self, stage: &mut Stage) -> std::io::Result<()> {
+        for (_, end) in std::mem::take(&mut self.ends) {
+            undo(stage, end)?;
+        }
+        for host in &mut stage.world.hosts {
+            host.wake();
+        }
+        Ok(())
+    }
+
+    /// Begins a fault, if there is somebody to suffer it: how long it lasts.
+    fn begin(&mut self, stage: &mut Stage, kind: Kind) -> Option<(Duration, End)> {
+        let lasts = self.chance.mostly_short(millis(5)..=stage.common.plan.ttl * 3);
+        let client = self.chance.index(stage.guests.len());
+        let server = if stage.servers.is_empty() { 0 } else { self.chance.index(stage.servers.len()) };
+        let fault = |stage: &Stage, what: String| stage.note(Fact::Fault(what));
+        match kind {
+            Kind::StopClient | Kind::SleepClient => {
+                let asleep = kind == Kind::SleepClient;
+                let (host, until) = (stage.guests[client].host, stage.now() + lasts);
+                if !stage.world.hosts[host].runs() {
+                    return None;
+                }
+                stage.world.hosts[host].stop(until, asleep);
+                fault(stage, format!("client {client} {} for {lasts:?}", if asleep { "sleeps" } else { "is stopped" }));
+                Some((lasts, End::Nothing))
+            }
+            Kind::StopServer => {
+                let (host, until) = (stage.servers[server].host, stage.now() + lasts);
+                if !stage.world.hosts[host].runs() {
+                    return None;
+                }
+                stage.world.hosts[host].stop(until, false);
+                fault(stage, format!("server {server} is stopped for {lasts:?}"));
+                Some((lasts, End::Nothing))
+            }
+            Kind::KillClient => {
+                let silently = self.chance.percent(40);
+                if !stage.world.hosts[stage.guests[client].host].is_up() {
+                    return None;
+                }
+                stage.kill_client(client, silently);
+                fault(stage, format!("client {client} is killed for {lasts:?}, silently: {silently}"));
+                Some((lasts, End::StartClient(client)))
+            }
+            Kind::KillServer => self.kill_server(stage, server, lasts),
+            Kind::CutOneWay | Kind::CutBothWays | Kind::Slow => {
+                let way = self.way(stage, client, server);
+                let both = kind == Kind::CutBothWays;
+                fault(stage, format!("{kind:?} {way:?} for {lasts:?}"));
+                if kind == Kind::Slow {
+                    stage.world.net.slow(way, self.chance.mostly_short(millis(5)..=millis(1500)));
+                    return Some((lasts, End::Hasten(way)));
+                }
+                stage.world.net.cut(way);
+                if both {
+                    let back = (way.1, way.0);
+                    stage.world.net.cut(back);
+                    self.ends.push((stage.now() + lasts, End::Open(back)));
+                }
+                Some((lasts, End::Open(way)))
+            }
+            Kind::Sever => {
+                let way = self.way(stage, client, server);
+                let count = stage.world.net.sever(way, stage.now());
+                fault(stage, format!("{count} connections are broken off on {way:?}"));
+                Some((lasts, End::Nothing))
+            }
+            Kind::ForgetScripts => {
+                stage.servers[server].server.as_ref()?.forget_scripts();
+                fault(stage, format!("server {server} forgets its scripts"));
+                Some((lasts, End::Nothing))
+            }
+            Kind::FillMemory => {
+                stage.servers[server].fill(true);
+                fault(stage, format!("the memory of server {server} is full for {lasts:?}"));
+                Some((lasts, End::Empty(server)))
+            }
+            Kind::StepBack | Kind::StepForward => {
+                let by = i64::try_from(self.chance.number(1_000..=5_000_000)).ok()?;
+                let by = if kind == Kind::StepBack { -by } else { by };
+                stage.world.hosts[stage.servers[server].host].step_wall(by);
+                if by > 0 {
+                    stage.note(Fact::Forgot);
+                }
+                fault(stage, format!("the clock of server {server} is stepped by {by} us"));
+                Some((lasts, End::Nothing))
+            }
+        }
+    }
+
+    fn kill_server(&mut self, stage: &mut Stage, server: usize, lasts: Duration) -> Option<(Duration, End)> {
+        let loses = stage.common.plan.loses_data && self.chance.percent(50);
+        stage.servers[server].server.as_ref()?;
+        stage.kill_server(server, self.chance.percent(30));
+        if loses {
+            stage.servers[server].erase();
+            if stage.common.plan.deployment == Deployment::Redis {
+                stage.note(Fact::Forgot);
+            }
+        }
+        stage.note(Fact::Fault(format!("server {server} is killed for {lasts:?}, loses its data: {loses}")));
+        Some((lasts, End::StartServer(server)))
+    }
+
+    /// From a client to a server, or back.
+    fn way(&mut self, stage: &Stage, client: usize, server: usize) -> Way {
+        let way = (stage.guests[client].host, stage.servers[server].host);
+        if self.chance.percent(50) { way } else { (way.1, way.0) }
+    }
+}
+
+fn undo(stage: &mut Stage, end: End) -> std::io::Result<()> {
+    match end {
+        End::Nothing => Ok(()),
+        End::StartClient(client) => stage.start_client(client),
+        End::StartServer(server) => stage.start_server(server),
+        End::Open(way) => {
+            stage.world.net.open(way, stage.now());
+            Ok(())
+        }
+        End::Hasten(way) => {
+            stage.world.net.slow(way, Duration::ZERO);
+            Ok(())
+        }
+        End::Empty(server) => {
+            stage.servers[server].fill(false);
+            Ok(())
+        }
+    }
+}

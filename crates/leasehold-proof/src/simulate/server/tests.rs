@@ -1,0 +1,1 @@
+//! The simulated server against a real one.

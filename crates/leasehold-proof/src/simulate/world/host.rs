@@ -1,0 +1,228 @@
+//! A machine: its clock, its process, and whether the process gets to run.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{Instant, advance, sleep_until};
+
+use super::here::{Here, Rate};
+
+/// tokio's timers tick so.
+const TICK: Duration = Duration::from_millis(1);
+
+/// A machine.
+pub(crate) struct Host {
+    pub(crate) name: String,
+    id: usize,
+    rate: Rate,
+    /// By how much its time of day is ahead, in microseconds.
+    wall: i64,
+    process: Option<Process>,
+    /// Until when its process is stopped.
+    stopped_until: Option<Duration>,
+    /// For how long the machine has slept since its process began: timers have not run
+    /// meanwhile.
+    slept: Duration,
+    /// Whether it sleeps, rather than that the process is stopped.
+    asleep: bool,
+}
+
+/// A process: a runtime with a clock that moves when it is told to.
+struct Process {
+    runtime: Runtime,
+    /// The runtime's time when it began, and the host's.
+    base: Instant,
+    began: Duration,
+    idle: Arc<Idle>,
+}
+
+/// Woken whenever the runtime has nothing left to do.
+#[derive(Default)]
+struct Idle(Mutex<Option<Waker>>);
+
+impl Idle {
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until every task waits.
+    async fn reached(&self) {
+        let mut waits = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut waits, true) {
+                return Poll::Ready(());
+            }
+            *self.slot() = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Process {
+    fn start(began: Duration) -> std::io::Result<Self> {
+        let idle = Arc::new(Idle::default());
+        let parked = Arc::clone(&idle);
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .on_thread_park(move || {
+                if let Some(waker) = parked.slot().take() {
+                    waker.wake();
+                }
+            })
+            .build()?;
+        let base = {
+            let _context = runtime.enter();
+            Instant::now()
+        };
+        Ok(Self { runtime, base, began, idle })
+    }
+
+    /// Lets the tasks run up to `end` after the base: timers in between in their order,
+    /// each at its own time.
+    fn run(&self, end: Duration) {
+        self.runtime.block_on(async {
+            self.idle.reached().await;
+            let left = |end: Duration| end.saturating_sub(Instant::now().duration_since(self.base));
+            let whole = end.as_millis() * TICK.as_nanos();
+            let tick = Duration::from_nanos(u64::try_from(whole).unwrap_or(u64::MAX));
+            if !left(tick).is_zero() {
+                sleep_until(self.base + tick).await;
+                self.idle.reached().await;
+            }
+            let rest = left(end);
+            if !rest.is_zero() {
+                advance(rest).await;
+                self.idle.reached().await;
+            }
+        });
+    }
+
+    /// The clock jumps: what was due in between is late.
+    fn jump(&self, end: Duration) {
+        self.runtime.block_on(async {
+            let late = end.saturating_sub(Instant::now().duration_since(self.base));
+            advance(late).await;
+        });
+    }
+}
+
+impl Host {
+    pub(crate) fn new(id: usize, name: String, rate: Rate, wall: i64) -> Self {
+        Self {
+            name,
+            id,
+            rate,
+            wall,
+            process: None,
+            stopped_until: None,
+            slept: Duration::ZERO,
+            asleep: false,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Whether its process gets to run.
+    pub(crate) fn runs(&self) -> bool {
+        self.is_up() && self.stopped_until.is_none()
+    }
+
+    /// Starts a process; `main` is called in it.
+    pub(crate) fn start(&mut self, now: Duration, main: impl FnOnce()) -> std::io::Result<()> {
+        let process = Process::start(self.rate.local(now))?;
+        self.slept = Duration::ZERO;
+        self.stopped_until = None;
+        self.process = Some(process);
+        self.inside(|_| main());
+        Ok(())
+    }
+
+    /// Ends the process as a kill does: what it was doing is dropped where it stands.
+    pub(crate) fn kill(&mut self, now: Duration) {
+        let here = self.seen_at(now);
+        if let Some(process) = self.process.take() {
+            let _entered = here.enter();
+            drop(process.runtime);
+        }
+        self.stopped_until = None;
+    }
+
+    /// Stops the process, or puts the machine to sleep.
+    pub(crate) fn stop(&mut self, until: Duration, asleep: bool) {
+        self.stopped_until = Some(until);
+        self.asleep = asleep;
+    }
+
+    /// Lets the process run again from now on.
+    pub(crate) fn wake(&mut self) {
+        if self.stopped_until.is_some() {
+            self.stopped_until = Some(Duration::ZERO);
+        }
+    }
+
+    /// Sets its time of day.
+    pub(crate) fn step_wall(&mut self, by: i64) {
+        self.wall += by;
+    }
+
+    /// Lets the process run until the world's time `end`.
+    pub(crate) fn run_to(&mut self, now: Duration, end: Duration) {
+        let woken = match self.stopped_until {
+            Some(until) if until > now => {
+                if self.asleep {
+                    self.slept += self.rate.local(end) - self.rate.local(now);
+                }
+                return;
+            }
+            stopped => {
+                self.stopped_until = None;
+                stopped.is_some()
+            }
+        };
+        let (local, slept, rate) = (self.rate.local(end), self.slept, self.rate);
+        self.inside(|process| {
+            let own = |local: Duration| local.saturating_sub(process.began + slept);
+            if woken {
+                process.jump(own(rate.local(now)));
+            }
+            process.run(own(local));
+        });
+    }
+
+    fn inside<T>(&self, act: impl FnOnce(&Process) -> T) -> Option<T> {
+        let process = self.process.as_ref()?;
+        let from = process.began + self.slept;
+        let here = Here::running(self.id, self.rate, self.wall, process.base, from);
+        let _context = process.runtime.enter();
+        let _entered = here.enter();
+        Some(act(process))
+    }
+
+    /// As it is seen from outside.
+    pub(crate) fn seen_at(&self, now: Duration) -> Here {
+        Here::looked_at(self.id, self.rate, self.wall, self.rate.local(now))
+    }
+
+    /// How long a span of the host's time is in the world.
+    pub(crate) fn in_world(&self, local: Duration) -> Duration {
+        self.rate.world(local)
+    }
+
+    /// How many tasks its process has.
+    pub(crate) fn tasks(&self) -> usize {
+        let alive = |process: &Process| process.runtime.metrics().num_alive_tasks();
+        self.process.as_ref().map_or(0, alive)
+    }
+
+    /// Starts a task in its process.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
+        self.inside(|_| drop(tokio::spawn(task))).is_some()
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! Per thread: a program that is built with this feature, and brings nothing, runs as
 //! one without it. Every seam is one call from one place: `clock.rs` for the time,
-//! `store/redis/dial.rs` for connections.
+//! `store/redis/dial.rs` for connections, `client.rs` for who the process is.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -22,6 +22,9 @@ pub trait World {
 
     /// Its time of day, since 1970.
     fn wall(&self) -> Duration;
+
+    /// Its name, and the number of the process that runs on it.
+    fn whereabouts(&self) -> (String, u32);
 
     /// A connection from it to an address; stays pending while nobody answers.
     fn dial(&self, host: &str, port: u16) -> Dialled;
@@ -72,6 +75,10 @@ pub(crate) fn now() -> Option<Moment> {
 
 pub(crate) fn wall() -> Option<Duration> {
     world().map(|world| world.wall())
+}
+
+pub(crate) fn whereabouts() -> Option<(String, u32)> {
+    world().map(|world| world.whereabouts())
 }
 
 #[cfg(feature = "redis")]

@@ -27,23 +27,44 @@ pub(crate) struct Wanted {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fact {
     /// A client begins to ask.
-    Asked { attempt: Attempt, client: usize, wanted: Wanted },
+    Asked {
+        attempt: Attempt,
+        client: usize,
+        wanted: Wanted,
+    },
     /// It has learned that it stands in line.
     Queued { attempt: Attempt, rejoined: u32 },
     /// It has the lease, and believes in it until then unless it is renewed.
-    Granted { attempt: Attempt, number: u64, until: Duration, rejoined: u32 },
+    Granted {
+        attempt: Attempt,
+        number: u64,
+        until: Duration,
+        rejoined: u32,
+    },
     /// It ended without a lease.
     NotGranted { attempt: Attempt, why: Why },
     /// It still believes in its lease, until then; or not any more.
-    Believes { attempt: Attempt, until: Option<Duration>, host_runs: bool },
+    Believes {
+        attempt: Attempt,
+        until: Option<Duration>,
+        host_runs: bool,
+    },
     /// It was told that the lease is lost.
     Lost { attempt: Attempt, loss: Loss },
     /// It begins to give it back.
     Leaving { attempt: Attempt },
     /// What came of that; `None` if nothing was waited for.
-    Left { attempt: Attempt, answer: Option<Result<Released, ErrorKind>> },
+    Left {
+        attempt: Attempt,
+        answer: Option<Result<Released, ErrorKind>>,
+    },
     /// A write to the fenced register of a key.
-    Wrote { key: &'static str, token: u64, value: u64, outcome: Outcome },
+    Wrote {
+        key: &'static str,
+        token: u64,
+        value: u64,
+        outcome: Outcome,
+    },
     /// What is in that register at the end.
     Stands { key: &'static str, value: u64 },
     /// A client's process is gone, and so is what it believed.
@@ -53,7 +74,11 @@ pub(crate) enum Fact {
     /// From here on nothing is disturbed any more.
     Quiet,
     /// In quiet: a client was served, or was not in time.
-    Served { client: usize, key: &'static str, within: Option<Duration> },
+    Served {
+        client: usize,
+        key: &'static str,
+        within: Option<Duration>,
+    },
     /// At the end: what is still there.
     Remains { what: String, count: usize },
     /// Something was disturbed.
@@ -137,20 +162,43 @@ impl Book {
     pub(crate) fn hold<K: LeaseKind>(&self, attempt: Attempt, lease: &Arc<Lease<K>>) {
         let lease = Arc::downgrade(lease);
         let host = world::this_host();
-        self.pages().holdings.push(Holding { attempt, host, lease });
+        self.pages().holdings.push(Holding {
+            attempt,
+            host,
+            lease,
+        });
     }
 
     /// Asks every lease what its client believes. Each is looked at on its own host.
     pub(crate) fn look(&self, world: &world::World) {
         let mut pages = self.pages();
         let holdings = std::mem::take(&mut pages.holdings);
-        for Holding { attempt, host, lease } in holdings {
-            let Some(held) = lease.upgrade() else { continue };
+        for Holding {
+            attempt,
+            host,
+            lease,
+        } in holdings
+        {
+            let Some(held) = lease.upgrade() else {
+                continue;
+            };
             let remaining = world.look_from(host, || held.remaining());
-            let until = remaining.map(|remaining| world.now + world.hosts[host].in_world(remaining));
+            let until =
+                remaining.map(|remaining| world.now + world.hosts[host].in_world(remaining));
             let host_runs = world.hosts[host].runs();
-            pages.fresh.push((world.now, Fact::Believes { attempt, until, host_runs }));
-            pages.holdings.push(Holding { attempt, host, lease });
+            pages.fresh.push((
+                world.now,
+                Fact::Believes {
+                    attempt,
+                    until,
+                    host_runs,
+                },
+            ));
+            pages.holdings.push(Holding {
+                attempt,
+                host,
+                lease,
+            });
         }
     }
 

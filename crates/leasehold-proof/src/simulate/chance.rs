@@ -50,7 +50,11 @@ impl Chance {
     pub(crate) fn mostly_short(&mut self, range: RangeInclusive<Duration>) -> Duration {
         let (low, high) = range.into_inner();
         let quarter = low + (high - low) / 4;
-        if self.percent(75) { self.time(low..=quarter) } else { self.time(quarter..=high) }
+        if self.percent(75) {
+            self.time(low..=quarter)
+        } else {
+            self.time(quarter..=high)
+        }
     }
 
     /// Minus or plus up to `bound`.

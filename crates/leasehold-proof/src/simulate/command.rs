@@ -70,13 +70,21 @@ pub fn simulate(options: &Options, out: &mut (impl Write + Send)) -> io::Result<
         return many(options, out);
     }
     let clients = options.clients.map(usize::from);
-    let outcome = run(options.seed, deployment(options, options.seed), clients, options.trace)?;
+    let outcome = run(
+        options.seed,
+        deployment(options, options.seed),
+        clients,
+        options.trace,
+    )?;
     tell(options, &outcome, out)?;
     Ok(outcome.violated.is_none())
 }
 
 fn name(deployment: Deployment) -> String {
-    deployment.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    deployment
+        .to_possible_value()
+        .map(|value| value.get_name().to_owned())
+        .unwrap_or_default()
 }
 
 fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
@@ -85,8 +93,15 @@ fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Resul
         for line in violation.trace.iter().filter(|_| !options.trace) {
             writeln!(out, "{line}")?;
         }
-        writeln!(out, "seed {}: {}: {}", outcome.seed, violation.invariant, violation.what)?;
-        let clients = options.clients.map(|clients| format!(" --clients {clients}")).unwrap_or_default();
+        writeln!(
+            out,
+            "seed {}: {}: {}",
+            outcome.seed, violation.invariant, violation.what
+        )?;
+        let clients = options
+            .clients
+            .map(|clients| format!(" --clients {clients}"))
+            .unwrap_or_default();
         writeln!(
             out,
             "again: cargo run -p leasehold-proof -- simulate --seed {} --store {store}{clients} --trace",
@@ -113,7 +128,9 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
     let program = std::env::current_exe()?;
     let began = Instant::now();
     let next = AtomicU64::new(options.seed);
-    let last = options.seeds.map_or(u64::MAX, |seeds| options.seed.saturating_add(seeds));
+    let last = options
+        .seeds
+        .map_or(u64::MAX, |seeds| options.seed.saturating_add(seeds));
     let shared = Mutex::new((Tally::default(), out));
     let failed = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -130,7 +147,10 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
                         count(tally, &told, *out)
                     });
                     if let Err(error) = told {
-                        failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        failed
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .get_or_insert(error);
                         return;
                     }
                 }
@@ -158,9 +178,15 @@ fn apart(program: &std::path::Path, options: &Options, seed: u64) -> io::Result<
     if let Some(clients) = options.clients {
         command.args(["--clients", &clients.to_string()]);
     }
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(Told { text, good: output.status.success() })
+    Ok(Told {
+        text,
+        good: output.status.success(),
+    })
 }
 
 fn count(tally: &mut Tally, told: &Told, out: &mut impl Write) -> io::Result<()> {
@@ -168,7 +194,8 @@ fn count(tally: &mut Tally, told: &Told, out: &mut impl Write) -> io::Result<()>
     let words: Vec<_> = line.split(' ').collect();
     let number = |name: &str| {
         let at = words.iter().position(|word| *word == name);
-        at.and_then(|at| words.get(at + 1)?.parse::<u64>().ok()).unwrap_or(0)
+        at.and_then(|at| words.get(at + 1)?.parse::<u64>().ok())
+            .unwrap_or(0)
     };
     tally.runs += 1;
     tally.attempts += number("attempts");

@@ -41,7 +41,10 @@ pub(crate) fn split_mix(state: &mut u64) -> u64 {
 ///
 /// # Safety
 /// `buffer` has room for `size` bytes, as the function's own contract demands.
-#[allow(unsafe_code, reason = "the function's contract is in C: a pointer and a size")]
+#[allow(
+    unsafe_code,
+    reason = "the function's contract is in C: a pointer and a size"
+)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getrandom(buffer: *mut c_void, size: usize, flags: u32) -> isize {
     let Some(mut state) = STATE.try_with(Cell::get).ok().flatten() else {
@@ -53,7 +56,9 @@ pub unsafe extern "C" fn getrandom(buffer: *mut c_void, size: usize, flags: u32)
         let random = split_mix(&mut state).to_le_bytes();
         let part = random.len().min(size - at);
         // SAFETY: `at + part` is at most `size`, and both places are bytes.
-        unsafe { std::ptr::copy_nonoverlapping(random.as_ptr(), buffer.cast::<u8>().add(at), part) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(random.as_ptr(), buffer.cast::<u8>().add(at), part)
+        };
     }
     STATE.set(Some(state));
     size.cast_signed()

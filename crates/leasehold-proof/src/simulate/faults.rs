@@ -72,7 +72,11 @@ impl Faults {
     pub(crate) fn new(stage: &Stage) -> Self {
         let plan = &stage.common.plan;
         let mut chance = Chance::new(plan.seed, "faults");
-        let all = if plan.deployment == Deployment::Memory { OF_MEMORY } else { OF_SERVERS };
+        let all = if plan.deployment == Deployment::Memory {
+            OF_MEMORY
+        } else {
+            OF_SERVERS
+        };
         // Not everything in every run: what is rare alone shows where it is frequent.
         let mut kinds: Vec<_> = all.iter().copied().filter(|_| chance.percent(60)).collect();
         kinds.retain(|kind| match kind {
@@ -82,12 +86,21 @@ impl Faults {
             _ => true,
         });
         let next = chance.time(Duration::ZERO..=plan.calm);
-        Self { chance, kinds, next, ends: Vec::new(), count: 0 }
+        Self {
+            chance,
+            kinds,
+            next,
+            ends: Vec::new(),
+            count: 0,
+        }
     }
 
     /// When something begins or ends next.
     pub(crate) fn next(&self) -> Duration {
-        self.ends.iter().map(|(at, _)| *at).fold(self.next, Duration::min)
+        self.ends
+            .iter()
+            .map(|(at, _)| *at)
+            .fold(self.next, Duration::min)
     }
 
     /// Begins and ends what is due.
@@ -98,7 +111,10 @@ impl Faults {
             undo(stage, end)?;
         }
         if self.next <= now {
-            self.next = now + self.chance.mostly_short(millis(10)..=stage.common.plan.calm);
+            self.next = now
+                + self
+                    .chance
+                    .mostly_short(millis(10)..=stage.common.plan.calm);
             if !self.kinds.is_empty() {
                 let kind = self.kinds[self.chance.index(self.kinds.len())];
                 if let Some((lasts, end)) = self.begin(stage, kind) {
@@ -123,9 +139,15 @@ impl Faults {
 
     /// Begins a fault, if there is somebody to suffer it: how long it lasts.
     fn begin(&mut self, stage: &mut Stage, kind: Kind) -> Option<(Duration, End)> {
-        let lasts = self.chance.mostly_short(millis(5)..=stage.common.plan.ttl * 3);
+        let lasts = self
+            .chance
+            .mostly_short(millis(5)..=stage.common.plan.ttl * 3);
         let client = self.chance.index(stage.guests.len());
-        let server = if stage.servers.is_empty() { 0 } else { self.chance.index(stage.servers.len()) };
+        let server = if stage.servers.is_empty() {
+            0
+        } else {
+            self.chance.index(stage.servers.len())
+        };
         let fault = |stage: &Stage, what: String| stage.note(Fact::Fault(what));
         match kind {
             Kind::StopClient | Kind::SleepClient => {
@@ -135,7 +157,13 @@ impl Faults {
                     return None;
                 }
                 stage.world.hosts[host].stop(until, asleep);
-                fault(stage, format!("client {client} {} for {lasts:?}", if asleep { "sleeps" } else { "is stopped" }));
+                fault(
+                    stage,
+                    format!(
+                        "client {client} {} for {lasts:?}",
+                        if asleep { "sleeps" } else { "is stopped" }
+                    ),
+                );
                 Some((lasts, End::Nothing))
             }
             Kind::StopServer => {
@@ -153,7 +181,10 @@ impl Faults {
                     return None;
                 }
                 stage.kill_client(client, silently);
-                fault(stage, format!("client {client} is killed for {lasts:?}, silently: {silently}"));
+                fault(
+                    stage,
+                    format!("client {client} is killed for {lasts:?}, silently: {silently}"),
+                );
                 Some((lasts, End::StartClient(client)))
             }
             Kind::KillServer => self.kill_server(stage, server, lasts),
@@ -162,7 +193,10 @@ impl Faults {
                 let both = kind == Kind::CutBothWays;
                 fault(stage, format!("{kind:?} {way:?} for {lasts:?}"));
                 if kind == Kind::Slow {
-                    stage.world.net.slow(way, self.chance.mostly_short(millis(5)..=millis(1500)));
+                    stage
+                        .world
+                        .net
+                        .slow(way, self.chance.mostly_short(millis(5)..=millis(1500)));
                     return Some((lasts, End::Hasten(way)));
                 }
                 stage.world.net.cut(way);
@@ -176,7 +210,10 @@ impl Faults {
             Kind::Sever => {
                 let way = self.way(stage, client, server);
                 let count = stage.world.net.sever(way, stage.now());
-                fault(stage, format!("{count} connections are broken off on {way:?}"));
+                fault(
+                    stage,
+                    format!("{count} connections are broken off on {way:?}"),
+                );
                 Some((lasts, End::Nothing))
             }
             Kind::ForgetScripts => {
@@ -186,7 +223,10 @@ impl Faults {
             }
             Kind::FillMemory => {
                 stage.servers[server].fill(true);
-                fault(stage, format!("the memory of server {server} is full for {lasts:?}"));
+                fault(
+                    stage,
+                    format!("the memory of server {server} is full for {lasts:?}"),
+                );
                 Some((lasts, End::Empty(server)))
             }
             Kind::StepBack | Kind::StepForward => {
@@ -196,13 +236,21 @@ impl Faults {
                 if by > 0 {
                     stage.note(Fact::Forgot);
                 }
-                fault(stage, format!("the clock of server {server} is stepped by {by} us"));
+                fault(
+                    stage,
+                    format!("the clock of server {server} is stepped by {by} us"),
+                );
                 Some((lasts, End::Nothing))
             }
         }
     }
 
-    fn kill_server(&mut self, stage: &mut Stage, server: usize, lasts: Duration) -> Option<(Duration, End)> {
+    fn kill_server(
+        &mut self,
+        stage: &mut Stage,
+        server: usize,
+        lasts: Duration,
+    ) -> Option<(Duration, End)> {
         let loses = stage.common.plan.loses_data && self.chance.percent(50);
         stage.servers[server].server.as_ref()?;
         stage.kill_server(server, self.chance.percent(30));
@@ -212,14 +260,20 @@ impl Faults {
                 stage.note(Fact::Forgot);
             }
         }
-        stage.note(Fact::Fault(format!("server {server} is killed for {lasts:?}, loses its data: {loses}")));
+        stage.note(Fact::Fault(format!(
+            "server {server} is killed for {lasts:?}, loses its data: {loses}"
+        )));
         Some((lasts, End::StartServer(server)))
     }
 
     /// From a client to a server, or back.
     fn way(&mut self, stage: &Stage, client: usize, server: usize) -> Way {
         let way = (stage.guests[client].host, stage.servers[server].host);
-        if self.chance.percent(50) { way } else { (way.1, way.0) }
+        if self.chance.percent(50) {
+            way
+        } else {
+            (way.1, way.0)
+        }
     }
 }
 

@@ -8,7 +8,10 @@ pub(crate) struct Watch(Arc<Mutex<Option<String>>>);
 impl Watch {
     /// What panicked.
     pub(crate) fn seen(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 

@@ -41,7 +41,9 @@ pub(crate) fn servers(deployment: Deployment) -> &'static [&'static str] {
 impl Plan {
     pub(crate) fn new(seed: u64, deployment: Deployment, clients: Option<usize>) -> Self {
         let mut chance = Chance::new(seed, "plan");
-        let seconds = |chance: &mut Chance, low, high| chance.time(Duration::from_secs(low)..=Duration::from_secs(high));
+        let seconds = |chance: &mut Chance, low, high| {
+            chance.time(Duration::from_secs(low)..=Duration::from_secs(high))
+        };
         let ttl = seconds(&mut chance, 1, 6);
         Self {
             seed,
@@ -79,16 +81,30 @@ impl Plan {
     }
 
     pub(crate) fn redlock(&self) -> RedlockOptions {
-        let servers = servers(self.deployment).iter().map(|name| self.server(name));
-        RedlockOptions { max_ttl: self.ttl, ..RedlockOptions::new(servers.collect()) }
+        let servers = servers(self.deployment)
+            .iter()
+            .map(|name| self.server(name));
+        RedlockOptions {
+            max_ttl: self.ttl,
+            ..RedlockOptions::new(servers.collect())
+        }
     }
 
     /// How long a client may have to wait for a key when nothing is disturbed: until
     /// what the dead left has lapsed, a server has got over its restart, and everybody
     /// ahead has had it.
     pub(crate) fn patience(&self) -> Duration {
-        let quarantine = if self.deployment == Deployment::Redlock { 2 * self.ttl } else { Duration::ZERO };
+        let quarantine = if self.deployment == Deployment::Redlock {
+            2 * self.ttl
+        } else {
+            Duration::ZERO
+        };
         let others = u32::try_from(self.clients).unwrap_or(u32::MAX) * Duration::from_millis(500);
-        2 * self.ttl + quarantine + self.response_timeout + self.operation_timeout + others + Duration::from_secs(5)
+        2 * self.ttl
+            + quarantine
+            + self.response_timeout
+            + self.operation_timeout
+            + others
+            + Duration::from_secs(5)
     }
 }

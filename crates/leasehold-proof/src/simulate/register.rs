@@ -26,7 +26,10 @@ pub(crate) struct Register {
 
 impl Register {
     pub(crate) fn new(net: Net) -> Self {
-        Self { net, connection: None }
+        Self {
+            net,
+            connection: None,
+        }
     }
 
     async fn connection(&mut self) -> Option<&mut MultiplexedConnection> {
@@ -38,7 +41,9 @@ impl Register {
 
     async fn connect(&self) -> Option<MultiplexedConnection> {
         let stream = self.net.dial(RESOURCE).await.ok()?;
-        let info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
+        let info = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_skip_set_lib_name();
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
         let opened = MultiplexedConnection::new_with_config(&info, stream, config).await;
         let (connection, driver) = opened.ok()?;
@@ -48,7 +53,12 @@ impl Register {
 
     /// Claims the register with the token, reads, and writes one more: what it wrote,
     /// and what came of it.
-    pub(crate) async fn add_one(&mut self, key: &str, token: u64, chance: &mut Chance) -> (u64, Outcome) {
+    pub(crate) async fn add_one(
+        &mut self,
+        key: &str,
+        token: u64,
+        chance: &mut Chance,
+    ) -> (u64, Outcome) {
         let register = fenced::Register::at(key);
         let Some(connection) = self.connection().await else {
             return (0, Outcome::Unknown);
@@ -62,7 +72,10 @@ impl Register {
         let Some(connection) = self.connection().await else {
             return (next, Outcome::Unknown);
         };
-        match register.set(connection, Token(token), next.to_string()).await {
+        match register
+            .set(connection, Token(token), next.to_string())
+            .await
+        {
             Ok(()) => (next, Outcome::Done),
             Err(error) => (next, self.failed(&error)),
         }
@@ -85,5 +98,7 @@ impl Register {
 }
 
 fn number(value: Option<&[u8]>) -> u64 {
-    value.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok()).unwrap_or(0)
+    value
+        .and_then(|value| std::str::from_utf8(value).ok()?.parse().ok())
+        .unwrap_or(0)
 }

@@ -74,7 +74,12 @@ impl From<std::io::Error> for Stop {
 ///
 /// # Errors
 /// If the thread cannot be started, or panics.
-pub fn run(seed: u64, deployment: Deployment, clients: Option<usize>, shown: bool) -> std::io::Result<Outcome> {
+pub fn run(
+    seed: u64,
+    deployment: Deployment,
+    clients: Option<usize>,
+    shown: bool,
+) -> std::io::Result<Outcome> {
     let plan = Plan::new(seed, deployment, clients);
     let thread = std::thread::Builder::new().name("simulation".to_owned());
     let running = thread.spawn(move || {
@@ -87,7 +92,9 @@ pub fn run(seed: u64, deployment: Deployment, clients: Option<usize>, shown: boo
         }
         begin(plan, net, trace)
     })?;
-    running.join().unwrap_or_else(|_| Err(std::io::Error::other("the simulation panicked")))
+    running
+        .join()
+        .unwrap_or_else(|_| Err(std::io::Error::other("the simulation panicked")))
 }
 
 fn begin(plan: Plan, net: Net, trace: Trace) -> std::io::Result<Outcome> {
@@ -96,14 +103,28 @@ fn begin(plan: Plan, net: Net, trace: Trace) -> std::io::Result<Outcome> {
     let stage = Stage::new(plan, net)?;
     let faults = Faults::new(&stage);
     let invariants = invariants::of(deployment);
-    let mut run = Run { stage, faults, invariants, trace, attempts: 0, grants: 0 };
+    let mut run = Run {
+        stage,
+        faults,
+        invariants,
+        trace,
+        attempts: 0,
+        grants: 0,
+    };
     let mut ended = run.to_the_end();
     if let Some(panic) = panics.seen() {
         ended = Err(Stop("nothing panics".to_owned(), panic));
     }
     let violated = ended.err().map(|Stop(invariant, what)| {
-        run.trace.note(run.stage.now(), format_args!("VIOLATED: {invariant}: {what}"));
-        Violation { invariant, what, trace: run.trace.last() }
+        run.trace.note(
+            run.stage.now(),
+            format_args!("VIOLATED: {invariant}: {what}"),
+        );
+        Violation {
+            invariant,
+            what,
+            trace: run.trace.last(),
+        }
     });
     let (carried, bytes) = run.stage.world.net.carried();
     run.trace.carried(run.stage.now(), &carried.to_le_bytes());
@@ -162,11 +183,17 @@ impl Run {
                 Err(error) => Err(error),
             };
             let what = "keys that somebody holds or waits for".to_owned();
-            common.book.note(Fact::Remains { what, count: left.unwrap_or(usize::MAX) });
+            common.book.note(Fact::Remains {
+                what,
+                count: left.unwrap_or(usize::MAX),
+            });
             let mut register = Register::new(common.net.clone());
             for wanted in keys.iter().filter(|wanted| wanted.fences) {
                 let value = register.read(wanted.key).await.unwrap_or(0);
-                common.book.note(Fact::Stands { key: wanted.key, value });
+                common.book.note(Fact::Stands {
+                    key: wanted.key,
+                    value,
+                });
             }
             // The run waits for it.
             let _ = done.send(());
@@ -174,7 +201,10 @@ impl Run {
         let end = self.stage.now() + Duration::from_secs(30);
         while found.try_recv().is_err() {
             if self.stage.now() >= end {
-                return Err(Stop("the audit".to_owned(), "it does not come to an end".to_owned()));
+                return Err(Stop(
+                    "the audit".to_owned(),
+                    "it does not come to an end".to_owned(),
+                ));
             }
             self.step(end)?;
         }
@@ -182,7 +212,10 @@ impl Run {
     }
 
     fn remains(&self, what: &str, count: usize) {
-        self.stage.note(Fact::Remains { what: what.to_owned(), count });
+        self.stage.note(Fact::Remains {
+            what: what.to_owned(),
+            count,
+        });
     }
 
     fn advance(&mut self, end: Duration) -> Result<(), Stop> {

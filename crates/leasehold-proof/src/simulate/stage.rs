@@ -31,7 +31,10 @@ pub(crate) struct Site {
 impl Site {
     /// Fills the memory, or frees it.
     pub(crate) fn fill(&self, full: bool) {
-        self.disk.lock().unwrap_or_else(PoisonError::into_inner).full = full;
+        self.disk
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .full = full;
     }
 
     /// Loses all that is on the disk.
@@ -61,12 +64,21 @@ impl Stage {
         let mut chance = Chance::new(plan.seed, "stage");
         let mut world = World::new(net.clone());
         let site = |world: &mut World, chance: &mut Chance, name: &str| {
-            let rate = Rate { ppm: chance.either_way(DRIFT) };
+            let rate = Rate {
+                ppm: chance.either_way(DRIFT),
+            };
             let host = world.add(name, rate, chance.either_way(WALL));
-            Site { host, disk: Arc::default(), server: None }
+            Site {
+                host,
+                disk: Arc::default(),
+                server: None,
+            }
         };
         let names = servers(plan.deployment);
-        let servers = names.iter().map(|name| site(&mut world, &mut chance, name)).collect();
+        let servers = names
+            .iter()
+            .map(|name| site(&mut world, &mut chance, name))
+            .collect();
         let resource = site(&mut world, &mut chance, RESOURCE);
         let shared = plan.deployment == Deployment::Memory;
         let mut guests: Vec<Guest> = Vec::new();
@@ -74,11 +86,17 @@ impl Stage {
             let host = match guests.first() {
                 Some(guest) if shared => guest.host,
                 _ => {
-                    let rate = Rate { ppm: chance.either_way(DRIFT) };
+                    let rate = Rate {
+                        ppm: chance.either_way(DRIFT),
+                    };
                     world.add(&format!("client-{number}"), rate, chance.either_way(WALL))
                 }
             };
-            guests.push(Guest { host, number, chance: chance.fork() });
+            guests.push(Guest {
+                host,
+                number,
+                chance: chance.fork(),
+            });
         }
         let memory = shared.then(|| world.look_from(guests[0].host, MemoryStore::new));
         let common = Arc::new(Common {
@@ -89,7 +107,14 @@ impl Stage {
             gone: AtomicUsize::new(0),
             memory,
         });
-        let mut stage = Self { world, common, servers, guests, resource, chance };
+        let mut stage = Self {
+            world,
+            common,
+            servers,
+            guests,
+            resource,
+            chance,
+        };
         stage.set_up()?;
         Ok(stage)
     }
@@ -118,7 +143,11 @@ impl Stage {
     }
 
     pub(crate) fn start_client(&mut self, at: usize) -> std::io::Result<()> {
-        let Guest { host, number, chance } = &mut self.guests[at];
+        let Guest {
+            host,
+            number,
+            chance,
+        } = &mut self.guests[at];
         let life = live(Arc::clone(&self.common), *number, chance.fork());
         if self.world.hosts[*host].is_up() {
             return self.world.spawn(*host, life);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{
-    Acquire, Client, Error, ErrorKind, Lease, LeaseKind, OnProgress, Permits, Progress, Shared, Wait,
+    Acquire, Client, Error, ErrorKind, Lease, LeaseKind, OnProgress, Permits, Progress, Shared,
+    Wait,
 };
 use tokio::time::sleep;
 
@@ -21,20 +22,36 @@ const WHOLE: u32 = 1 << 20;
 const PERMITS: u32 = 3;
 
 const fn exclusive(key: &'static str, whole: u32) -> Wanted {
-    Wanted { key, weight: whole, capacity: whole, fences: true, fair: true }
+    Wanted {
+        key,
+        weight: whole,
+        capacity: whole,
+        fences: true,
+        fair: true,
+    }
 }
 
 const KEYS: [Wanted; 4] = [
     exclusive("mutex a", 1),
     exclusive("mutex b", 1),
     exclusive("readers and writers", WHOLE),
-    Wanted { key: "permits", weight: PERMITS, capacity: PERMITS, fences: false, fair: true },
+    Wanted {
+        key: "permits",
+        weight: PERMITS,
+        capacity: PERMITS,
+        fences: false,
+        fair: true,
+    },
 ];
 
 /// What every client asks for in the end.
 pub(crate) fn keys(deployment: Deployment) -> &'static [Wanted] {
     // Several servers have locks only.
-    if deployment == Deployment::Redlock { &KEYS[..2] } else { &KEYS }
+    if deployment == Deployment::Redlock {
+        &KEYS[..2]
+    } else {
+        &KEYS
+    }
 }
 
 /// A lease of any kind.
@@ -62,7 +79,13 @@ fn millis(millis: u64) -> Duration {
 impl Worker {
     pub(crate) fn new(common: &Arc<Common>, number: usize, client: Client, chance: Chance) -> Self {
         let register = Register::new(common.net.clone());
-        Self { common: Arc::clone(common), number, client, chance, register }
+        Self {
+            common: Arc::clone(common),
+            number,
+            client,
+            chance,
+            register,
+        }
     }
 
     fn book(&self) -> &Book {
@@ -73,7 +96,9 @@ impl Worker {
     pub(crate) async fn work(mut self) {
         while !self.common.is_quiet() {
             let wanted = self.draw();
-            let wait = self.chance.mostly_short(millis(10)..=Duration::from_secs(20));
+            let wait = self
+                .chance
+                .mostly_short(millis(10)..=Duration::from_secs(20));
             match self.chance.index(10) {
                 0 => drop(self.ask(wanted, Wait::No).await),
                 1 => self.ask_and_drop(wanted, wait).await,
@@ -111,7 +136,10 @@ impl Worker {
         };
         match got {
             Some(got) => drop(self.settle(attempt, wanted, got).await),
-            None => self.book().note(Fact::NotGranted { attempt, why: Why::Dropped }),
+            None => self.book().note(Fact::NotGranted {
+                attempt,
+                why: Why::Dropped,
+            }),
         }
     }
 
@@ -124,7 +152,11 @@ impl Worker {
 
     fn begin(&self, wanted: Wanted) -> Attempt {
         let attempt = self.book().attempt();
-        self.book().note(Fact::Asked { attempt, client: self.number, wanted });
+        self.book().note(Fact::Asked {
+            attempt,
+            client: self.number,
+            wanted,
+        });
         attempt
     }
 
@@ -136,11 +168,23 @@ impl Worker {
     ) -> impl Future<Output = Result<Option<Got>, Error>> + use<> {
         let (client, book) = (self.client.clone(), self.book().clone());
         let progress: OnProgress = Arc::new(move |progress: &Progress| {
-            book.note(Fact::Queued { attempt, rejoined: progress.rejoined });
+            book.note(Fact::Queued {
+                attempt,
+                rejoined: progress.rejoined,
+            });
         });
-        let how = Acquire { wait, progress: Some(progress) };
+        let how = Acquire {
+            wait,
+            progress: Some(progress),
+        };
         async move {
-            let Wanted { key, weight, capacity, fair, .. } = wanted;
+            let Wanted {
+                key,
+                weight,
+                capacity,
+                fair,
+                ..
+            } = wanted;
             Ok(match (capacity, weight) {
                 (WHOLE, WHOLE) => {
                     let lock = client.rwlock(key)?;
@@ -167,7 +211,12 @@ impl Worker {
     }
 
     /// What follows from an answer; whether there was a lease.
-    async fn settle(&mut self, attempt: Attempt, wanted: Wanted, got: Result<Option<Got>, Error>) -> bool {
+    async fn settle(
+        &mut self,
+        attempt: Attempt,
+        wanted: Wanted,
+        got: Result<Option<Got>, Error>,
+    ) -> bool {
         let why = match got {
             Ok(Some(Got::Exclusive(lease))) => {
                 let token = lease.token().get();
@@ -200,7 +249,12 @@ impl Worker {
     ) {
         let until = world::now() + world::in_world(lease.remaining());
         let rejoined = lease.rejoined();
-        self.book().note(Fact::Granted { attempt, number, until, rejoined });
+        self.book().note(Fact::Granted {
+            attempt,
+            number,
+            until,
+            rejoined,
+        });
         let lease = Arc::new(lease);
         self.book().hold(attempt, &lease);
         let book = self.book().clone();
@@ -211,7 +265,12 @@ impl Worker {
         book.note(Fact::Leaving { attempt });
         let lease = Arc::into_inner(lease).filter(|_| self.chance.percent(75));
         let answer = match lease {
-            Some(lease) => Some(lease.release().await.map_err(|error: Error| -> ErrorKind { error.kind() })),
+            Some(lease) => Some(
+                lease
+                    .release()
+                    .await
+                    .map_err(|error: Error| -> ErrorKind { error.kind() }),
+            ),
             None => None,
         };
         book.note(Fact::Left { attempt, answer });
@@ -221,8 +280,16 @@ impl Worker {
     async fn under_lease(&mut self, wanted: Wanted, token: u64) {
         if wanted.fences {
             for _ in 0..self.chance.index(4) {
-                let (value, outcome) = self.register.add_one(wanted.key, token, &mut self.chance).await;
-                self.book().note(Fact::Wrote { key: wanted.key, token, value, outcome });
+                let (value, outcome) = self
+                    .register
+                    .add_one(wanted.key, token, &mut self.chance)
+                    .await;
+                self.book().note(Fact::Wrote {
+                    key: wanted.key,
+                    token,
+                    value,
+                    outcome,
+                });
                 if outcome != Outcome::Done {
                     // What became of it is not known: another write could pass it.
                     break;

@@ -30,8 +30,15 @@ impl Exclusion {
         if weight <= wanted.capacity {
             return Ok(());
         }
-        let who: Vec<_> = valid.iter().map(|(attempt, (client, _))| format!("#{attempt} of client {client}")).collect();
-        Err(format!("{} is held by {} at the same time", wanted.key, who.join(", ")))
+        let who: Vec<_> = valid
+            .iter()
+            .map(|(attempt, (client, _))| format!("#{attempt} of client {client}"))
+            .collect();
+        Err(format!(
+            "{} is held by {} at the same time",
+            wanted.key,
+            who.join(", ")
+        ))
     }
 }
 
@@ -42,10 +49,19 @@ impl Invariant for Exclusion {
 
     fn see(&mut self, at: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Asked { attempt, client, wanted } => {
+            Fact::Asked {
+                attempt,
+                client,
+                wanted,
+            } => {
                 self.asked.insert(*attempt, (*client, *wanted));
             }
-            Fact::Granted { attempt, until, .. } | Fact::Believes { attempt, until: Some(until), .. } => {
+            Fact::Granted { attempt, until, .. }
+            | Fact::Believes {
+                attempt,
+                until: Some(until),
+                ..
+            } => {
                 if matches!(fact, Fact::Granted { .. }) || self.valid.contains_key(attempt) {
                     self.valid.insert(*attempt, *until);
                     if let Some((_, wanted)) = self.asked.get(attempt) {
@@ -53,13 +69,18 @@ impl Invariant for Exclusion {
                     }
                 }
             }
-            Fact::Believes { attempt, until: None, .. }
+            Fact::Believes {
+                attempt,
+                until: None,
+                ..
+            }
             | Fact::Lost { attempt, .. }
             | Fact::Leaving { attempt } => {
                 self.valid.remove(attempt);
             }
             Fact::Died { client } => {
-                let of_others = |attempt: &Attempt| self.asked.get(attempt).is_none_or(|(of, _)| of != client);
+                let of_others =
+                    |attempt: &Attempt| self.asked.get(attempt).is_none_or(|(of, _)| of != client);
                 self.valid.retain(|attempt, _| of_others(attempt));
             }
             Fact::Forgot => {
@@ -78,7 +99,12 @@ mod tests {
     use super::*;
 
     fn two(until: u64, at: u64) -> Vec<(u64, Fact)> {
-        vec![(0, asked(1)), (0, asked(2)), (1, granted(1, 5, until)), (at, granted(2, 6, 900))]
+        vec![
+            (0, asked(1)),
+            (0, asked(2)),
+            (1, granted(1, 5, until)),
+            (at, granted(2, 6, 900)),
+        ]
     }
 
     #[test]
@@ -92,9 +118,16 @@ mod tests {
     fn who_leaves_dies_or_is_told_does_not_hold() {
         for end in [
             Fact::Leaving { attempt: 1 },
-            Fact::Lost { attempt: 1, loss: leasehold::Loss::Gone },
+            Fact::Lost {
+                attempt: 1,
+                loss: leasehold::Loss::Gone,
+            },
             Fact::Died { client: 1 },
-            Fact::Believes { attempt: 1, until: None, host_runs: true },
+            Fact::Believes {
+                attempt: 1,
+                until: None,
+                host_runs: true,
+            },
         ] {
             let mut facts = two(100, 50);
             facts.insert(3, (40, end));
@@ -105,14 +138,25 @@ mod tests {
     #[test]
     fn a_renewal_that_comes_too_late_is_found() {
         let mut facts = two(100, 150);
-        facts.push((160, Fact::Believes { attempt: 1, until: Some(Duration::from_secs(1)), host_runs: true }));
+        facts.push((
+            160,
+            Fact::Believes {
+                attempt: 1,
+                until: Some(Duration::from_secs(1)),
+                host_runs: true,
+            },
+        ));
         assert!(judge(Exclusion::default(), &facts).is_err());
     }
 
     #[test]
     fn what_a_store_forgot_does_not_count_and_what_came_later_does() {
         let forgot = (50, Fact::Forgot);
-        let before = [&two(100, 99)[..3], &[forgot.clone(), (60, asked(2)), (70, granted(2, 6, 900))]].concat();
+        let before = [
+            &two(100, 99)[..3],
+            &[forgot.clone(), (60, asked(2)), (70, granted(2, 6, 900))],
+        ]
+        .concat();
         assert!(judge(Exclusion::default(), &before).is_ok());
         let after = [&[forgot], &two(200, 99)[..]].concat();
         assert!(judge(Exclusion::default(), &after).is_err());
@@ -120,8 +164,21 @@ mod tests {
 
     #[test]
     fn permits_are_counted_by_weight() {
-        let permits = Wanted { capacity: 3, weight: 2, ..super::super::cases::MUTEX };
-        let ask = |attempt, weight| (0, Fact::Asked { attempt, client: 0, wanted: Wanted { weight, ..permits } });
+        let permits = Wanted {
+            capacity: 3,
+            weight: 2,
+            ..super::super::cases::MUTEX
+        };
+        let ask = |attempt, weight| {
+            (
+                0,
+                Fact::Asked {
+                    attempt,
+                    client: 0,
+                    wanted: Wanted { weight, ..permits },
+                },
+            )
+        };
         let grants = [(1, granted(1, 1, 100)), (2, granted(2, 2, 100))];
         let with = |weight| [&[ask(1, 2), ask(2, weight)], &grants[..]].concat();
         assert!(judge(Exclusion::default(), &with(1)).is_ok());

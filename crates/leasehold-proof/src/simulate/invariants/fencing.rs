@@ -21,21 +21,38 @@ impl Invariant for Fencing {
 
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Wrote { key, token, value, outcome: Outcome::Done } => {
+            Fact::Wrote {
+                key,
+                token,
+                value,
+                outcome: Outcome::Done,
+            } => {
                 let done = self.done.entry(key).or_default();
                 if let Some(other) = done.insert(*value, *token) {
-                    return Err(format!("the register of {key} was set to {value} with token {token}, and with {other} before: one write was lost"));
+                    return Err(format!(
+                        "the register of {key} was set to {value} with token {token}, and with {other} before: one write was lost"
+                    ));
                 }
-                let before = done.range(..value).next_back().is_some_and(|(_, other)| other > token);
-                let after = done.range(value + 1..).next().is_some_and(|(_, other)| other < token);
+                let before = done
+                    .range(..value)
+                    .next_back()
+                    .is_some_and(|(_, other)| other > token);
+                let after = done
+                    .range(value + 1..)
+                    .next()
+                    .is_some_and(|(_, other)| other < token);
                 if before || after {
-                    return Err(format!("the register of {key} took the write of {value} with token {token} out of order"));
+                    return Err(format!(
+                        "the register of {key} took the write of {value} with token {token} out of order"
+                    ));
                 }
             }
             Fact::Stands { key, value } => {
                 let highest = self.done.get(key).and_then(|done| done.keys().next_back());
                 if let Some(highest) = highest.filter(|highest| *highest > value) {
-                    return Err(format!("the register of {key} has {value} in the end, and {highest} was acknowledged"));
+                    return Err(format!(
+                        "the register of {key} has {value} in the end, and {highest} was acknowledged"
+                    ));
                 }
             }
             _ => {}
@@ -50,7 +67,15 @@ mod tests {
     use super::*;
 
     fn wrote(token: u64, value: u64) -> (u64, Fact) {
-        (value, Fact::Wrote { key: "k", token, value, outcome: Outcome::Done })
+        (
+            value,
+            Fact::Wrote {
+                key: "k",
+                token,
+                value,
+                outcome: Outcome::Done,
+            },
+        )
     }
 
     #[test]

@@ -23,7 +23,9 @@ impl Invariant for Fifo {
 
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Asked { attempt, wanted, .. } => {
+            Fact::Asked {
+                attempt, wanted, ..
+            } => {
                 let ahead = self.queued.iter().filter(|(_, key)| **key == wanted.key);
                 let ahead = ahead.map(|(attempt, _)| *attempt).collect();
                 self.asked.insert(*attempt, (*wanted, ahead));
@@ -36,7 +38,12 @@ impl Invariant for Fifo {
                 _ => drop(self.queued.remove(attempt)),
             },
             Fact::NotGranted { attempt, .. } => drop(self.queued.remove(attempt)),
-            Fact::Granted { attempt, number, rejoined, .. } => {
+            Fact::Granted {
+                attempt,
+                number,
+                rejoined,
+                ..
+            } => {
                 let kept_its_place = self.queued.remove(attempt).is_some() && *rejoined == 0;
                 self.granted.insert(*attempt, *number);
                 if kept_its_place {
@@ -45,7 +52,9 @@ impl Invariant for Fifo {
                         (wanted.fair && ahead.contains(attempt) && lower < number).then_some(*other)
                     };
                     if let Some(other) = self.granted.iter().find_map(overtook) {
-                        return Err(format!("#{other} was granted before #{attempt}, which stood in line when it asked"));
+                        return Err(format!(
+                            "#{other} was granted before #{attempt}, which stood in line when it asked"
+                        ));
                     }
                 }
             }
@@ -72,7 +81,13 @@ mod tests {
     #[test]
     fn who_overtakes_is_found() {
         let order = |first, second| {
-            let facts = [(0, asked(1)), (1, queued(1, 0)), (2, asked(2)), (3, granted(2, second, 99)), (4, granted(1, first, 99))];
+            let facts = [
+                (0, asked(1)),
+                (1, queued(1, 0)),
+                (2, asked(2)),
+                (3, granted(2, second, 99)),
+                (4, granted(1, first, 99)),
+            ];
             judge(Fifo::default(), &facts)
         };
         // The lower number was granted first, whoever hears of it first.
@@ -82,9 +97,22 @@ mod tests {
 
     #[test]
     fn who_was_not_in_line_yet_or_lost_its_place_can_be_passed() {
-        let late = [(0, asked(1)), (1, asked(2)), (2, queued(1, 0)), (3, granted(2, 5, 99)), (4, granted(1, 6, 99))];
+        let late = [
+            (0, asked(1)),
+            (1, asked(2)),
+            (2, queued(1, 0)),
+            (3, granted(2, 5, 99)),
+            (4, granted(1, 6, 99)),
+        ];
         assert!(judge(Fifo::default(), &late).is_ok());
-        let lost = [(0, asked(1)), (1, queued(1, 0)), (2, asked(2)), (3, queued(1, 1)), (3, granted(2, 5, 99)), (4, granted(1, 6, 99))];
+        let lost = [
+            (0, asked(1)),
+            (1, queued(1, 0)),
+            (2, asked(2)),
+            (3, queued(1, 1)),
+            (3, granted(2, 5, 99)),
+            (4, granted(1, 6, 99)),
+        ];
         assert!(judge(Fifo::default(), &lost).is_ok());
     }
 }

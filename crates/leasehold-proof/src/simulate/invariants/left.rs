@@ -27,7 +27,18 @@ mod tests {
 
     #[test]
     fn what_is_left_is_found() {
-        let left = |count| judge(Left, &[(0, Fact::Remains { what: "tasks".to_owned(), count })]);
+        let left = |count| {
+            judge(
+                Left,
+                &[(
+                    0,
+                    Fact::Remains {
+                        what: "tasks".to_owned(),
+                        count,
+                    },
+                )],
+            )
+        };
         assert!(left(0).is_ok());
         assert!(left(1).is_err());
     }

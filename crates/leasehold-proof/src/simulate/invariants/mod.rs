@@ -61,7 +61,13 @@ mod cases {
     use super::*;
     use crate::simulate::book::{Attempt, Wanted};
 
-    pub(super) const MUTEX: Wanted = Wanted { key: "k", weight: 1, capacity: 1, fences: true, fair: true };
+    pub(super) const MUTEX: Wanted = Wanted {
+        key: "k",
+        weight: 1,
+        capacity: 1,
+        fences: true,
+        fair: true,
+    };
 
     pub(super) fn millis(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -69,15 +75,29 @@ mod cases {
 
     pub(super) fn asked(attempt: Attempt) -> Fact {
         let client = usize::try_from(attempt).unwrap();
-        Fact::Asked { attempt, client, wanted: MUTEX }
+        Fact::Asked {
+            attempt,
+            client,
+            wanted: MUTEX,
+        }
     }
 
     pub(super) fn granted(attempt: Attempt, number: u64, until: u64) -> Fact {
-        Fact::Granted { attempt, number, until: millis(until), rejoined: 0 }
+        Fact::Granted {
+            attempt,
+            number,
+            until: millis(until),
+            rejoined: 0,
+        }
     }
 
     /// Shows facts to an invariant, with their times; what it says first.
-    pub(super) fn judge(mut invariant: impl Invariant, facts: &[(u64, Fact)]) -> Result<(), String> {
-        facts.iter().try_for_each(|(at, fact)| invariant.see(millis(*at), fact))
+    pub(super) fn judge(
+        mut invariant: impl Invariant,
+        facts: &[(u64, Fact)],
+    ) -> Result<(), String> {
+        facts
+            .iter()
+            .try_for_each(|(at, fact)| invariant.see(millis(*at), fact))
     }
 }

@@ -14,9 +14,13 @@ impl Invariant for Served {
 
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Served { client, key, within: None } => {
-                Err(format!("client {client} did not get {key}, though nothing was disturbed any more"))
-            }
+            Fact::Served {
+                client,
+                key,
+                within: None,
+            } => Err(format!(
+                "client {client} did not get {key}, though nothing was disturbed any more"
+            )),
             _ => Ok(()),
         }
     }
@@ -29,7 +33,19 @@ mod tests {
 
     #[test]
     fn who_is_not_served_is_found() {
-        let served = |within| judge(Served, &[(0, Fact::Served { client: 1, key: "k", within })]);
+        let served = |within| {
+            judge(
+                Served,
+                &[(
+                    0,
+                    Fact::Served {
+                        client: 1,
+                        key: "k",
+                        within,
+                    },
+                )],
+            )
+        };
         assert!(served(Some(Duration::ZERO)).is_ok());
         assert!(served(None).is_err());
     }

@@ -29,7 +29,11 @@ impl Invariant for Signalled {
 
     fn see(&mut self, at: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Believes { attempt, until, host_runs } => {
+            Fact::Believes {
+                attempt,
+                until,
+                host_runs,
+            } => {
                 if !host_runs {
                     self.slept.insert(*attempt, true);
                 }
@@ -41,7 +45,9 @@ impl Invariant for Signalled {
                 let slept = self.slept.contains_key(attempt);
                 let within = if slept { AFTER_SLEEP } else { TOLERANCE };
                 if at > since + within {
-                    return Err(format!("#{attempt} has not been valid since {since:?}, and nobody was told"));
+                    return Err(format!(
+                        "#{attempt} has not been valid since {since:?}, and nobody was told"
+                    ));
                 }
             }
             Fact::Lost { attempt, .. } | Fact::Leaving { attempt } => {
@@ -60,20 +66,49 @@ mod tests {
     use super::*;
 
     fn invalid(at: u64, host_runs: bool) -> (u64, Fact) {
-        (at, Fact::Believes { attempt: 1, until: None, host_runs })
+        (
+            at,
+            Fact::Believes {
+                attempt: 1,
+                until: None,
+                host_runs,
+            },
+        )
     }
 
     #[test]
     fn a_loss_that_nobody_hears_of_is_found() {
         assert!(judge(Signalled::default(), &[invalid(0, true), invalid(10, true)]).is_ok());
         assert!(judge(Signalled::default(), &[invalid(0, true), invalid(11, true)]).is_err());
-        let told = (5, Fact::Lost { attempt: 1, loss: leasehold::Loss::Unanswered });
-        assert!(judge(Signalled::default(), &[invalid(0, true), told, invalid(11, true)]).is_ok());
+        let told = (
+            5,
+            Fact::Lost {
+                attempt: 1,
+                loss: leasehold::Loss::Unanswered,
+            },
+        );
+        assert!(
+            judge(
+                Signalled::default(),
+                &[invalid(0, true), told, invalid(11, true)]
+            )
+            .is_ok()
+        );
     }
 
     #[test]
     fn who_does_not_run_cannot_be_told() {
-        let awake_at = |told| judge(Signalled::default(), &[invalid(0, false), invalid(5000, false), invalid(5001, true), invalid(told, true)]);
+        let awake_at = |told| {
+            judge(
+                Signalled::default(),
+                &[
+                    invalid(0, false),
+                    invalid(5000, false),
+                    invalid(5001, true),
+                    invalid(told, true),
+                ],
+            )
+        };
         assert!(awake_at(6000).is_ok());
         assert!(awake_at(6100).is_err());
     }

@@ -72,7 +72,11 @@ impl Inside {
         let callers = ears.channels.get(channel);
         let push = ["message".as_bytes(), channel, text].map(Reply::bulk);
         let push = Reply::Push(push.to_vec());
-        let count = callers.into_iter().flatten().map(|(_, caller)| caller.send(&push)).count();
+        let count = callers
+            .into_iter()
+            .flatten()
+            .map(|(_, caller)| caller.send(&push))
+            .count();
         Reply::Int(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
@@ -80,7 +84,8 @@ impl Inside {
         match (name, words) {
             ("PUBLISH", [_, channel, text]) => self.publish(channel, text),
             _ => {
-                let answer = lock(&self.data).run(name, words.get(1..).unwrap_or_default(), wall(), dirty);
+                let answer =
+                    lock(&self.data).run(name, words.get(1..).unwrap_or_default(), wall(), dirty);
                 answer.unwrap_or_else(|| data::unknown(words))
             }
         }
@@ -88,7 +93,10 @@ impl Inside {
 }
 
 fn name_of(words: &[Vec<u8>]) -> String {
-    words.first().map(|name| String::from_utf8_lossy(name).to_ascii_uppercase()).unwrap_or_default()
+    words
+        .first()
+        .map(|name| String::from_utf8_lossy(name).to_ascii_uppercase())
+        .unwrap_or_default()
 }
 
 impl Door for Arc<Inside> {
@@ -105,9 +113,17 @@ impl Door for Arc<Inside> {
 impl Server {
     /// A process that finds `data` on its disk.
     pub(crate) fn new(data: Arc<Mutex<Data>>, run_id: u64) -> mlua::Result<Arc<Self>> {
-        let inside = Arc::new(Inside { data, ears: Mutex::default(), dirty: AtomicBool::new(false) });
+        let inside = Arc::new(Inside {
+            data,
+            ears: Mutex::default(),
+            dirty: AtomicBool::new(false),
+        });
         let scripts = Mutex::new(Scripts::new(Arc::clone(&inside))?);
-        Ok(Arc::new(Self { inside, scripts, run_id: format!("{run_id:040x}") }))
+        Ok(Arc::new(Self {
+            inside,
+            scripts,
+            run_id: format!("{run_id:040x}"),
+        }))
     }
 
     /// Takes connections from now on; called on its host.
@@ -133,7 +149,11 @@ impl Server {
             ears.connections += 1;
             ears.connections
         };
-        let caller = Caller { number, resp3: Arc::default(), out };
+        let caller = Caller {
+            number,
+            resp3: Arc::default(),
+            out,
+        };
         let mut bytes = Vec::new();
         loop {
             tokio::select! {
@@ -175,7 +195,10 @@ impl Server {
         let rest = words.get(1..).unwrap_or_default();
         let reply = match name.as_str() {
             "HELLO" => {
-                caller.resp3.store(rest.first().is_some_and(|version| version == b"3"), Ordering::Relaxed);
+                caller.resp3.store(
+                    rest.first().is_some_and(|version| version == b"3"),
+                    Ordering::Relaxed,
+                );
                 self.hello(caller)
             }
             "PING" => Reply::Status("PONG".to_owned()),
@@ -188,7 +211,9 @@ impl Server {
                 loaded.map_or_else(Reply::Error, |hash| self.evaluate(&hash, rest))
             }
             "EVALSHA" => {
-                let hash = rest.first().map(|hash| String::from_utf8_lossy(hash).to_ascii_lowercase());
+                let hash = rest
+                    .first()
+                    .map(|hash| String::from_utf8_lossy(hash).to_ascii_lowercase());
                 self.evaluate(&hash.unwrap_or_default(), rest)
             }
             "SUBSCRIBE" | "UNSUBSCRIBE" => return self.subscribe(caller, &name, rest),
@@ -198,17 +223,29 @@ impl Server {
     }
 
     fn hello(&self, caller: &Caller) -> Reply {
-        let proto = if caller.resp3.load(Ordering::Relaxed) { 3 } else { 2 };
+        let proto = if caller.resp3.load(Ordering::Relaxed) {
+            3
+        } else {
+            2
+        };
         let fields = [
             ("server", Reply::bulk("redis")),
             ("version", Reply::bulk(VERSION)),
             ("proto", Reply::Int(proto)),
-            ("id", Reply::Int(i64::try_from(caller.number).unwrap_or(i64::MAX))),
+            (
+                "id",
+                Reply::Int(i64::try_from(caller.number).unwrap_or(i64::MAX)),
+            ),
             ("mode", Reply::bulk("standalone")),
             ("role", Reply::bulk("master")),
             ("modules", Reply::Array(Vec::new())),
         ];
-        Reply::Map(fields.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect())
+        Reply::Map(
+            fields
+                .into_iter()
+                .map(|(name, value)| (Reply::bulk(name), value))
+                .collect(),
+        )
     }
 
     fn info(&self) -> String {
@@ -225,7 +262,12 @@ impl Server {
             ("LOAD", [text]) => scripts.load(text).map_or_else(Reply::Error, Reply::bulk),
             ("EXISTS", hashes) => {
                 let knows = |hash: &Vec<u8>| scripts.knows(&String::from_utf8_lossy(hash));
-                Reply::Array(hashes.iter().map(|hash| Reply::Int(i64::from(knows(hash)))).collect())
+                Reply::Array(
+                    hashes
+                        .iter()
+                        .map(|hash| Reply::Int(i64::from(knows(hash))))
+                        .collect(),
+                )
             }
             ("FLUSH", _) => {
                 scripts.forget_all();
@@ -237,8 +279,12 @@ impl Server {
 
     /// `words`: the script or its hash, the number of keys, keys, arguments.
     fn evaluate(&self, hash: &str, words: &[Vec<u8>]) -> Reply {
-        let count = words.get(1).and_then(|count| std::str::from_utf8(count).ok()?.parse::<usize>().ok());
-        let Some((keys, arguments)) = count.and_then(|count| words.get(2..)?.split_at_checked(count)) else {
+        let count = words
+            .get(1)
+            .and_then(|count| std::str::from_utf8(count).ok()?.parse::<usize>().ok());
+        let Some((keys, arguments)) =
+            count.and_then(|count| words.get(2..)?.split_at_checked(count))
+        else {
             return Reply::error("ERR Number of keys can't be greater than number of args");
         };
         self.inside.dirty.store(false, Ordering::Relaxed);

@@ -29,8 +29,11 @@ impl Reply {
 
     /// Writes it, in version 3 of the protocol or in version 2.
     pub(crate) fn encode(&self, resp3: bool, out: &mut Vec<u8>) {
-        let mut head = |kind: char, rest: &str| out.extend_from_slice(format!("{kind}{rest}\r\n").as_bytes());
-        let all = |items: &[Self], out: &mut Vec<u8>| items.iter().for_each(|item| item.encode(resp3, out));
+        let mut head =
+            |kind: char, rest: &str| out.extend_from_slice(format!("{kind}{rest}\r\n").as_bytes());
+        let all = |items: &[Self], out: &mut Vec<u8>| {
+            items.iter().for_each(|item| item.encode(resp3, out))
+        };
         match self {
             Self::Status(text) => head('+', text),
             Self::Error(text) => head('-', text),
@@ -51,7 +54,11 @@ impl Reply {
                 all(items, out);
             }
             Self::Map(pairs) => {
-                let (kind, len) = if resp3 { ('%', pairs.len()) } else { ('*', pairs.len() * 2) };
+                let (kind, len) = if resp3 {
+                    ('%', pairs.len())
+                } else {
+                    ('*', pairs.len() * 2)
+                };
                 head(kind, &len.to_string());
                 for (name, value) in pairs {
                     name.encode(resp3, out);
@@ -92,8 +99,12 @@ fn number(bytes: &[u8], at: &mut usize, kind: u8) -> Result<Option<usize>, Strin
     let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") else {
         return Ok(None);
     };
-    let text = rest[..end].strip_prefix(&[kind]).and_then(|text| std::str::from_utf8(text).ok());
+    let text = rest[..end]
+        .strip_prefix(&[kind])
+        .and_then(|text| std::str::from_utf8(text).ok());
     let number = text.and_then(|text| text.parse().ok());
     *at += end + 2;
-    number.map(Some).ok_or_else(|| format!("Protocol error: expected '{}'", char::from(kind)))
+    number
+        .map(Some)
+        .ok_or_else(|| format!("Protocol error: expected '{}'", char::from(kind)))
 }

@@ -41,7 +41,10 @@ impl Scripts {
         for (name, fails) in [("call", true), ("pcall", false)] {
             let door = std::sync::Arc::clone(&door);
             let call = move |lua: &Lua, words: Variadic<Value>| {
-                let words = words.into_iter().map(|word| argument(lua, word)).collect::<mlua::Result<Vec<_>>>()?;
+                let words = words
+                    .into_iter()
+                    .map(|word| argument(lua, word))
+                    .collect::<mlua::Result<Vec<_>>>()?;
                 match door.command(&words) {
                     Reply::Error(text) if fails => Err(mlua::Error::external(Failed(text))),
                     reply => to_lua(lua, reply),
@@ -54,7 +57,10 @@ impl Scripts {
         globals.set("struct", structs::library(&lua)?)?;
         globals.set("bit", bits(&lua)?)?;
         lua.load(PROTECT).exec()?;
-        Ok(Self { lua, known: BTreeMap::new() })
+        Ok(Self {
+            lua,
+            known: BTreeMap::new(),
+        })
     }
 
     pub(super) fn knows(&self, hash: &str) -> bool {
@@ -70,7 +76,8 @@ impl Scripts {
         let hash = hash(text);
         if !self.knows(&hash) {
             let compiled = self.lua.load(text).set_name("@user_script").into_function();
-            let compiled = compiled.map_err(|error| format!("ERR Error compiling script: {error}"))?;
+            let compiled =
+                compiled.map_err(|error| format!("ERR Error compiling script: {error}"))?;
             self.known.insert(hash.clone(), compiled);
         }
         Ok(hash)
@@ -84,7 +91,9 @@ impl Scripts {
         let run = || {
             for (name, words) in [("KEYS", keys), ("ARGV", arguments)] {
                 let words = words.iter().map(|word| self.lua.create_string(word));
-                let words = self.lua.create_sequence_from(words.collect::<mlua::Result<Vec<_>>>()?)?;
+                let words = self
+                    .lua
+                    .create_sequence_from(words.collect::<mlua::Result<Vec<_>>>()?)?;
                 self.lua.globals().raw_set(name, words)?;
             }
             to_reply(&script.call::<Value>(MultiValue::new())?)
@@ -119,9 +128,16 @@ fn what_failed(error: &mlua::Error) -> String {
 /// A number becomes text as C's `%.17g` writes it.
 fn argument(lua: &Lua, word: Value) -> mlua::Result<Vec<u8>> {
     match word {
-        #[allow(clippy::cast_possible_truncation, reason = "it was just seen to be whole and small")]
-        Value::Number(number) if number.fract() == 0.0 && number.abs() < 1e17 => Ok((number as i64).to_string().into_bytes()),
-        Value::Number(_) => Err(mlua::Error::runtime("an argument with a fraction is not simulated")),
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "it was just seen to be whole and small"
+        )]
+        Value::Number(number) if number.fract() == 0.0 && number.abs() < 1e17 => {
+            Ok((number as i64).to_string().into_bytes())
+        }
+        Value::Number(_) => Err(mlua::Error::runtime(
+            "an argument with a fraction is not simulated",
+        )),
         word => match lua.coerce_string(word)? {
             Some(text) => Ok(text.as_bytes().to_vec()),
             None => Err(mlua::Error::external(Failed(
@@ -145,12 +161,18 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
         Reply::Bulk(bytes) => lua.create_string(bytes).map(Value::String),
         Reply::Nil => Ok(Value::Boolean(false)),
         Reply::Array(items) | Reply::Push(items) => {
-            let items = items.into_iter().map(|item| to_lua(lua, item)).collect::<mlua::Result<Vec<_>>>()?;
+            let items = items
+                .into_iter()
+                .map(|item| to_lua(lua, item))
+                .collect::<mlua::Result<Vec<_>>>()?;
             lua.create_sequence_from(items).map(Value::Table)
         }
         // Scripts speak version 2 of the protocol unless they ask for more.
         Reply::Map(pairs) => {
-            let flat = pairs.into_iter().flat_map(|(name, value)| [name, value]).collect();
+            let flat = pairs
+                .into_iter()
+                .flat_map(|(name, value)| [name, value])
+                .collect();
             to_lua(lua, Reply::Array(flat))
         }
     }
@@ -160,7 +182,10 @@ fn to_reply(value: &Value) -> mlua::Result<Reply> {
     Ok(match value {
         Value::String(text) => Reply::Bulk(text.as_bytes().to_vec()),
         Value::Integer(number) => Reply::Int(*number),
-        #[allow(clippy::cast_possible_truncation, reason = "Redis cuts the fraction off too")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "Redis cuts the fraction off too"
+        )]
         Value::Number(number) => Reply::Int(*number as i64),
         Value::Boolean(true) => Reply::Int(1),
         Value::Table(table) => return table_reply(table),
@@ -187,7 +212,10 @@ fn table_reply(table: &Table) -> mlua::Result<Reply> {
 /// What the scripts use of the library `bit`.
 fn bits(lua: &Lua) -> mlua::Result<Table> {
     let library = lua.create_table()?;
-    #[allow(clippy::cast_possible_truncation, reason = "the library's numbers have 32 bits")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the library's numbers have 32 bits"
+    )]
     let both = |_: &Lua, (a, b): (f64, f64)| Ok(f64::from((a as i64 as i32) & (b as i64 as i32)));
     library.set("band", lua.create_function(both)?)?;
     Ok(library)

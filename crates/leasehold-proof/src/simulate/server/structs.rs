@@ -23,7 +23,9 @@ fn items(format: &[u8]) -> Result<Vec<Item>> {
     let mut items = Vec::new();
     while let Some((kind, tail)) = rest.split_first() {
         let digits = tail.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let size: Option<usize> = std::str::from_utf8(&tail[..digits]).ok().and_then(|text| text.parse().ok());
+        let size: Option<usize> = std::str::from_utf8(&tail[..digits])
+            .ok()
+            .and_then(|text| text.parse().ok());
         rest = &tail[digits..];
         items.push(match (kind, size) {
             (b'B', None) => Item::Number(1),
@@ -33,14 +35,23 @@ fn items(format: &[u8]) -> Result<Vec<Item>> {
             (b'd', None) => Item::Double,
             (b'c', Some(0)) => Item::Bytes(None),
             (b'c', size) => Item::Bytes(Some(size.unwrap_or(1))),
-            _ => return failed(format!("the format '{}' is not simulated", char::from(*kind))),
+            _ => {
+                return failed(format!(
+                    "the format '{}' is not simulated",
+                    char::from(*kind)
+                ));
+            }
         });
     }
     Ok(items)
 }
 
 /// A C program's conversion: the fraction goes, and what is too high wraps.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as in C")]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as in C"
+)]
 fn unsigned(number: f64) -> u64 {
     number as i64 as u64
 }
@@ -82,9 +93,13 @@ fn pack(lua: &Lua, (format, values): (mlua::String, Variadic<Value>)) -> Result<
 }
 
 #[allow(clippy::cast_precision_loss, reason = "Lua has no other numbers")]
-fn unpack(lua: &Lua, (format, text, at): (mlua::String, mlua::String, Option<f64>)) -> Result<MultiValue> {
+fn unpack(
+    lua: &Lua,
+    (format, text, at): (mlua::String, mlua::String, Option<f64>),
+) -> Result<MultiValue> {
     let bytes = text.as_bytes();
-    let mut at = usize::try_from(unsigned(at.unwrap_or(1.0)).saturating_sub(1)).unwrap_or(usize::MAX);
+    let mut at =
+        usize::try_from(unsigned(at.unwrap_or(1.0)).saturating_sub(1)).unwrap_or(usize::MAX);
     let mut out: Vec<Value> = Vec::new();
     for item in items(&format.as_bytes())? {
         let size = match item {

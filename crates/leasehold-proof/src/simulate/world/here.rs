@@ -68,14 +68,30 @@ impl Drop for Entered {
 }
 
 impl Here {
-    pub(crate) fn running(host: usize, rate: Rate, wall: i64, base: Instant, from: Duration) -> Self {
+    pub(crate) fn running(
+        host: usize,
+        rate: Rate,
+        wall: i64,
+        base: Instant,
+        from: Duration,
+    ) -> Self {
         let source = Source::Runtime { base, from };
-        Self { host, rate, wall, source }
+        Self {
+            host,
+            rate,
+            wall,
+            source,
+        }
     }
 
     pub(crate) fn looked_at(host: usize, rate: Rate, wall: i64, local: Duration) -> Self {
         let source = Source::Fixed(local);
-        Self { host, rate, wall, source }
+        Self {
+            host,
+            rate,
+            wall,
+            source,
+        }
     }
 
     #[must_use = "it is left when this is dropped"]
@@ -122,7 +138,11 @@ pub(crate) fn wall() -> Duration {
     let here = here();
     let wall = WALL + here.local();
     let by = Duration::from_micros(here.wall.unsigned_abs());
-    if here.wall < 0 { wall.saturating_sub(by) } else { wall + by }
+    if here.wall < 0 {
+        wall.saturating_sub(by)
+    } else {
+        wall + by
+    }
 }
 
 /// What the library asks.
@@ -135,6 +155,10 @@ impl leasehold::simulation::World for Seams {
 
     fn wall(&self) -> Duration {
         wall()
+    }
+
+    fn whereabouts(&self) -> (String, u32) {
+        (format!("host-{}", host()), 1)
     }
 
     fn dial(&self, host: &str, _port: u16) -> leasehold::simulation::Dialled {

@@ -79,7 +79,12 @@ impl Process {
             let _context = runtime.enter();
             Instant::now()
         };
-        Ok(Self { runtime, base, began, idle })
+        Ok(Self {
+            runtime,
+            base,
+            began,
+            idle,
+        })
     }
 
     /// Lets the tasks run up to `end` after the base: timers in between in their order,

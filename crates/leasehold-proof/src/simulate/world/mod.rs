@@ -31,27 +31,43 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(net: Net) -> Self {
-        Self { now: Duration::ZERO, net, hosts: Vec::new() }
+        Self {
+            now: Duration::ZERO,
+            net,
+            hosts: Vec::new(),
+        }
     }
 
     /// A host of that name; its number.
     pub(crate) fn add(&mut self, name: &str, rate: Rate, wall: i64) -> usize {
         let number = self.hosts.len();
         self.net.name(number, name);
-        self.hosts.push(Host::new(number, name.to_owned(), rate, wall));
+        self.hosts
+            .push(Host::new(number, name.to_owned(), rate, wall));
         number
     }
 
     /// Starts a process on a host; `main` is called in it.
-    pub(crate) fn start(&mut self, host: usize, listens: bool, main: impl FnOnce()) -> std::io::Result<()> {
+    pub(crate) fn start(
+        &mut self,
+        host: usize,
+        listens: bool,
+        main: impl FnOnce(),
+    ) -> std::io::Result<()> {
         self.net.rise(host, listens);
         self.hosts[host].start(self.now, main)
     }
 
     /// Starts a task in a host's process.
-    pub(crate) fn spawn(&self, host: usize, task: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
+    pub(crate) fn spawn(
+        &self,
+        host: usize,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> std::io::Result<()> {
         let started = self.hosts[host].spawn(task);
-        started.then_some(()).ok_or_else(|| std::io::Error::other("the host has no process"))
+        started
+            .then_some(())
+            .ok_or_else(|| std::io::Error::other("the host has no process"))
     }
 
     /// Kills a host's process, or switches the machine off.
@@ -63,7 +79,9 @@ impl World {
     /// One window, that ends at `limit` at the latest.
     pub(crate) fn step(&mut self, limit: Duration) {
         let next = self.net.next().unwrap_or(Duration::MAX);
-        let end = next.clamp(self.now + SHORTEST, self.now + LONGEST).min(limit);
+        let end = next
+            .clamp(self.now + SHORTEST, self.now + LONGEST)
+            .min(limit);
         for host in &mut self.hosts {
             host.run_to(self.now, end);
         }

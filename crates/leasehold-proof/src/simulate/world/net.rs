@@ -87,10 +87,25 @@ struct Condition {
 /// Something that arrives.
 #[derive(Debug)]
 enum Event {
-    Bytes { pair: u64, to: Side, bytes: Vec<u8> },
-    Ended { pair: u64, to: Side, how: Ended },
-    Dial { way: Way, answer: Answer },
-    Dialled { way: Way, pair: Result<u64, io::ErrorKind>, answer: Answer },
+    Bytes {
+        pair: u64,
+        to: Side,
+        bytes: Vec<u8>,
+    },
+    Ended {
+        pair: u64,
+        to: Side,
+        how: Ended,
+    },
+    Dial {
+        way: Way,
+        answer: Answer,
+    },
+    Dialled {
+        way: Way,
+        pair: Result<u64, io::ErrorKind>,
+        answer: Answer,
+    },
 }
 
 type Answer = oneshot::Sender<io::Result<End>>;
@@ -100,7 +115,11 @@ impl Event {
         match self {
             Self::Bytes { pair, to, .. } | Self::Ended { pair, to, .. } => {
                 let (dialler, dialled) = pairs.get(pair)?.hosts;
-                Some(if *to == Side::Dialled { (dialler, dialled) } else { (dialled, dialler) })
+                Some(if *to == Side::Dialled {
+                    (dialler, dialled)
+                } else {
+                    (dialled, dialler)
+                })
             }
             Self::Dial { way, .. } | Self::Dialled { way, .. } => Some(*way),
         }
@@ -154,12 +173,28 @@ impl Net {
             .pairs
             .iter()
             .filter(|(_, pair)| pair.hosts.0 == host || pair.hosts.1 == host)
-            .map(|(number, pair)| (*number, if pair.hosts.0 == host { Side::Dialler } else { Side::Dialled }))
+            .map(|(number, pair)| {
+                (
+                    *number,
+                    if pair.hosts.0 == host {
+                        Side::Dialler
+                    } else {
+                        Side::Dialled
+                    },
+                )
+            })
             .collect();
         for (pair, side) in of_host {
             inner.end(pair, side, Ended::Reset);
             if !silently {
-                inner.send(now, Event::Ended { pair, to: side.other(), how: Ended::Reset });
+                inner.send(
+                    now,
+                    Event::Ended {
+                        pair,
+                        to: side.other(),
+                        how: Ended::Reset,
+                    },
+                );
             }
         }
     }
@@ -189,7 +224,13 @@ impl Net {
         let Some(to) = inner.names.get(name).copied() else {
             return futures_util::future::ready(Err(io::ErrorKind::NotFound.into())).boxed();
         };
-        inner.send(here::time(), Event::Dial { way: (from, to), answer });
+        inner.send(
+            here::time(),
+            Event::Dial {
+                way: (from, to),
+                answer,
+            },
+        );
         dialled
             .map(|end| {
                 let end = end.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
@@ -200,7 +241,11 @@ impl Net {
 
     pub(super) fn write(&self, pair: u64, from: Side, bytes: &[u8]) -> io::Result<()> {
         let mut inner = self.inner();
-        match inner.pairs.get(&pair).map(|pair| pair.sides[from as usize].ended) {
+        match inner
+            .pairs
+            .get(&pair)
+            .map(|pair| pair.sides[from as usize].ended)
+        {
             Some(Some(Ended::Reset)) | None => return Err(io::ErrorKind::BrokenPipe.into()),
             Some(_) => {}
         }
@@ -211,7 +256,14 @@ impl Net {
         for part in [&bytes[..cut], &bytes[cut..]] {
             if !part.is_empty() {
                 let bytes = part.to_vec();
-                inner.send(here::time(), Event::Bytes { pair, to: from.other(), bytes });
+                inner.send(
+                    here::time(),
+                    Event::Bytes {
+                        pair,
+                        to: from.other(),
+                        bytes,
+                    },
+                );
             }
         }
         Ok(())
@@ -223,7 +275,14 @@ impl Net {
         if let Some(Pair { sides, .. }) = inner.pairs.get_mut(&pair) {
             sides[side as usize].gone = true;
             if sides[side as usize].ended.is_none() {
-                inner.send(here::time(), Event::Ended { pair, to: side.other(), how: Ended::Finished });
+                inner.send(
+                    here::time(),
+                    Event::Ended {
+                        pair,
+                        to: side.other(),
+                        how: Ended::Finished,
+                    },
+                );
             }
             inner.forget(pair);
         }
@@ -282,7 +341,16 @@ impl Net {
             .pairs
             .iter()
             .filter(|(_, pair)| pair.hosts == way || pair.hosts == (way.1, way.0))
-            .map(|(number, pair)| (*number, if pair.hosts.1 == way.1 { Side::Dialled } else { Side::Dialler }))
+            .map(|(number, pair)| {
+                (
+                    *number,
+                    if pair.hosts.1 == way.1 {
+                        Side::Dialled
+                    } else {
+                        Side::Dialler
+                    },
+                )
+            })
             .collect();
         for (pair, to) in &between {
             inner.break_off(*pair, *to, now);
@@ -331,7 +399,11 @@ impl Inner {
     }
 
     /// Something arrives; says whose dialling came to an end by it.
-    fn arrive(&mut self, event: Event, now: Duration) -> Option<(Answer, Result<u64, io::ErrorKind>)> {
+    fn arrive(
+        &mut self,
+        event: Event,
+        now: Duration,
+    ) -> Option<(Answer, Result<u64, io::ErrorKind>)> {
         let way = event.way(&self.pairs)?;
         let condition = self.condition(way);
         if condition.cut {
@@ -344,10 +416,19 @@ impl Inner {
                 self.end(pair, to, how);
                 self.forget(pair);
             }
-            Event::Dial { way, answer } if self.dark.contains(&way.1) => self.unanswered.push(answer),
+            Event::Dial { way, answer } if self.dark.contains(&way.1) => {
+                self.unanswered.push(answer)
+            }
             Event::Dial { way, answer } => {
                 let (pair, back) = (self.enter_backlog(way), (way.1, way.0));
-                self.send(now, Event::Dialled { way: back, pair, answer });
+                self.send(
+                    now,
+                    Event::Dialled {
+                        way: back,
+                        pair,
+                        answer,
+                    },
+                );
             }
             Event::Dialled { pair, answer, .. } => return Some((answer, pair)),
         }
@@ -355,7 +436,10 @@ impl Inner {
     }
 
     fn enter_backlog(&mut self, way: Way) -> Result<u64, io::ErrorKind> {
-        let backlog = self.backlogs.get_mut(&way.1).ok_or(io::ErrorKind::ConnectionRefused)?;
+        let backlog = self
+            .backlogs
+            .get_mut(&way.1)
+            .ok_or(io::ErrorKind::ConnectionRefused)?;
         self.numbers += 1;
         backlog.waiting.push_back(self.numbers);
         if let Some(waker) = backlog.waker.take() {
@@ -375,12 +459,23 @@ impl Inner {
         let Some(Pair { sides, hosts }) = self.pairs.get_mut(&pair) else {
             return;
         };
-        let reader = if to == Side::Dialled { hosts.1 } else { hosts.0 };
+        let reader = if to == Side::Dialled {
+            hosts.1
+        } else {
+            hosts.0
+        };
         let half = &mut sides[to as usize];
         if half.gone || half.ended == Some(Ended::Reset) {
             // Nobody reads it any more: the kernel says so, if there is one.
             if !self.dark.contains(&reader) {
-                self.send(now, Event::Ended { pair, to: to.other(), how: Ended::Reset });
+                self.send(
+                    now,
+                    Event::Ended {
+                        pair,
+                        to: to.other(),
+                        how: Ended::Reset,
+                    },
+                );
             }
         } else {
             half.arrived.extend(bytes);
@@ -418,7 +513,9 @@ impl Inner {
             .collect();
         let mut first = None;
         for at in under_way {
-            if let Some(Event::Bytes { to: at_side, bytes, .. }) = self.events.remove(&at)
+            if let Some(Event::Bytes {
+                to: at_side, bytes, ..
+            }) = self.events.remove(&at)
                 && at_side == to
             {
                 first.get_or_insert(bytes);
@@ -430,7 +527,14 @@ impl Inner {
             self.take(pair, to, &bytes, now);
         }
         for side in [Side::Dialler, Side::Dialled] {
-            self.send(now, Event::Ended { pair, to: side, how: Ended::Reset });
+            self.send(
+                now,
+                Event::Ended {
+                    pair,
+                    to: side,
+                    how: Ended::Reset,
+                },
+            );
         }
     }
 }

@@ -80,8 +80,16 @@ impl AsyncRead for End {
 }
 
 impl AsyncWrite for End {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Poll::Ready(self.net.write(self.pair, self.side, bytes).map(|()| bytes.len()))
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(
+            self.net
+                .write(self.pair, self.side, bytes)
+                .map(|()| bytes.len()),
+        )
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -73,10 +73,12 @@ pub(crate) async fn live(common: Arc<Common>, number: usize, mut chance: Chance)
         // One that panics is told by the run.
         let _ = worker.await;
     }
+    // One of them holds for so long that its lease has to be renewed.
+    let hold = if number == 0 { common.plan.ttl * 6 / 5 } else { Duration::ZERO };
     for wanted in keys(common.plan.deployment) {
         let since = Instant::now();
         let mut worker = Worker::new(&common, number, client.clone(), chance.fork());
-        let served = timeout(common.plan.patience(), worker.insist(*wanted)).await;
+        let served = timeout(common.plan.patience(), worker.insist(*wanted, hold)).await;
         let within = served.is_ok().then(|| since.elapsed());
         common.book.note(Fact::Served {
             client: number,

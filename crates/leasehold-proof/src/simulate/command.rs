@@ -5,13 +5,15 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
+use super::flaws::Flaw;
 use super::invariants::Deployment;
+use super::plan::Plan;
 use super::run::{Outcome, run};
 
 /// What to simulate.
@@ -32,6 +34,16 @@ pub struct Options {
     /// On what; by the seed unless it is said.
     #[arg(long, value_name = "STORE")]
     pub store: Option<Deployment>,
+    /// Hold stores to their promises even after they have lost their data: shows what is
+    /// not promised.
+    #[arg(long)]
+    pub overclaim: bool,
+    /// Break something on purpose: has to fail.
+    #[arg(long, value_name = "FLAW")]
+    pub flaw: Option<Flaw>,
+    /// End at the first seed that fails.
+    #[arg(long)]
+    pub first: bool,
     /// Print what happens.
     #[arg(long)]
     pub trace: bool,
@@ -58,7 +70,8 @@ struct Tally {
 fn deployment(options: &Options, seed: u64) -> Deployment {
     let all = Deployment::value_variants();
     let by_seed = all[usize::try_from(seed % 3).unwrap_or(0)];
-    options.store.unwrap_or(by_seed)
+    let shows = options.flaw.map(Flaw::deployment);
+    options.store.or(shows).unwrap_or(by_seed)
 }
 
 /// Simulates, and writes what came of it; whether everything held.
@@ -70,21 +83,17 @@ pub fn simulate(options: &Options, out: &mut (impl Write + Send)) -> io::Result<
         return many(options, out);
     }
     let clients = options.clients.map(usize::from);
-    let outcome = run(
-        options.seed,
-        deployment(options, options.seed),
-        clients,
-        options.trace,
-    )?;
+    let mut plan = Plan::new(options.seed, deployment(options, options.seed), clients);
+    plan.overclaims = options.overclaim;
+    plan.flaw = options.flaw;
+    let outcome = run(plan, options.trace)?;
     tell(options, &outcome, out)?;
     Ok(outcome.violated.is_none())
 }
 
-fn name(deployment: Deployment) -> String {
-    deployment
-        .to_possible_value()
-        .map(|value| value.get_name().to_owned())
-        .unwrap_or_default()
+fn name(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
@@ -98,15 +107,8 @@ fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Resul
             "seed {}: {}: {}",
             outcome.seed, violation.invariant, violation.what
         )?;
-        let clients = options
-            .clients
-            .map(|clients| format!(" --clients {clients}"))
-            .unwrap_or_default();
-        writeln!(
-            out,
-            "again: cargo run -p leasehold-proof -- simulate --seed {} --store {store}{clients} --trace",
-            outcome.seed
-        )?;
+        let program = "cargo run -p leasehold-proof --";
+        writeln!(out, "again: {program} {} --trace", again(options, outcome.seed).join(" "))?;
     }
     writeln!(
         out,
@@ -133,17 +135,20 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
         .map_or(u64::MAX, |seeds| options.seed.saturating_add(seeds));
     let shared = Mutex::new((Tally::default(), out));
     let failed = Mutex::new(None);
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= last || options.time.is_some_and(|time| began.elapsed() >= time) {
+                    let late = options.time.is_some_and(|time| began.elapsed() >= time);
+                    if seed >= last || late || over.load(Ordering::Relaxed) {
                         return;
                     }
                     let told = apart(&program, options, seed).and_then(|told| {
                         let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
                         let (tally, out) = &mut *shared;
+                        over.fetch_or(options.first && !told.good, Ordering::Relaxed);
                         count(tally, &told, *out)
                     });
                     if let Err(error) = told {
@@ -165,6 +170,22 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
     Ok(tally.failed == 0)
 }
 
+/// The arguments that run one seed.
+fn again(options: &Options, seed: u64) -> Vec<String> {
+    let store = name(deployment(options, seed));
+    let mut words = ["simulate", "--seed", &seed.to_string(), "--store", &store].map(str::to_owned).to_vec();
+    if let Some(clients) = options.clients {
+        words.extend(["--clients".to_owned(), clients.to_string()]);
+    }
+    if options.overclaim {
+        words.push("--overclaim".to_owned());
+    }
+    if let Some(flaw) = options.flaw {
+        words.extend(["--flaw".to_owned(), name(flaw)]);
+    }
+    words
+}
+
 /// What a process said of its seed, and whether everything held.
 struct Told {
     text: String,
@@ -173,11 +194,7 @@ struct Told {
 
 fn apart(program: &std::path::Path, options: &Options, seed: u64) -> io::Result<Told> {
     let mut command = Command::new(program);
-    command.args(["simulate", "--seed", &seed.to_string()]);
-    command.args(["--store", &name(deployment(options, seed))]);
-    if let Some(clients) = options.clients {
-        command.args(["--clients", &clients.to_string()]);
-    }
+    command.args(again(options, seed));
     let output = command
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

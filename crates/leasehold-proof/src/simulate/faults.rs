@@ -156,7 +156,7 @@ impl Faults {
                 if !stage.world.hosts[host].runs() {
                     return None;
                 }
-                stage.world.hosts[host].stop(until, asleep);
+                stage.world.hosts[host].stop(until, asleep, self.few());
                 fault(
                     stage,
                     format!(
@@ -171,7 +171,7 @@ impl Faults {
                 if !stage.world.hosts[host].runs() {
                     return None;
                 }
-                stage.world.hosts[host].stop(until, false);
+                stage.world.hosts[host].stop(until, false, self.few());
                 fault(stage, format!("server {server} is stopped for {lasts:?}"));
                 Some((lasts, End::Nothing))
             }
@@ -234,7 +234,7 @@ impl Faults {
                 let by = if kind == Kind::StepBack { -by } else { by };
                 stage.world.hosts[stage.servers[server].host].step_wall(by);
                 if by > 0 {
-                    stage.note(Fact::Forgot);
+                    stage.forgot();
                 }
                 fault(
                     stage,
@@ -257,7 +257,7 @@ impl Faults {
         if loses {
             stage.servers[server].erase();
             if stage.common.plan.deployment == Deployment::Redis {
-                stage.note(Fact::Forgot);
+                stage.forgot();
             }
         }
         stage.note(Fact::Fault(format!(
@@ -266,14 +266,16 @@ impl Faults {
         Some((lasts, End::StartServer(server)))
     }
 
-    /// From a client to a server, or back.
+    /// After how many tasks a process is stopped.
+    fn few(&mut self) -> u32 {
+        u32::try_from(self.chance.index(8)).unwrap_or(0)
+    }
+
+    /// From a client to a server or the resource, or back.
     fn way(&mut self, stage: &Stage, client: usize, server: usize) -> Way {
-        let way = (stage.guests[client].host, stage.servers[server].host);
-        if self.chance.percent(50) {
-            way
-        } else {
-            (way.1, way.0)
-        }
+        let to = if self.chance.percent(25) { stage.resource.host } else { stage.servers[server].host };
+        let way = (stage.guests[client].host, to);
+        if self.chance.percent(50) { way } else { (way.1, way.0) }
     }
 }
 

@@ -12,6 +12,7 @@ mod client;
 mod command;
 mod entropy;
 mod faults;
+mod flaws;
 mod invariants;
 mod panics;
 mod plan;
@@ -24,5 +25,5 @@ mod work;
 mod world;
 
 pub use command::{Options, simulate};
+pub use flaws::Flaw;
 pub use invariants::Deployment;
-pub use run::{Outcome, Violation, run};

@@ -6,6 +6,7 @@ use leasehold::Settings;
 use leasehold::store::redis::{RedisOptions, RedlockOptions};
 
 use super::chance::Chance;
+use super::flaws::Flaw;
 use super::invariants::Deployment;
 
 /// A run.
@@ -25,8 +26,14 @@ pub(crate) struct Plan {
     response_timeout: Duration,
     /// The pause between two faults, at most.
     pub(crate) calm: Duration,
+    /// How often a lease gets another id.
+    rotate_every: Option<Duration>,
     /// Whether servers may lose their data: then one server forgets what it granted.
     pub(crate) loses_data: bool,
+    /// Whether it is held to its promises even then: that has to fail.
+    pub(crate) overclaims: bool,
+    /// What is broken on purpose.
+    pub(crate) flaw: Option<Flaw>,
 }
 
 /// The servers of a deployment.
@@ -45,6 +52,7 @@ impl Plan {
             chance.time(Duration::from_secs(low)..=Duration::from_secs(high))
         };
         let ttl = seconds(&mut chance, 1, 6);
+        let rotates = chance.percent(30) && deployment != Deployment::Redlock;
         Self {
             seed,
             deployment,
@@ -57,7 +65,10 @@ impl Plan {
             operation_timeout: seconds(&mut chance, 1, 4),
             response_timeout: seconds(&mut chance, 1, 3),
             calm: seconds(&mut chance, 1, 8),
+            rotate_every: rotates.then_some(ttl),
             loses_data: chance.percent(30),
+            overclaims: false,
+            flaw: None,
         }
     }
 
@@ -67,6 +78,7 @@ impl Plan {
             waiter_ttl: self.waiter_ttl,
             renew_at: self.renew_at,
             operation_timeout: self.operation_timeout,
+            rotate_every: self.rotate_every,
             ..Settings::default()
         }
     }
@@ -95,7 +107,7 @@ impl Plan {
     /// ahead has had it.
     pub(crate) fn patience(&self) -> Duration {
         let quarantine = if self.deployment == Deployment::Redlock {
-            2 * self.ttl
+            4 * self.ttl
         } else {
             Duration::ZERO
         };

@@ -17,39 +17,42 @@ use super::{entropy, panics};
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// From which seed.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// On what.
-    pub deployment: Deployment,
+    pub(crate) deployment: Deployment,
     /// How many clients there were.
-    pub clients: usize,
+    pub(crate) clients: usize,
     /// How long it was, in virtual time.
-    pub simulated: Duration,
+    pub(crate) simulated: Duration,
     /// Attempts to get a lease.
-    pub attempts: u64,
+    pub(crate) attempts: u64,
     /// Leases.
-    pub grants: u64,
+    pub(crate) grants: u64,
     /// Things that were disturbed.
-    pub faults: u64,
+    pub(crate) faults: u64,
     /// Bytes that arrived over the network.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Of everything that happened and every byte that arrived, when.
-    pub digest: u64,
+    pub(crate) digest: u64,
     /// What does not hold, with the last lines of the trace.
-    pub violated: Option<Violation>,
+    pub(crate) violated: Option<Violation>,
 }
 
 /// Something that must hold and does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
+pub(crate) struct Violation {
     /// Which invariant.
-    pub invariant: String,
+    pub(crate) invariant: String,
     /// What is wrong.
-    pub what: String,
+    pub(crate) what: String,
     /// What happened last.
-    pub trace: Vec<String>,
+    pub(crate) trace: Vec<String>,
 }
+
+/// After this, a process in which no client is left has no task.
+const LINGER: Duration = Duration::from_secs(5);
 
 struct Run {
     stage: Stage,
@@ -74,27 +77,24 @@ impl From<std::io::Error> for Stop {
 ///
 /// # Errors
 /// If the thread cannot be started, or panics.
-pub fn run(
-    seed: u64,
-    deployment: Deployment,
-    clients: Option<usize>,
-    shown: bool,
-) -> std::io::Result<Outcome> {
-    let plan = Plan::new(seed, deployment, clients);
+pub(crate) fn run(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
     let thread = std::thread::Builder::new().name("simulation".to_owned());
-    let running = thread.spawn(move || {
-        let _entropy = entropy::follow(seed);
-        let net = Net::new(Chance::new(seed, "net"));
-        let _world = bring(net.clone());
-        let trace = Trace::default();
-        if shown {
-            trace.show();
-        }
-        begin(plan, net, trace)
-    })?;
+    let running = thread.spawn(move || run_here(plan, shown))?;
     running
         .join()
         .unwrap_or_else(|_| Err(std::io::Error::other("the simulation panicked")))
+}
+
+/// Runs a plan on this thread, which must be a fresh one.
+pub(super) fn run_here(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
+    let _entropy = entropy::follow(plan.seed);
+    let net = Net::new(Chance::new(plan.seed, "net"));
+    let _world = bring(net.clone());
+    let trace = Trace::default();
+    if shown {
+        trace.show();
+    }
+    begin(plan, net, trace)
 }
 
 fn begin(plan: Plan, net: Net, trace: Trace) -> std::io::Result<Outcome> {
@@ -161,15 +161,15 @@ impl Run {
         }
         let missing = self.stage.guests.len() - self.stage.common.gone.load(Ordering::Relaxed);
         self.remains("clients that do not come to an end", missing);
-        // Watchdogs stay for a second, and what the dead held lapses.
-        let plan = &self.stage.common.plan;
-        let end = self.stage.now() + plan.patience();
+        self.audit()?;
+        // Watchdogs stay for a second.
+        let end = self.stage.now() + LINGER;
         self.advance(end)?;
         for at in 0..self.stage.guests.len() {
             let tasks = self.stage.world.hosts[self.stage.guests[at].host].tasks();
             self.remains(&format!("tasks of client {at}"), tasks);
         }
-        self.audit()
+        self.advance(end + Duration::from_millis(1))
     }
 
     /// Looks at the store and the registers as one more client.

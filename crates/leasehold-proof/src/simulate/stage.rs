@@ -9,15 +9,18 @@ use leasehold::store::memory::MemoryStore;
 use super::book::{Book, Fact};
 use super::chance::Chance;
 use super::client::{Common, live};
+use super::flaws::Flaw;
 use super::invariants::Deployment;
 use super::plan::{Plan, servers};
 use super::register::RESOURCE;
 use super::server::{Data, Server};
-use super::world::{Net, Rate, World};
+use super::world::{Host, Net, Rate, World};
 
 /// Clocks are wrong by as much as four thousandths: two of them by less than the
 /// hundredth that is allowed.
 const DRIFT: i64 = 4_000;
+/// Too wrong.
+const WILD_DRIFT: i64 = 200_000;
 /// Times of day differ by less than a lease lives.
 const WALL: i64 = 200_000;
 
@@ -55,17 +58,19 @@ pub(crate) struct Stage {
     pub(crate) common: Arc<Common>,
     pub(crate) servers: Vec<Site>,
     pub(crate) guests: Vec<Guest>,
-    resource: Site,
+    pub(crate) resource: Site,
     chance: Chance,
 }
 
 impl Stage {
     pub(crate) fn new(plan: Plan, net: Net) -> std::io::Result<Self> {
         let mut chance = Chance::new(plan.seed, "stage");
+        let plan_flaw = plan.flaw;
+        let drift = if plan_flaw == Some(Flaw::WildClocks) { WILD_DRIFT } else { DRIFT };
         let mut world = World::new(net.clone());
         let site = |world: &mut World, chance: &mut Chance, name: &str| {
             let rate = Rate {
-                ppm: chance.either_way(DRIFT),
+                ppm: chance.either_way(drift),
             };
             let host = world.add(name, rate, chance.either_way(WALL));
             Site {
@@ -87,7 +92,7 @@ impl Stage {
                 Some(guest) if shared => guest.host,
                 _ => {
                     let rate = Rate {
-                        ppm: chance.either_way(DRIFT),
+                        ppm: chance.either_way(drift),
                     };
                     world.add(&format!("client-{number}"), rate, chance.either_way(WALL))
                 }
@@ -107,6 +112,9 @@ impl Stage {
             gone: AtomicUsize::new(0),
             memory,
         });
+        if plan_flaw == Some(Flaw::ClockSleeps) {
+            world.hosts.iter_mut().for_each(Host::stop_clock_in_sleep);
+        }
         let mut stage = Self {
             world,
             common,
@@ -124,7 +132,7 @@ impl Stage {
             self.start_server(at)?;
         }
         let run_id = self.chance.number(0..=u64::MAX);
-        start(&mut self.world, &mut self.resource, run_id)?;
+        start(&mut self.world, &mut self.resource, run_id, self.common.plan.flaw)?;
         for at in 0..self.guests.len() {
             self.start_client(at)?;
         }
@@ -133,7 +141,7 @@ impl Stage {
 
     pub(crate) fn start_server(&mut self, at: usize) -> std::io::Result<()> {
         let run_id = self.chance.number(0..=u64::MAX);
-        start(&mut self.world, &mut self.servers[at], run_id)
+        start(&mut self.world, &mut self.servers[at], run_id, self.common.plan.flaw)
     }
 
     pub(crate) fn kill_server(&mut self, at: usize, silently: bool) {
@@ -166,6 +174,13 @@ impl Stage {
         self.common.book.note_at(self.world.now, fact);
     }
 
+    /// A store has forgotten what it granted: no exclusion is promised then.
+    pub(crate) fn forgot(&self) {
+        if !self.common.plan.overclaims {
+            self.note(Fact::Forgot);
+        }
+    }
+
     pub(crate) fn all_gone(&self) -> bool {
         self.common.gone.load(Ordering::Relaxed) == self.guests.len()
     }
@@ -181,8 +196,8 @@ impl Stage {
     }
 }
 
-fn start(world: &mut World, site: &mut Site, run_id: u64) -> std::io::Result<()> {
-    let server = Server::new(Arc::clone(&site.disk), run_id).map_err(std::io::Error::other)?;
+fn start(world: &mut World, site: &mut Site, run_id: u64, flaw: Option<Flaw>) -> std::io::Result<()> {
+    let server = Server::new(Arc::clone(&site.disk), run_id, flaw).map_err(std::io::Error::other)?;
     let (net, host) = (world.net.clone(), site.host);
     world.start(host, true, || server.serve(&net, host))?;
     site.server = Some(server);

@@ -70,6 +70,8 @@ pub(crate) struct Worker {
     client: Client,
     chance: Chance,
     register: Register,
+    /// How long it works under a lease at least.
+    at_least: Duration,
 }
 
 fn millis(millis: u64) -> Duration {
@@ -85,6 +87,7 @@ impl Worker {
             client,
             chance,
             register,
+            at_least: Duration::ZERO,
         }
     }
 
@@ -121,7 +124,8 @@ impl Worker {
     }
 
     /// Asks until it is served once.
-    pub(crate) async fn insist(&mut self, wanted: Wanted) {
+    pub(crate) async fn insist(&mut self, wanted: Wanted, hold: Duration) {
+        self.at_least = hold;
         while !self.ask(wanted, Wait::Forever).await {
             sleep(millis(50)).await;
         }
@@ -296,6 +300,7 @@ impl Worker {
                 }
             }
         }
+        sleep(self.at_least).await;
         if !self.common.is_quiet() {
             let longest = self.common.plan.ttl * LONG_HOLD;
             sleep(self.chance.mostly_short(Duration::ZERO..=longest / 4)).await;

@@ -45,7 +45,7 @@ pub(crate) fn of(deployment: Deployment) -> Vec<Box<dyn Invariant>> {
         Box::new(fencing::Fencing::default()),
         Box::new(signalled::Signalled::default()),
         Box::new(answers::Answers),
-        Box::new(served::Served),
+        Box::new(served::Served::default()),
         Box::new(left::Left),
     ];
     if deployment != Deployment::Redlock {

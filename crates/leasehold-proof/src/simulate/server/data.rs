@@ -1,6 +1,6 @@
 //! What a server keeps, and the commands on it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::reply::Reply;
@@ -141,11 +141,6 @@ impl Data {
             _ => return None,
         };
         Some(answer.unwrap_or_else(Reply::error))
-    }
-
-    /// The names of all keys.
-    pub(crate) fn names(&self) -> BTreeSet<Vec<u8>> {
-        self.keys.keys().cloned().collect()
     }
 
     fn kind(&self, key: &[u8]) -> &'static str {

@@ -8,7 +8,7 @@ mod structs;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,24 @@ pub(crate) use data::Data;
 use reply::Reply;
 use script::{Door, Scripts};
 
+use super::flaws::Flaw;
 use super::world::{End, Net, wall};
+
+/// A call of a script, as a client made it.
+#[cfg(test)]
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    text: Vec<u8>,
+    keys: Vec<Vec<u8>>,
+    arguments: Vec<Vec<u8>>,
+    wall: std::time::Duration,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What was called on this thread: for the comparison with a real server.
+    static CALLS: std::cell::RefCell<Vec<Call>> = const { std::cell::RefCell::new(Vec::new()) };
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -112,13 +129,13 @@ impl Door for Arc<Inside> {
 
 impl Server {
     /// A process that finds `data` on its disk.
-    pub(crate) fn new(data: Arc<Mutex<Data>>, run_id: u64) -> mlua::Result<Arc<Self>> {
+    pub(crate) fn new(data: Arc<Mutex<Data>>, run_id: u64, flaw: Option<Flaw>) -> mlua::Result<Arc<Self>> {
         let inside = Arc::new(Inside {
             data,
             ears: Mutex::default(),
             dirty: AtomicBool::new(false),
         });
-        let scripts = Mutex::new(Scripts::new(Arc::clone(&inside))?);
+        let scripts = Mutex::new(Scripts::new(Arc::clone(&inside), flaw)?);
         Ok(Arc::new(Self {
             inside,
             scripts,
@@ -287,8 +304,15 @@ impl Server {
         else {
             return Reply::error("ERR Number of keys can't be greater than number of args");
         };
+        let scripts = lock(&self.scripts);
+        #[cfg(test)]
+        if let Some(text) = scripts.text(hash) {
+            let (keys, arguments) = (keys.to_vec(), arguments.to_vec());
+            let call = Call { text, keys, arguments, wall: wall() };
+            CALLS.with_borrow_mut(|calls| calls.push(call));
+        }
         self.inside.dirty.store(false, Ordering::Relaxed);
-        lock(&self.scripts).run(hash, keys, arguments)
+        scripts.run(hash, keys, arguments)
     }
 
     fn subscribe(&self, caller: &Caller, name: &str, channels: &[Vec<u8>]) {
@@ -313,8 +337,3 @@ impl Server {
 }
 
 const VERSION: &str = "7.0.15";
-
-/// The records under names that begin so, as keys and their values, for looking at.
-pub(crate) fn names(data: &Mutex<Data>) -> BTreeSet<Vec<u8>> {
-    lock(data).names()
-}

@@ -7,6 +7,7 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value, Variadic
 
 use super::reply::Reply;
 use super::structs;
+use crate::simulate::flaws::Flaw;
 
 /// What scripts see of the server.
 pub(super) trait Door: Send + Sync + 'static {
@@ -18,6 +19,9 @@ pub(super) trait Door: Send + Sync + 'static {
 pub(super) struct Scripts {
     lua: Lua,
     known: BTreeMap<String, Function>,
+    flaw: Option<Flaw>,
+    #[cfg(test)]
+    texts: BTreeMap<String, Vec<u8>>,
 }
 
 /// Redis protects the globals: a script that forgets a `local` fails.
@@ -33,7 +37,7 @@ pub(super) fn hash(text: &[u8]) -> String {
 }
 
 impl Scripts {
-    pub(super) fn new(door: impl Door) -> mlua::Result<Self> {
+    pub(super) fn new(door: impl Door, flaw: Option<Flaw>) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         let door = std::sync::Arc::new(door);
@@ -60,6 +64,9 @@ impl Scripts {
         Ok(Self {
             lua,
             known: BTreeMap::new(),
+            flaw,
+            #[cfg(test)]
+            texts: BTreeMap::new(),
         })
     }
 
@@ -75,12 +82,20 @@ impl Scripts {
     pub(super) fn load(&mut self, text: &[u8]) -> Result<String, String> {
         let hash = hash(text);
         if !self.knows(&hash) {
+            let text = self.flaw.map_or_else(|| text.to_vec(), |flaw| flaw.put_into(text));
+            #[cfg(test)]
+            self.texts.insert(hash.clone(), text.clone());
             let compiled = self.lua.load(text).set_name("@user_script").into_function();
             let compiled =
                 compiled.map_err(|error| format!("ERR Error compiling script: {error}"))?;
             self.known.insert(hash.clone(), compiled);
         }
         Ok(hash)
+    }
+
+    #[cfg(test)]
+    pub(super) fn text(&self, hash: &str) -> Option<Vec<u8>> {
+        self.texts.get(hash).cloned()
     }
 
     /// Runs a script that is known.

@@ -1,1 +1,158 @@
-//! The simulated server against a real one.
+//! The simulated server against a real one: every script call that clients made in a
+//! few runs, on both, with the same time. Each answer and each record has to be the same.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold_testkit::server::RedisServer;
+use redis::Value;
+
+use super::reply::Reply;
+use super::{CALLS, Call, Data, Server};
+use crate::simulate::invariants::Deployment;
+use crate::simulate::plan::Plan;
+use crate::simulate::run::run_here;
+
+/// What stands at a key, in an order that does not depend on the server.
+const LOOK: &[u8] = b"
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' then
+  return {kind}
+elseif kind == 'string' then
+  return {kind, redis.call('GET', KEYS[1])}
+end
+local fields, names = redis.call('HGETALL', KEYS[1]), {}
+local of = {}
+for i = 1, #fields, 2 do
+  names[#names + 1] = fields[i]
+  of[fields[i]] = fields[i + 1]
+end
+table.sort(names)
+local all = {kind}
+for _, name in ipairs(names) do
+  all[#all + 1] = name
+  all[#all + 1] = of[name]
+end
+return all";
+
+fn calls(seed: u64, deployment: Deployment) -> Vec<Call> {
+    let thread = std::thread::spawn(move || {
+        let outcome = run_here(Plan::new(seed, deployment, Some(4)), false).unwrap();
+        assert_eq!(outcome.violated, None);
+        CALLS.take()
+    });
+    thread.join().unwrap()
+}
+
+/// The script with the time of the call in it, so that both servers have the same.
+fn timed(call: &Call) -> Vec<u8> {
+    let text = String::from_utf8(call.text.clone()).unwrap();
+    let (seconds, micros) = (call.wall.as_secs(), call.wall.subsec_micros());
+    let text = text.replace("redis.call('TIME')", &format!("{{'{seconds}', '{micros}'}}"));
+    text.into_bytes()
+}
+
+fn of_value(value: Value) -> Reply {
+    match value {
+        Value::Nil => Reply::Nil,
+        Value::Int(number) => Reply::Int(number),
+        Value::BulkString(bytes) => Reply::Bulk(bytes),
+        Value::Okay => Reply::ok(),
+        Value::SimpleString(text) => Reply::Status(text),
+        Value::Array(items) => Reply::Array(items.into_iter().map(of_value).collect()),
+        Value::ServerError(error) => Reply::Error(error.code().to_owned()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Only the kind of an error: its words are the server's own.
+fn without_words(reply: Reply) -> Reply {
+    match reply {
+        Reply::Error(text) => Reply::Error(text.split(' ').next().unwrap_or_default().to_owned()),
+        other => other,
+    }
+}
+
+/// The same server, asked without a network.
+struct Direct(Arc<Server>);
+
+impl Direct {
+    fn evaluate(&self, text: &[u8], keys: &[Vec<u8>], arguments: &[Vec<u8>]) -> Reply {
+        let hash = super::lock(&self.0.scripts).load(text).unwrap();
+        self.0.inside.dirty.store(false, super::Ordering::Relaxed);
+        without_words(super::lock(&self.0.scripts).run(&hash, keys, arguments))
+    }
+}
+
+fn ask(real: &mut redis::Connection, text: &[u8], keys: &[Vec<u8>], arguments: &[Vec<u8>]) -> Reply {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(text).arg(keys.len()).arg(keys).arg(arguments);
+    let packed = eval.get_packed_command();
+    match redis::ConnectionLike::req_packed_command(real, &packed) {
+        Ok(value) => without_words(of_value(value)),
+        Err(error) => Reply::Error(error.code().unwrap_or_default().to_owned()),
+    }
+}
+
+fn compare(seed: u64, deployment: Deployment) -> usize {
+    let calls = calls(seed, deployment);
+    let server = RedisServer::start();
+    let mut real = server.admin().unwrap();
+    let simulated = Direct(Server::new(Arc::new(Mutex::new(Data::default())), 7, None).unwrap());
+    for (at, call) in calls.iter().enumerate() {
+        let text = timed(call);
+        let answers = [
+            simulated.evaluate(&text, &call.keys, &call.arguments),
+            ask(&mut real, &text, &call.keys, &call.arguments),
+        ];
+        assert_eq!(answers[0], answers[1], "call {at}: {call:?}");
+        for key in &call.keys {
+            let key = std::slice::from_ref(key);
+            let looks = [simulated.evaluate(LOOK, key, &[]), ask(&mut real, LOOK, key, &[])];
+            assert_eq!(looks[0], looks[1], "the record after call {at}: {call:?}");
+        }
+    }
+    calls.len()
+}
+
+#[test]
+fn answers_and_records_are_those_of_a_real_server() {
+    let locks: usize = (1..=3).map(|seed| compare(seed, Deployment::Redis)).sum();
+    let votes = compare(1, Deployment::Redlock);
+    assert!(locks > 1_000 && votes > 1_000, "{locks} and {votes} calls are too few");
+}
+
+#[test]
+fn commands_answer_as_a_real_server_does() {
+    let server = RedisServer::start();
+    let mut real = server.admin().unwrap();
+    let mut data = Data::default();
+    for line in [
+        "SET a 1", "SET a 2 NX", "SET b 2 XX", "GET a", "SET a 3 KEEPTTL", "SET c 1 PX 100000", "PEXPIRE a 100000",
+        "PERSIST a", "PERSIST a", "PEXPIRE none 5", "EXISTS a none a", "TYPE a", "TYPE none", "MGET a none h",
+        "HSET h x 1 y 2", "HSET h x 3 z 4", "HGET h x", "HMGET h x none", "HGETALL h", "HDEL h x none", "HGET a x",
+        "HGETALL none", "HGET none x", "GET h", "SETRANGE a 2 xyz", "SETRANGE none 0 ''", "INCR n", "INCR n", "INCR a",
+        "SET a 1 PX 0", "SET a 1 PX x", "SET a 1 WHAT", "HSET h x", "DEL a none h", "PTTL none", "PTTL n", "HDEL h z",
+        "TYPE h", "DBSIZE",
+    ] {
+        let words: Vec<_> = line.split(' ').map(|word| word.trim_matches('\'').as_bytes().to_vec()).collect();
+        let name = String::from_utf8(words[0].clone()).unwrap();
+        let wall = Duration::from_secs(1_700_000_000);
+        let simulated = data.run(&name, &words[1..], wall, false);
+        let simulated = simulated.unwrap_or_else(|| super::data::unknown(&words));
+        let mut command = redis::Cmd::new();
+        for word in &words {
+            command.arg(word.as_slice());
+        }
+        let packed = command.get_packed_command();
+        let answer = match redis::ConnectionLike::req_packed_command(&mut real, &packed) {
+            Ok(value) => without_words(of_value(value)),
+            Err(error) => Reply::Error(error.code().unwrap_or("ERR").to_owned()),
+        };
+        let flat = |reply: Reply| match reply {
+            Reply::Map(pairs) => Reply::Array(pairs.into_iter().flat_map(|(name, value)| [name, value]).collect()),
+            other => without_words(other),
+        };
+        assert_eq!(flat(simulated), answer, "{line}");
+    }
+}

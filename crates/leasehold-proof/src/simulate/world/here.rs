@@ -52,6 +52,8 @@ pub(crate) struct Here {
     /// By how much its time of day is ahead of the world's.
     wall: i64,
     source: Source,
+    /// By how much the clock that leases go by is late: it should not be.
+    lag: Duration,
 }
 
 thread_local! {
@@ -81,6 +83,7 @@ impl Here {
             rate,
             wall,
             source,
+            lag: Duration::ZERO,
         }
     }
 
@@ -91,7 +94,12 @@ impl Here {
             rate,
             wall,
             source,
+            lag: Duration::ZERO,
         }
+    }
+
+    pub(crate) fn late_by(self, lag: Duration) -> Self {
+        Self { lag, ..self }
     }
 
     #[must_use = "it is left when this is dropped"]
@@ -130,7 +138,8 @@ pub(crate) fn in_world(local: Duration) -> Duration {
 
 /// How long the host has been up, by its own clock.
 pub(crate) fn up_for() -> Duration {
-    UP_FOR + here().local()
+    let here = here();
+    UP_FOR + here.local() - here.lag
 }
 
 /// The host's time of day.

@@ -26,6 +26,10 @@ pub(crate) struct Host {
     /// For how long the machine has slept since its process began: timers have not run
     /// meanwhile.
     slept: Duration,
+    /// By how much its clock is late, which it should not be.
+    lag: Duration,
+    /// Whether its clock stands still in sleep: it should not.
+    clock_sleeps: bool,
     /// Whether it sleeps, rather than that the process is stopped.
     asleep: bool,
 }
@@ -69,6 +73,8 @@ impl Process {
         let runtime = Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
+            // After each task it looks whether it is to stop.
+            .event_interval(1)
             .on_thread_park(move || {
                 if let Some(waker) = parked.slot().take() {
                     waker.wake();
@@ -107,6 +113,15 @@ impl Process {
         });
     }
 
+    /// Lets so many tasks run once, and no more: what else is ready stays so.
+    fn run_some(&self, tasks: u32) {
+        self.runtime.block_on(async {
+            for _ in 0..tasks {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+
     /// The clock jumps: what was due in between is late.
     fn jump(&self, end: Duration) {
         self.runtime.block_on(async {
@@ -126,6 +141,8 @@ impl Host {
             process: None,
             stopped_until: None,
             slept: Duration::ZERO,
+            lag: Duration::ZERO,
+            clock_sleeps: false,
             asleep: false,
         }
     }
@@ -159,8 +176,10 @@ impl Host {
         self.stopped_until = None;
     }
 
-    /// Stops the process, or puts the machine to sleep.
-    pub(crate) fn stop(&mut self, until: Duration, asleep: bool) {
+    /// Stops the process, or puts the machine to sleep, in the middle of what it does:
+    /// so many tasks still run.
+    pub(crate) fn stop(&mut self, until: Duration, asleep: bool, tasks: u32) {
+        self.inside(|process| process.run_some(tasks));
         self.stopped_until = Some(until);
         self.asleep = asleep;
     }
@@ -182,7 +201,11 @@ impl Host {
         let woken = match self.stopped_until {
             Some(until) if until > now => {
                 if self.asleep {
-                    self.slept += self.rate.local(end) - self.rate.local(now);
+                    let slept = self.rate.local(end) - self.rate.local(now);
+                    self.slept += slept;
+                    if self.clock_sleeps {
+                        self.lag += slept;
+                    }
                 }
                 return;
             }
@@ -204,15 +227,20 @@ impl Host {
     fn inside<T>(&self, act: impl FnOnce(&Process) -> T) -> Option<T> {
         let process = self.process.as_ref()?;
         let from = process.began + self.slept;
-        let here = Here::running(self.id, self.rate, self.wall, process.base, from);
+        let here = Here::running(self.id, self.rate, self.wall, process.base, from).late_by(self.lag);
         let _context = process.runtime.enter();
         let _entered = here.enter();
         Some(act(process))
     }
 
+    /// From here on its clock is one that stands still while the machine sleeps.
+    pub(crate) fn stop_clock_in_sleep(&mut self) {
+        self.clock_sleeps = true;
+    }
+
     /// As it is seen from outside.
     pub(crate) fn seen_at(&self, now: Duration) -> Here {
-        Here::looked_at(self.id, self.rate, self.wall, self.rate.local(now))
+        Here::looked_at(self.id, self.rate, self.wall, self.rate.local(now)).late_by(self.lag)
     }
 
     /// How long a span of the host's time is in the world.

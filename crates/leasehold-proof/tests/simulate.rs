@@ -19,7 +19,10 @@ fn fixed_seeds_hold() {
     let output = simulate(&["--seeds", "24"]);
     let text = text(&output);
     assert!(output.status.success(), "{text}");
-    assert!(text.contains("24 seeds in ") && text.contains(" 0 of them failed"), "{text}");
+    assert!(
+        text.contains("24 seeds in ") && text.contains(" 0 of them failed"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -44,16 +47,51 @@ fn a_seed_repeats_to_the_byte_in_another_process() {
 /// that it does not make, it has to fail.
 #[test]
 fn what_is_not_promised_is_found_and_can_be_run_again() {
-    let output = simulate(&["--seeds", "40", "--seed", "1", "--store", "redis", "--overclaim"]);
+    let output = simulate(&[
+        "--seeds",
+        "40",
+        "--seed",
+        "1",
+        "--store",
+        "redis",
+        "--overclaim",
+    ]);
     let told = text(&output);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    let again = told.lines().find_map(|line| line.strip_prefix("again: ")).unwrap();
-    let found = told.lines().take_while(|line| !line.starts_with("again: ")).last().unwrap();
+    let again = told
+        .lines()
+        .find_map(|line| line.strip_prefix("again: "))
+        .unwrap();
+    let found = told
+        .lines()
+        .take_while(|line| !line.starts_with("again: "))
+        .last()
+        .unwrap();
     let (_, arguments) = again.split_once(" -- simulate ").unwrap();
     let repeated = simulate(&arguments.split(' ').collect::<Vec<_>>());
     assert_eq!(repeated.status.code(), Some(1));
-    assert!(text(&repeated).contains(found), "{found} is not in {}", text(&repeated));
+    assert!(
+        text(&repeated).contains(found),
+        "{found} is not in {}",
+        text(&repeated)
+    );
 }
+
+/// What is broken, and by what that must be found.
+const FLAWS: [(&str, &str); 12] = [
+    ("leases-end-early", "exclusion"),
+    ("anyone-fits", "exclusion"),
+    ("newcomers-pass", "first come, first served"),
+    ("tokens-stand-still", "tokens"),
+    ("push-before-grant", "exclusion"),
+    ("release-does-nothing", "nothing is left behind"),
+    ("no-quarantine", "exclusion"),
+    ("any-token-wins", "tokens"),
+    ("votes-twice", "exclusion"),
+    ("stale-writes-pass", "fencing"),
+    ("wild-clocks", "exclusion"),
+    ("clock-sleeps", "exclusion"),
+];
 
 /// A simulation that finds nothing when something is broken proves nothing.
 #[test]
@@ -61,7 +99,14 @@ fn every_flaw_is_found() {
     for (flaw, invariant) in FLAWS {
         let output = simulate(&["--seeds", "100", "--first", "--flaw", flaw]);
         let told = text(&output);
-        assert_eq!(output.status.code(), Some(1), "{flaw} was not found: {told}");
-        assert!(told.contains(&format!(": {invariant}: ")), "{flaw} was not found by {invariant}: {told}");
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{flaw} was not found: {told}"
+        );
+        assert!(
+            told.contains(&format!(": {invariant}: ")),
+            "{flaw} was not found by {invariant}: {told}"
+        );
     }
 }

@@ -66,7 +66,10 @@ impl fmt::Debug for Brought {
 
 /// The world of this thread, if it has one. A thread that is ending has none.
 fn world() -> Option<Rc<dyn World>> {
-    WORLD.try_with(|world| world.borrow().clone()).ok().flatten()
+    WORLD
+        .try_with(|world| world.borrow().clone())
+        .ok()
+        .flatten()
 }
 
 pub(crate) fn now() -> Option<Moment> {

@@ -74,7 +74,11 @@ pub(crate) async fn live(common: Arc<Common>, number: usize, mut chance: Chance)
         let _ = worker.await;
     }
     // One of them holds for so long that its lease has to be renewed.
-    let hold = if number == 0 { common.plan.ttl * 6 / 5 } else { Duration::ZERO };
+    let hold = if number == 0 {
+        common.plan.ttl * 6 / 5
+    } else {
+        Duration::ZERO
+    };
     for wanted in keys(common.plan.deployment) {
         let since = Instant::now();
         let mut worker = Worker::new(&common, number, client.clone(), chance.fork());

@@ -85,7 +85,9 @@ pub fn simulate(options: &Options, out: &mut (impl Write + Send)) -> io::Result<
     let clients = options.clients.map(usize::from);
     let mut plan = Plan::new(options.seed, deployment(options, options.seed), clients);
     plan.overclaims = options.overclaim;
-    plan.flaw = options.flaw;
+    if let Some(flaw) = options.flaw {
+        plan = plan.with_flaw(flaw);
+    }
     let outcome = run(plan, options.trace)?;
     tell(options, &outcome, out)?;
     Ok(outcome.violated.is_none())
@@ -93,7 +95,9 @@ pub fn simulate(options: &Options, out: &mut (impl Write + Send)) -> io::Result<
 
 fn name(value: impl ValueEnum) -> String {
     let value = value.to_possible_value();
-    value.map(|value| value.get_name().to_owned()).unwrap_or_default()
+    value
+        .map(|value| value.get_name().to_owned())
+        .unwrap_or_default()
 }
 
 fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
@@ -108,7 +112,11 @@ fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Resul
             outcome.seed, violation.invariant, violation.what
         )?;
         let program = "cargo run -p leasehold-proof --";
-        writeln!(out, "again: {program} {} --trace", again(options, outcome.seed).join(" "))?;
+        writeln!(
+            out,
+            "again: {program} {} --trace",
+            again(options, outcome.seed).join(" ")
+        )?;
     }
     writeln!(
         out,
@@ -173,7 +181,9 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
 /// The arguments that run one seed.
 fn again(options: &Options, seed: u64) -> Vec<String> {
     let store = name(deployment(options, seed));
-    let mut words = ["simulate", "--seed", &seed.to_string(), "--store", &store].map(str::to_owned).to_vec();
+    let mut words = ["simulate", "--seed", &seed.to_string(), "--store", &store]
+        .map(str::to_owned)
+        .to_vec();
     if let Some(clients) = options.clients {
         words.extend(["--clients".to_owned(), clients.to_string()]);
     }

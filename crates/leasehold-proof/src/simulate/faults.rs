@@ -273,9 +273,17 @@ impl Faults {
 
     /// From a client to a server or the resource, or back.
     fn way(&mut self, stage: &Stage, client: usize, server: usize) -> Way {
-        let to = if self.chance.percent(25) { stage.resource.host } else { stage.servers[server].host };
+        let to = if self.chance.percent(25) {
+            stage.resource.host
+        } else {
+            stage.servers[server].host
+        };
         let way = (stage.guests[client].host, to);
-        if self.chance.percent(50) { way } else { (way.1, way.0) }
+        if self.chance.percent(50) {
+            way
+        } else {
+            (way.1, way.0)
+        }
     }
 }
 

@@ -23,8 +23,6 @@ pub enum Flaw {
     PushBeforeGrant,
     /// A release is answered, and not carried out.
     ReleaseDoesNothing,
-    /// A released claim goes on from a late request.
-    NoTombstones,
     /// Of several servers, one that forgot votes at once.
     NoQuarantine,
     /// Of several servers, each votes for any token.
@@ -54,13 +52,31 @@ impl Flaw {
     fn patches(self) -> Patches {
         match self {
             Self::LeasesEndEarly => &[
-                ("deadline = now + ARGV[2]\n", "deadline = now + ARGV[2] * 0.75\n"),
-                ("local raised = now + ARGV[2]\n", "local raised = now + ARGV[2] * 0.75\n"),
-                ("math.max(now + held, ", "math.max(now + held * 0.75, "),
+                (
+                    "deadline = now + ARGV[2]\n",
+                    "deadline = now + math.floor(ARGV[2] * 0.75)\n",
+                ),
+                (
+                    "local raised = now + ARGV[2]\n",
+                    "local raised = now + math.floor(ARGV[2] * 0.75)\n",
+                ),
+                (
+                    "math.max(now + held, ",
+                    "math.max(now + math.floor(held * 0.75), ",
+                ),
             ],
-            Self::AnyoneFits => &[("return capacity == 0 or used + weight <= units()", "return true")],
-            Self::NewcomersPass => &[("((ahead or waiting == 0) and make_room(claim.weight))", "make_room(claim.weight)")],
-            Self::TokensStandStill => &[("last_token = next_token()\n  used", "used"), ("token = token + 1\n", "")],
+            Self::AnyoneFits => &[(
+                "return capacity == 0 or used + weight <= units()",
+                "return true",
+            )],
+            Self::NewcomersPass => &[(
+                "((ahead or waiting == 0) and make_room(claim.weight))",
+                "make_room(claim.weight)",
+            )],
+            Self::TokensStandStill => &[
+                ("last_token = next_token()\n  used", "used"),
+                ("token = token + 1\n", ""),
+            ],
             Self::PushBeforeGrant => &[(
                 "tell('n', claim, '%.0f %.0f ', blocked, now)",
                 "tell('g', claim, '%.0f %.0f %.0f ', last_token + 1, now + 9000000, now)",
@@ -70,8 +86,10 @@ impl Flaw {
                 ("and flags % 4 == 3 then", "and false then"),
                 ("    remove(claim)\n    return false", "    return false"),
             ],
-            Self::NoTombstones => &[("if other == id and forget > now then", "if false then")],
-            Self::NoQuarantine => &[("if quarantine <= 0 then", "if true then"), ("if ends > now then", "if false then")],
+            Self::NoQuarantine => &[
+                ("if quarantine <= 0 then", "if true then"),
+                ("if ends > now then", "if false then"),
+            ],
             Self::AnyTokenWins => &[(
                 "if wanted <= released or not (wanted > accepted or (wanted == accepted and proposer == id)) then",
                 "if false then",

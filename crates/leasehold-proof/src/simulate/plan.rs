@@ -72,6 +72,16 @@ impl Plan {
         }
     }
 
+    /// With a flaw, where it can show.
+    pub(crate) fn with_flaw(mut self, flaw: Flaw) -> Self {
+        self.flaw = Some(flaw);
+        if flaw == Flaw::NoQuarantine {
+            self.loses_data = true;
+            self.calm = Duration::from_secs(1);
+        }
+        self
+    }
+
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             ttl: self.ttl,

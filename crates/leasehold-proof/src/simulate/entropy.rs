@@ -46,7 +46,7 @@ pub(crate) fn split_mix(state: &mut u64) -> u64 {
     reason = "the function's contract is in C: a pointer and a size"
 )]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getrandom(buffer: *mut c_void, size: usize, flags: u32) -> isize {
+pub(crate) unsafe extern "C" fn getrandom(buffer: *mut c_void, size: usize, flags: u32) -> isize {
     let Some(mut state) = STATE.try_with(Cell::get).ok().flatten() else {
         // SAFETY: the arguments are the caller's, unchanged.
         let got = unsafe { libc::syscall(libc::SYS_getrandom, buffer, size, flags) };
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn getrandom(buffer: *mut c_void, size: usize, flags: u32)
         let part = random.len().min(size - at);
         // SAFETY: `at + part` is at most `size`, and both places are bytes.
         unsafe {
-            std::ptr::copy_nonoverlapping(random.as_ptr(), buffer.cast::<u8>().add(at), part)
+            std::ptr::copy_nonoverlapping(random.as_ptr(), buffer.cast::<u8>().add(at), part);
         };
     }
     STATE.set(Some(state));

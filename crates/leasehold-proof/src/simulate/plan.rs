@@ -52,11 +52,12 @@ impl Plan {
             chance.time(Duration::from_secs(low)..=Duration::from_secs(high))
         };
         let ttl = seconds(&mut chance, 1, 6);
+        let drawn = 2 + chance.index(5);
         let rotates = chance.percent(30) && deployment != Deployment::Redlock;
         Self {
             seed,
             deployment,
-            clients: clients.unwrap_or(2 + chance.index(5)),
+            clients: clients.unwrap_or(drawn),
             workers: 1 + chance.index(3),
             chaos: seconds(&mut chance, 20, 60),
             ttl,

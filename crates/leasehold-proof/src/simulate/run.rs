@@ -111,7 +111,7 @@ fn begin(plan: Plan, net: Net, trace: Trace) -> std::io::Result<Outcome> {
         attempts: 0,
         grants: 0,
     };
-    let mut ended = run.to_the_end();
+    let mut ended = run.go_to_the_end();
     if let Some(panic) = panics.seen() {
         ended = Err(Stop("nothing panics".to_owned(), panic));
     }
@@ -143,7 +143,7 @@ fn begin(plan: Plan, net: Net, trace: Trace) -> std::io::Result<Outcome> {
 }
 
 impl Run {
-    fn to_the_end(&mut self) -> Result<(), Stop> {
+    fn go_to_the_end(&mut self) -> Result<(), Stop> {
         let chaos = self.stage.common.plan.chaos;
         while self.stage.now() < chaos {
             let limit = self.faults.next().min(chaos);

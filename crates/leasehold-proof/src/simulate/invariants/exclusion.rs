@@ -12,6 +12,7 @@ const ROUNDING: Duration = Duration::from_micros(1);
 
 #[derive(Default)]
 pub(super) struct Exclusion {
+    /// Who wants what, and has not ended.
     asked: BTreeMap<Attempt, (usize, Wanted)>,
     /// Until when each believes.
     valid: BTreeMap<Attempt, Duration>,
@@ -62,26 +63,26 @@ impl Invariant for Exclusion {
                 until: Some(until),
                 ..
             } => {
-                if matches!(fact, Fact::Granted { .. }) || self.valid.contains_key(attempt) {
+                if let Some((_, wanted)) = self.asked.get(attempt).copied() {
                     self.valid.insert(*attempt, *until);
-                    if let Some((_, wanted)) = self.asked.get(attempt) {
-                        return self.check(at, wanted);
-                    }
+                    return self.check(at, &wanted);
                 }
             }
             Fact::Believes {
                 attempt,
                 until: None,
                 ..
+            } => {
+                self.valid.remove(attempt);
             }
-            | Fact::Lost { attempt, .. }
-            | Fact::Leaving { attempt } => {
+            Fact::Lost { attempt, .. } | Fact::Leaving { attempt } => {
+                self.asked.remove(attempt);
                 self.valid.remove(attempt);
             }
             Fact::Died { client } => {
-                let of_others =
-                    |attempt: &Attempt| self.asked.get(attempt).is_none_or(|(of, _)| of != client);
-                self.valid.retain(|attempt, _| of_others(attempt));
+                self.asked.retain(|_, (of, _)| of != client);
+                self.valid
+                    .retain(|attempt, _| self.asked.contains_key(attempt));
             }
             Fact::Forgot => {
                 self.asked.clear();
@@ -160,6 +161,20 @@ mod tests {
         assert!(judge(Exclusion::default(), &before).is_ok());
         let after = [&[forgot], &two(200, 99)[..]].concat();
         assert!(judge(Exclusion::default(), &after).is_err());
+    }
+
+    #[test]
+    fn a_lease_that_comes_back_to_life_is_found() {
+        let believes = |until| Fact::Believes {
+            attempt: 1,
+            until,
+            host_runs: true,
+        };
+        let mut facts = two(100, 150);
+        facts.insert(3, (120, believes(None)));
+        assert!(judge(Exclusion::default(), &facts).is_ok());
+        facts.push((160, believes(Some(Duration::from_secs(1)))));
+        assert!(judge(Exclusion::default(), &facts).is_err());
     }
 
     #[test]

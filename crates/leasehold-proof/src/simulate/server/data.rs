@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::reply::Reply;
 
 type Words<'a> = &'a [Vec<u8>];
+type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The data of a server.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +26,7 @@ struct Entry {
 #[derive(Debug, Clone)]
 enum Kept {
     Text(Vec<u8>),
-    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+    Hash(Fields),
 }
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -159,7 +160,7 @@ impl Data {
         }
     }
 
-    fn fields(&self, key: &[u8]) -> Result<Option<&BTreeMap<Vec<u8>, Vec<u8>>>, &'static str> {
+    fn fields(&self, key: &[u8]) -> Result<Option<&Fields>, &'static str> {
         match self.keys.get(key).map(|entry| &entry.value) {
             None => Ok(None),
             Some(Kept::Hash(fields)) => Ok(Some(fields)),

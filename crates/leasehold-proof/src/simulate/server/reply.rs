@@ -9,9 +9,9 @@ pub(crate) enum Reply {
     Int(i64),
     Bulk(Vec<u8>),
     Nil,
-    Array(Vec<Reply>),
-    Map(Vec<(Reply, Reply)>),
-    Push(Vec<Reply>),
+    Array(Vec<Self>),
+    Map(Vec<(Self, Self)>),
+    Push(Vec<Self>),
 }
 
 impl Reply {
@@ -32,7 +32,7 @@ impl Reply {
         let mut head =
             |kind: char, rest: &str| out.extend_from_slice(format!("{kind}{rest}\r\n").as_bytes());
         let all = |items: &[Self], out: &mut Vec<u8>| {
-            items.iter().for_each(|item| item.encode(resp3, out))
+            items.iter().for_each(|item| item.encode(resp3, out));
         };
         match self {
             Self::Status(text) => head('+', text),

@@ -15,7 +15,6 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// A machine.
 pub(crate) struct Host {
-    pub(crate) name: String,
     id: usize,
     rate: Rate,
     /// By how much its time of day is ahead, in microseconds.
@@ -132,9 +131,8 @@ impl Process {
 }
 
 impl Host {
-    pub(crate) fn new(id: usize, name: String, rate: Rate, wall: i64) -> Self {
+    pub(crate) fn new(id: usize, rate: Rate, wall: i64) -> Self {
         Self {
-            name,
             id,
             rate,
             wall,

@@ -10,6 +10,7 @@ mod here;
 mod host;
 mod net;
 mod stream;
+mod traffic;
 
 use std::time::Duration;
 
@@ -42,8 +43,7 @@ impl World {
     pub(crate) fn add(&mut self, name: &str, rate: Rate, wall: i64) -> usize {
         let number = self.hosts.len();
         self.net.name(number, name);
-        self.hosts
-            .push(Host::new(number, name.to_owned(), rate, wall));
+        self.hosts.push(Host::new(number, rate, wall));
         number
     }
 

@@ -143,114 +143,113 @@ impl Faults {
             .chance
             .mostly_short(millis(5)..=stage.common.plan.ttl * 3);
         let client = self.chance.index(stage.guests.len());
-        let server = if stage.servers.is_empty() {
-            0
-        } else {
-            self.chance.index(stage.servers.len())
-        };
-        let fault = |stage: &Stage, what: String| stage.note(Fact::Fault(what));
-        match kind {
+        let server = self.chance.index(stage.servers.len().max(1));
+        let end = match kind {
             Kind::StopClient | Kind::SleepClient => {
-                let asleep = kind == Kind::SleepClient;
-                let (host, until) = (stage.guests[client].host, stage.now() + lasts);
-                if !stage.world.hosts[host].runs() {
-                    return None;
-                }
-                stage.world.hosts[host].stop(until, asleep, self.few());
-                fault(
-                    stage,
-                    format!(
-                        "client {client} {} for {lasts:?}",
-                        if asleep { "sleeps" } else { "is stopped" }
-                    ),
-                );
-                Some((lasts, End::Nothing))
+                let host = stage.guests[client].host;
+                self.stop(stage, host, lasts, kind == Kind::SleepClient)?
             }
             Kind::StopServer => {
-                let (host, until) = (stage.servers[server].host, stage.now() + lasts);
-                if !stage.world.hosts[host].runs() {
-                    return None;
-                }
-                stage.world.hosts[host].stop(until, false, self.few());
-                fault(stage, format!("server {server} is stopped for {lasts:?}"));
-                Some((lasts, End::Nothing))
+                let host = stage.servers[server].host;
+                self.stop(stage, host, lasts, false)?
             }
-            Kind::KillClient => {
-                let silently = self.chance.percent(40);
-                if !stage.world.hosts[stage.guests[client].host].is_up() {
-                    return None;
-                }
-                stage.kill_client(client, silently);
-                fault(
-                    stage,
-                    format!("client {client} is killed for {lasts:?}, silently: {silently}"),
-                );
-                Some((lasts, End::StartClient(client)))
-            }
-            Kind::KillServer => self.kill_server(stage, server, lasts),
-            Kind::CutOneWay | Kind::CutBothWays | Kind::Slow => {
+            Kind::KillClient => self.kill_client(stage, client)?,
+            Kind::KillServer => self.kill_server(stage, server)?,
+            Kind::CutOneWay | Kind::CutBothWays => {
                 let way = self.way(stage, client, server);
-                let both = kind == Kind::CutBothWays;
-                fault(stage, format!("{kind:?} {way:?} for {lasts:?}"));
-                if kind == Kind::Slow {
-                    stage
-                        .world
-                        .net
-                        .slow(way, self.chance.mostly_short(millis(5)..=millis(1500)));
-                    return Some((lasts, End::Hasten(way)));
-                }
-                stage.world.net.cut(way);
-                if both {
-                    let back = (way.1, way.0);
-                    stage.world.net.cut(back);
-                    self.ends.push((stage.now() + lasts, End::Open(back)));
-                }
-                Some((lasts, End::Open(way)))
+                self.cut(stage, way, lasts, kind == Kind::CutBothWays)
+            }
+            Kind::Slow => {
+                let way = self.way(stage, client, server);
+                let by = self.chance.mostly_short(millis(5)..=millis(1500));
+                stage.world.net.slow(way, by);
+                tell(stage, format!("way {way:?} takes {by:?} more"));
+                End::Hasten(way)
             }
             Kind::Sever => {
                 let way = self.way(stage, client, server);
                 let count = stage.world.net.sever(way, stage.now());
-                fault(
-                    stage,
-                    format!("{count} connections are broken off on {way:?}"),
-                );
-                Some((lasts, End::Nothing))
+                tell(stage, format!("{count} connections break off on {way:?}"));
+                End::Nothing
             }
             Kind::ForgetScripts => {
                 stage.servers[server].server.as_ref()?.forget_scripts();
-                fault(stage, format!("server {server} forgets its scripts"));
-                Some((lasts, End::Nothing))
+                tell(stage, format!("server {server} forgets its scripts"));
+                End::Nothing
             }
             Kind::FillMemory => {
                 stage.servers[server].fill(true);
-                fault(
-                    stage,
-                    format!("the memory of server {server} is full for {lasts:?}"),
-                );
-                Some((lasts, End::Empty(server)))
+                tell(stage, format!("the memory of server {server} is full"));
+                End::Empty(server)
             }
             Kind::StepBack | Kind::StepForward => {
-                let by = i64::try_from(self.chance.number(1_000..=5_000_000)).ok()?;
-                let by = if kind == Kind::StepBack { -by } else { by };
-                stage.world.hosts[stage.servers[server].host].step_wall(by);
-                if by > 0 {
-                    stage.forgot();
-                }
-                fault(
-                    stage,
-                    format!("the clock of server {server} is stepped by {by} us"),
-                );
-                Some((lasts, End::Nothing))
+                self.step_clock(stage, server, kind == Kind::StepForward)
             }
-        }
+        };
+        Some((lasts, end))
     }
 
-    fn kill_server(
+    fn stop(
         &mut self,
         stage: &mut Stage,
-        server: usize,
+        host: usize,
         lasts: Duration,
-    ) -> Option<(Duration, End)> {
+        asleep: bool,
+    ) -> Option<End> {
+        let (until, tasks) = (stage.now() + lasts, self.few());
+        let host_there = &mut stage.world.hosts[host];
+        if !host_there.runs() {
+            return None;
+        }
+        host_there.stop(until, asleep, tasks);
+        let how = if asleep { "sleeps" } else { "is stopped" };
+        tell(stage, format!("host {host} {how} for {lasts:?}"));
+        Some(End::Nothing)
+    }
+
+    fn kill_client(&mut self, stage: &mut Stage, client: usize) -> Option<End> {
+        let silently = self.chance.percent(40);
+        if !stage.world.hosts[stage.guests[client].host].is_up() {
+            return None;
+        }
+        stage.kill_client(client, silently);
+        tell(
+            stage,
+            format!("client {client} is killed, silently: {silently}"),
+        );
+        Some(End::StartClient(client))
+    }
+
+    fn cut(&mut self, stage: &Stage, way: Way, lasts: Duration, both: bool) -> End {
+        stage.world.net.cut(way);
+        if both {
+            let back = (way.1, way.0);
+            stage.world.net.cut(back);
+            self.ends.push((stage.now() + lasts, End::Open(back)));
+        }
+        tell(
+            stage,
+            format!("way {way:?} is cut for {lasts:?}, both: {both}"),
+        );
+        End::Open(way)
+    }
+
+    fn step_clock(&mut self, stage: &mut Stage, server: usize, forward: bool) -> End {
+        let by = self.chance.time(millis(1)..=millis(5_000));
+        let micros = i64::try_from(by.as_micros()).unwrap_or(0);
+        let host = stage.servers[server].host;
+        stage.world.hosts[host].step_wall(if forward { micros } else { -micros });
+        if forward {
+            stage.forgot();
+        }
+        tell(
+            stage,
+            format!("the clock of server {server} is stepped by {by:?}, forward: {forward}"),
+        );
+        End::Nothing
+    }
+
+    fn kill_server(&mut self, stage: &mut Stage, server: usize) -> Option<End> {
         let loses = stage.common.plan.loses_data && self.chance.percent(50);
         stage.servers[server].server.as_ref()?;
         stage.kill_server(server, self.chance.percent(30));
@@ -260,10 +259,11 @@ impl Faults {
                 stage.forgot();
             }
         }
-        stage.note(Fact::Fault(format!(
-            "server {server} is killed for {lasts:?}, loses its data: {loses}"
-        )));
-        Some((lasts, End::StartServer(server)))
+        tell(
+            stage,
+            format!("server {server} is killed, loses its data: {loses}"),
+        );
+        Some(End::StartServer(server))
     }
 
     /// After how many tasks a process is stopped.
@@ -285,6 +285,10 @@ impl Faults {
             (way.1, way.0)
         }
     }
+}
+
+fn tell(stage: &Stage, what: String) {
+    stage.note(Fact::Fault(what));
 }
 
 fn undo(stage: &mut Stage, end: End) -> std::io::Result<()> {

@@ -12,6 +12,13 @@ use super::here::{Here, Rate};
 
 /// tokio's timers tick so.
 const TICK: Duration = Duration::from_millis(1);
+const NANO: Duration = Duration::from_nanos(1);
+
+/// What is whole ticks of a span.
+fn ticks(span: Duration) -> Duration {
+    let whole = span.as_millis() * TICK.as_nanos();
+    Duration::from_nanos(u64::try_from(whole).unwrap_or(u64::MAX))
+}
 
 /// A machine.
 pub(crate) struct Host {
@@ -97,19 +104,30 @@ impl Process {
     fn run(&self, end: Duration) {
         self.runtime.block_on(async {
             self.idle.reached().await;
-            let left = |end: Duration| end.saturating_sub(Instant::now().duration_since(self.base));
-            let whole = end.as_millis() * TICK.as_nanos();
-            let tick = Duration::from_nanos(u64::try_from(whole).unwrap_or(u64::MAX));
-            if !left(tick).is_zero() {
-                sleep_until(self.base + tick).await;
+            // Left alone, tokio goes from timer to timer by whole ticks: from a time
+            // between two of them it would go too far.
+            self.advance_to(ticks(self.passed() + TICK - NANO).min(end))
+                .await;
+            let last = ticks(end);
+            if self.passed() < last {
+                sleep_until(self.base + last).await;
                 self.idle.reached().await;
             }
-            let rest = left(end);
-            if !rest.is_zero() {
-                advance(rest).await;
-                self.idle.reached().await;
-            }
+            self.advance_to(end).await;
         });
+    }
+
+    async fn advance_to(&self, end: Duration) {
+        let rest = end.saturating_sub(self.passed());
+        if !rest.is_zero() {
+            advance(rest).await;
+            self.idle.reached().await;
+        }
+    }
+
+    /// Since the base.
+    fn passed(&self) -> Duration {
+        Instant::now().duration_since(self.base)
     }
 
     /// Lets so many tasks run once, and no more: what else is ready stays so.
@@ -124,8 +142,7 @@ impl Process {
     /// The clock jumps: what was due in between is late.
     fn jump(&self, end: Duration) {
         self.runtime.block_on(async {
-            let late = end.saturating_sub(Instant::now().duration_since(self.base));
-            advance(late).await;
+            advance(end.saturating_sub(self.passed())).await;
         });
     }
 }
@@ -256,5 +273,50 @@ impl Host {
     /// Starts a task in its process.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
         self.inside(|_| drop(tokio::spawn(task))).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails with the message")]
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// What a process does is judged at the end of each window.
+    #[test]
+    fn a_process_runs_to_the_end_of_its_window_and_no_further() {
+        for ppm in [0, 4_000, -4_000] {
+            let mut host = Host::new(0, Rate { ppm }, 0);
+            let times: Arc<Mutex<Vec<Duration>>> = Arc::default();
+            host.start(Duration::ZERO, || {
+                for first in [3_000, 700, 1_999] {
+                    let times = Arc::clone(&times);
+                    tokio::spawn(async move {
+                        let mut pause = Duration::from_micros(first);
+                        loop {
+                            sleep(pause).await;
+                            pause += Duration::from_micros(13);
+                            times.lock().unwrap().push(super::super::now());
+                        }
+                    });
+                }
+            })
+            .unwrap();
+            let mut now = Duration::ZERO;
+            for window in (50..4_000).step_by(7) {
+                let end = now + Duration::from_nanos(window * 1_001);
+                host.run_to(now, end);
+                let late = std::mem::take(&mut *times.lock().unwrap());
+                assert!(late.iter().all(|at| *at <= end), "{late:?} after {end:?}");
+                let early = NANO * 10;
+                assert!(
+                    late.iter().all(|at| *at + early >= now),
+                    "{late:?} before {now:?}"
+                );
+                now = end;
+            }
+        }
     }
 }

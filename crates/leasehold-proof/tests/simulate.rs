@@ -78,7 +78,7 @@ fn what_is_not_promised_is_found_and_can_be_run_again() {
 }
 
 /// What is broken, and by what that must be found.
-const FLAWS: [(&str, &str); 12] = [
+const FLAWS: [(&str, &str); 13] = [
     ("leases-end-early", "exclusion"),
     ("anyone-fits", "exclusion"),
     ("newcomers-pass", "first come, first served"),
@@ -86,6 +86,7 @@ const FLAWS: [(&str, &str); 12] = [
     ("push-before-grant", "exclusion"),
     ("release-does-nothing", "nothing is left behind"),
     ("no-quarantine", "exclusion"),
+    ("open-gate", "exclusion"),
     ("any-token-wins", "tokens"),
     ("votes-twice", "exclusion"),
     ("stale-writes-pass", "fencing"),

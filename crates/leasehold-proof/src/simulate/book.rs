@@ -69,8 +69,9 @@ pub(crate) enum Fact {
     Stands { key: &'static str, value: u64 },
     /// A client's process is gone, and so is what it believed.
     Died { client: usize },
-    /// A store forgot what it had granted, or its clock was stepped.
-    Forgot,
+    /// A store lost its data, or its clock was stepped: lines are forgotten, and, unless
+    /// it waits for all that it may have forgotten, who holds.
+    Forgot { holders: bool },
     /// From here on nothing is disturbed any more.
     Quiet,
     /// In quiet: a client was served, or was not in time.

@@ -22,6 +22,7 @@ enum Kind {
     Slow,
     Sever,
     ForgetScripts,
+    Flush,
     FillMemory,
     StepBack,
     StepForward,
@@ -39,6 +40,7 @@ const OF_SERVERS: &[Kind] = &[
     Kind::Slow,
     Kind::Sever,
     Kind::ForgetScripts,
+    Kind::Flush,
     Kind::FillMemory,
     Kind::StepBack,
     Kind::StepForward,
@@ -80,6 +82,7 @@ impl Faults {
         // Not everything in every run: what is rare alone shows where it is frequent.
         let mut kinds: Vec<_> = all.iter().copied().filter(|_| chance.percent(60)).collect();
         kinds.retain(|kind| match kind {
+            Kind::Flush => plan.loses_data,
             // The steps that a deployment promises to bear, and those that make it forget.
             Kind::StepBack => plan.deployment == Deployment::Redis && !plan.loses_data,
             Kind::StepForward => plan.deployment == Deployment::Redis && plan.loses_data,
@@ -169,12 +172,21 @@ impl Faults {
             Kind::Sever => {
                 let way = self.way(stage, client, server);
                 let count = stage.world.net.sever(way, stage.now());
+                if count == 0 {
+                    return None;
+                }
                 tell(stage, format!("{count} connections break off on {way:?}"));
                 End::Nothing
             }
             Kind::ForgetScripts => {
                 stage.servers[server].server.as_ref()?.forget_scripts();
                 tell(stage, format!("server {server} forgets its scripts"));
+                End::Nothing
+            }
+            Kind::Flush => {
+                stage.servers[server].erase();
+                stage.forgot();
+                tell(stage, format!("server {server} is flushed"));
                 End::Nothing
             }
             Kind::FillMemory => {
@@ -240,7 +252,7 @@ impl Faults {
         let host = stage.servers[server].host;
         stage.world.hosts[host].step_wall(if forward { micros } else { -micros });
         if forward {
-            stage.forgot();
+            stage.clock_jumped();
         }
         tell(
             stage,
@@ -255,9 +267,7 @@ impl Faults {
         stage.kill_server(server, self.chance.percent(30));
         if loses {
             stage.servers[server].erase();
-            if stage.common.plan.deployment == Deployment::Redis {
-                stage.forgot();
-            }
+            stage.forgot();
         }
         tell(
             stage,

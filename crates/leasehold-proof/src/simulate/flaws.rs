@@ -25,6 +25,8 @@ pub enum Flaw {
     ReleaseDoesNothing,
     /// Of several servers, one that forgot votes at once.
     NoQuarantine,
+    /// One server that forgot who holds grants at once, where it should wait.
+    OpenGate,
     /// Of several servers, each votes for any token.
     AnyTokenWins,
     /// Of several servers, each votes for whoever asks.
@@ -49,7 +51,7 @@ impl Flaw {
         }
     }
 
-    fn patches(self) -> Patches {
+    pub(super) fn patches(self) -> Patches {
         match self {
             Self::LeasesEndEarly => &[
                 (
@@ -69,10 +71,7 @@ impl Flaw {
                 "return capacity == 0 or used + weight <= units()",
                 "return true",
             )],
-            Self::NewcomersPass => &[(
-                "((ahead or waiting == 0) and make_room(claim.weight))",
-                "make_room(claim.weight)",
-            )],
+            Self::NewcomersPass => &[("or ((ahead or waiting == 0)", "or (true")],
             Self::TokensStandStill => &[
                 ("last_token = next_token()\n  used", "used"),
                 ("token = token + 1\n", ""),
@@ -86,9 +85,9 @@ impl Flaw {
                 ("and flags % 4 == 3 then", "and false then"),
                 ("    remove(claim)\n    return false", "    return false"),
             ],
-            Self::NoQuarantine => &[
-                ("if quarantine <= 0 then", "if true then"),
-                ("if ends > now then", "if false then"),
+            Self::NoQuarantine | Self::OpenGate => &[
+                ("math.max(struct.unpack('<d', marker) - clock, 0)", "0"),
+                ("  return quarantine\nend", "  return 0\nend"),
             ],
             Self::AnyTokenWins => &[(
                 "if wanted <= released or not (wanted > accepted or (wanted == accepted and proposer == id)) then",

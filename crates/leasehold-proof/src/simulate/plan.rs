@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::Settings;
-use leasehold::store::redis::{RedisOptions, RedlockOptions};
+use leasehold::store::redis::{Quarantine, RedisOptions, RedlockOptions, Restart};
 
 use super::chance::Chance;
 use super::flaws::Flaw;
@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     rotate_every: Option<Duration>,
     /// Whether servers may lose their data: then one server forgets what it granted.
     pub(crate) loses_data: bool,
+    /// Whether one server that may have forgotten waits before it grants again.
+    pub(crate) quarantine: bool,
     /// Whether it is held to its promises even then: that has to fail.
     pub(crate) overclaims: bool,
     /// What is broken on purpose.
@@ -67,7 +69,8 @@ impl Plan {
             response_timeout: seconds(&mut chance, 1, 3),
             calm: seconds(&mut chance, 1, 8),
             rotate_every: rotates.then_some(ttl),
-            loses_data: chance.percent(30),
+            loses_data: chance.percent(40),
+            quarantine: deployment == Deployment::Redis && chance.percent(50),
             overclaims: false,
             flaw: None,
         }
@@ -76,8 +79,9 @@ impl Plan {
     /// With a flaw, where it can show.
     pub(crate) fn with_flaw(mut self, flaw: Flaw) -> Self {
         self.flaw = Some(flaw);
-        if flaw == Flaw::NoQuarantine {
+        if matches!(flaw, Flaw::NoQuarantine | Flaw::OpenGate) {
             self.loses_data = true;
+            self.quarantine = flaw == Flaw::OpenGate;
             self.calm = Duration::from_secs(1);
         }
         self
@@ -99,6 +103,11 @@ impl Plan {
             connect_timeout: self.response_timeout,
             response_timeout: self.response_timeout,
             retention: Duration::from_secs(3600),
+            restart: if self.quarantine {
+                Restart::Quarantine(Quarantine::new(self.ttl))
+            } else {
+                Restart::Trust
+            },
             ..RedisOptions::tcp(name, 6379)
         }
     }
@@ -117,7 +126,7 @@ impl Plan {
     /// what the dead left has lapsed, a server has got over its restart, and everybody
     /// ahead has had it.
     pub(crate) fn patience(&self) -> Duration {
-        let quarantine = if self.deployment == Deployment::Redlock {
+        let quarantine = if self.quarantine || self.deployment == Deployment::Redlock {
             4 * self.ttl
         } else {
             Duration::ZERO

@@ -188,11 +188,22 @@ impl Stage {
         self.common.book.note_at(self.world.now, fact);
     }
 
-    /// A store has forgotten what it granted: no exclusion is promised then.
+    /// A store has lost its data.
     pub(crate) fn forgot(&self) {
-        if !self.common.plan.overclaims {
-            self.note(Fact::Forgot);
+        let plan = &self.common.plan;
+        match plan.deployment {
+            Deployment::Redis => self.note(Fact::Forgot {
+                holders: !plan.quarantine && !plan.overclaims,
+            }),
+            // A majority remembers, or waits.
+            Deployment::Memory | Deployment::Redlock => {}
         }
+    }
+
+    /// A store's clock was stepped ahead: it ends leases, and a quarantine, too early.
+    pub(crate) fn clock_jumped(&self) {
+        let holders = !self.common.plan.overclaims;
+        self.note(Fact::Forgot { holders });
     }
 
     pub(crate) fn all_gone(&self) -> bool {

@@ -84,7 +84,7 @@ impl Invariant for Exclusion {
                 self.valid
                     .retain(|attempt, _| self.asked.contains_key(attempt));
             }
-            Fact::Forgot => {
+            Fact::Forgot { holders: true } => {
                 self.asked.clear();
                 self.valid.clear();
             }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_a_store_forgot_does_not_count_and_what_came_later_does() {
-        let forgot = (50, Fact::Forgot);
+        let forgot = (50, Fact::Forgot { holders: true });
         let before = [
             &two(100, 99)[..3],
             &[forgot.clone(), (60, asked(2)), (70, granted(2, 6, 900))],
@@ -161,6 +161,13 @@ mod tests {
         assert!(judge(Exclusion::default(), &before).is_ok());
         let after = [&[forgot], &two(200, 99)[..]].concat();
         assert!(judge(Exclusion::default(), &after).is_err());
+    }
+
+    #[test]
+    fn who_holds_counts_where_only_the_line_is_forgotten() {
+        let mut facts = two(100, 99);
+        facts.insert(3, (50, Fact::Forgot { holders: false }));
+        assert!(judge(Exclusion::default(), &facts).is_err());
     }
 
     #[test]

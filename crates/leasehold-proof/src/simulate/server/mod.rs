@@ -11,6 +11,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -20,7 +21,7 @@ use reply::Reply;
 use script::{Door, Scripts};
 
 use super::flaws::Flaw;
-use super::world::{End, Net, wall};
+use super::world::{End, Net, up_for, wall};
 
 /// A call of a script, as a client made it.
 #[cfg(test)]
@@ -29,7 +30,7 @@ pub(crate) struct Call {
     text: Vec<u8>,
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
-    wall: std::time::Duration,
+    wall: Duration,
 }
 
 #[cfg(test)]
@@ -56,6 +57,25 @@ struct Inside {
     ears: Mutex<Ears>,
     /// Whether the script that runs has written.
     dirty: AtomicBool,
+    clock: Mutex<Clock>,
+}
+
+/// The server's time of day. A command takes a microsecond: without that the world's
+/// servers would do any number of things at the same time, which no server can.
+#[derive(Default)]
+struct Clock {
+    /// Until when it has worked, by a clock that nobody sets.
+    busy: Duration,
+    now: Duration,
+}
+
+impl Clock {
+    /// A command begins.
+    fn tick(&mut self) {
+        let up_for = up_for();
+        self.busy = up_for.max(self.busy + Duration::from_micros(1));
+        self.now = wall() + (self.busy - up_for);
+    }
 }
 
 /// Who listens: channels, and the connections that subscribed to them.
@@ -101,8 +121,9 @@ impl Inside {
         match (name, words) {
             ("PUBLISH", [_, channel, text]) => self.publish(channel, text),
             _ => {
+                let now = lock(&self.clock).now;
                 let answer =
-                    lock(&self.data).run(name, words.get(1..).unwrap_or_default(), wall(), dirty);
+                    lock(&self.data).run(name, words.get(1..).unwrap_or_default(), now, dirty);
                 answer.unwrap_or_else(|| data::unknown(words))
             }
         }
@@ -138,6 +159,7 @@ impl Server {
             data,
             ears: Mutex::default(),
             dirty: AtomicBool::new(false),
+            clock: Mutex::default(),
         });
         let scripts = Mutex::new(Scripts::new(Arc::clone(&inside), flaw)?);
         Ok(Arc::new(Self {
@@ -212,6 +234,7 @@ impl Server {
     }
 
     fn carry_out(&self, caller: &Caller, words: &[Vec<u8>]) {
+        lock(&self.inside.clock).tick();
         let name = name_of(words);
         let rest = words.get(1..).unwrap_or_default();
         let reply = match name.as_str() {
@@ -316,7 +339,7 @@ impl Server {
                 text,
                 keys,
                 arguments,
-                wall: wall(),
+                wall: lock(&self.inside.clock).now,
             };
             CALLS.with_borrow_mut(|calls| calls.push(call));
         }

@@ -1,14 +1,18 @@
 //! The simulated server against a real one: every script call that clients made in a
 //! few runs, on both, with the same time. Each answer and each record has to be the same.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use clap::ValueEnum;
 
 use leasehold_testkit::server::RedisServer;
 use redis::Value;
 
 use super::reply::Reply;
 use super::{CALLS, Call, Data, Server};
+use crate::simulate::flaws::Flaw;
 use crate::simulate::invariants::Deployment;
 use crate::simulate::plan::Plan;
 use crate::simulate::run::run_here;
@@ -35,9 +39,9 @@ for _, name in ipairs(names) do
 end
 return all";
 
-fn calls(seed: u64, deployment: Deployment) -> Vec<Call> {
+fn calls(plan: Plan) -> Vec<Call> {
     let thread = std::thread::spawn(move || {
-        let outcome = run_here(Plan::new(seed, deployment, Some(4)), false).unwrap();
+        let outcome = run_here(plan, false).unwrap();
         assert_eq!(outcome.violated, None);
         CALLS.take()
     });
@@ -94,6 +98,7 @@ struct Direct(Arc<Server>);
 
 impl Direct {
     fn evaluate(&self, text: &[u8], keys: &[Vec<u8>], arguments: &[Vec<u8>]) -> Reply {
+        super::lock(&self.0.inside.clock).tick();
         self.0.inside.dirty.store(false, super::Ordering::Relaxed);
         let mut scripts = super::lock(&self.0.scripts);
         let hash = scripts.load(text).unwrap();
@@ -122,8 +127,8 @@ fn ask(
 /// A real server compiles every call anew: so many are enough.
 const CALLS_COMPARED: usize = 1_500;
 
-fn compare(seed: u64, deployment: Deployment) -> usize {
-    let mut calls = calls(seed, deployment);
+fn compare(plan: Plan) -> usize {
+    let mut calls = calls(plan);
     calls.truncate(CALLS_COMPARED);
     let server = RedisServer::start();
     let mut real = server.admin().unwrap();
@@ -149,12 +154,38 @@ fn compare(seed: u64, deployment: Deployment) -> usize {
 
 #[test]
 fn answers_and_records_are_those_of_a_real_server() {
-    let locks: usize = (1..=2).map(|seed| compare(seed, Deployment::Redis)).sum();
-    let votes = compare(1, Deployment::Redlock);
+    let run = |deployment, quarantine| {
+        let mut plan = Plan::new(1, deployment, Some(4));
+        plan.quarantine = quarantine;
+        compare(plan)
+    };
+    let locks = run(Deployment::Redis, false) + run(Deployment::Redis, true);
+    let votes = run(Deployment::Redlock, false);
     assert!(
         locks > 1_000 && votes > 1_000,
         "{locks} and {votes} calls are too few"
     );
+}
+
+/// A flaw that changes nothing would be found by nothing.
+#[test]
+fn every_change_of_a_flaw_is_one_of_a_script() {
+    let mut texts = BTreeSet::new();
+    for flaw in [Flaw::OpenGate, Flaw::NoQuarantine] {
+        let mut plan = Plan::new(1, flaw.deployment(), Some(3)).with_flaw(flaw);
+        plan.flaw = None;
+        texts.extend(calls(plan).into_iter().map(|call| call.text));
+    }
+    let texts: Vec<_> = texts
+        .into_iter()
+        .map(|text| String::from_utf8(text).unwrap())
+        .collect();
+    for flaw in Flaw::value_variants() {
+        for (from, _) in flaw.patches() {
+            let there = texts.iter().any(|text| text.contains(from));
+            assert!(there, "{flaw:?}: no script has {from:?}");
+        }
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod traffic;
 
 use std::time::Duration;
 
-pub(crate) use here::{Rate, bring, host as this_host, in_world, time as now, wall};
+pub(crate) use here::{Rate, bring, host as this_host, in_world, time as now, up_for, wall};
 pub(crate) use host::Host;
 pub(crate) use net::{Net, Way};
 pub(crate) use stream::End;

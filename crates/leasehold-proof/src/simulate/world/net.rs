@@ -53,6 +53,8 @@ pub(super) struct Pair {
     /// Who dialled, and who was dialled.
     pub(super) hosts: Way,
     pub(super) sides: [Half; 2],
+    /// Broken by a fault: something on its way was lost.
+    pub(super) broken: bool,
 }
 
 /// What has arrived at one end.
@@ -269,12 +271,7 @@ impl Net {
 
     /// What was held up is sent again.
     pub(crate) fn open(&self, way: Way, now: Duration) {
-        let mut inner = self.inner();
-        let condition = inner.condition(way);
-        condition.cut = false;
-        for event in std::mem::take(&mut condition.held) {
-            inner.send(now, event);
-        }
+        self.inner().open(way, now);
     }
 
     /// Everything on this way takes longer by so much.
@@ -289,6 +286,7 @@ impl Net {
         let between: Vec<_> = inner
             .pairs
             .iter()
+            .filter(|(_, pair)| !pair.broken)
             .filter(|(_, pair)| pair.hosts == way || pair.hosts == (way.1, way.0))
             .map(|(number, pair)| {
                 (

@@ -46,6 +46,14 @@ pub(super) enum Event {
 pub(super) type Answer = oneshot::Sender<io::Result<End>>;
 
 impl Event {
+    /// On which connection it arrives, and at which side.
+    fn of_pair(&self) -> Option<(u64, Side)> {
+        match self {
+            Self::Bytes { pair, to, .. } | Self::Ended { pair, to, .. } => Some((*pair, *to)),
+            Self::Dial { .. } | Self::Dialled { .. } => None,
+        }
+    }
+
     fn way(&self, pairs: &BTreeMap<u64, Pair>) -> Option<Way> {
         match self {
             Self::Bytes { pair, to, .. } | Self::Ended { pair, to, .. } => {
@@ -79,10 +87,10 @@ impl Inner {
         let Condition { usual, extra, .. } = *self.condition(way);
         let jitter = self.chance.mostly_short(Duration::ZERO..=usual * 2);
         let mut at = now + usual + extra + jitter;
-        if let Event::Bytes { pair, to, .. } | Event::Ended { pair, to, .. } = &event
-            && let Some(pair) = self.pairs.get_mut(pair)
+        if let Some((pair, to)) = event.of_pair()
+            && let Some(pair) = self.pairs.get_mut(&pair)
         {
-            let half = &mut pair.sides[*to as usize];
+            let half = &mut pair.sides[to as usize];
             at = at.max(half.last);
             half.last = at;
         }
@@ -141,8 +149,12 @@ impl Inner {
         if let Some(waker) = backlog.waker.take() {
             waker.wake();
         }
-        let sides = Default::default();
-        self.pairs.insert(self.numbers, Pair { hosts: way, sides });
+        let pair = Pair {
+            hosts: way,
+            sides: Default::default(),
+            broken: false,
+        };
+        self.pairs.insert(self.numbers, pair);
         Ok(self.numbers)
     }
 
@@ -152,7 +164,7 @@ impl Inner {
         self.carried.add(&pair.to_le_bytes());
         self.carried.add(bytes);
         self.bytes += bytes.len() as u64;
-        let Some(Pair { sides, hosts }) = self.pairs.get_mut(&pair) else {
+        let Some(Pair { sides, hosts, .. }) = self.pairs.get_mut(&pair) else {
             return;
         };
         let reader = if to == Side::Dialled {
@@ -200,13 +212,44 @@ impl Inner {
         }
     }
 
+    /// What was held up on a way is sent again, and before what has been sent since.
+    pub(super) fn open(&mut self, way: Way, now: Duration) {
+        let condition = self.condition(way);
+        condition.cut = false;
+        let mut again = std::mem::take(&mut condition.held);
+        let on_way = |event: &Event| event.way(&self.pairs) == Some(way);
+        let since = self.events.iter().filter(|(_, event)| on_way(event));
+        let since: Vec<_> = since.map(|(at, _)| *at).collect();
+        again.extend(since.iter().filter_map(|at| self.events.remove(at)));
+        for event in &again {
+            if let Some((pair, to)) = event.of_pair()
+                && let Some(pair) = self.pairs.get_mut(&pair)
+            {
+                pair.sides[to as usize].last = now;
+            }
+        }
+        for event in again {
+            self.send(now, event);
+        }
+    }
+
+    /// Breaks a connection: what is on its way is lost, but for the first bytes to `to`
+    /// where that way is open.
     pub(super) fn break_off(&mut self, pair: u64, to: Side, now: Duration) {
-        let under_way: Vec<_> = self
-            .events
-            .iter()
-            .filter(|(_, event)| matches!(event, Event::Bytes { pair: of, .. } | Event::Ended { pair: of, .. } if *of == pair))
-            .map(|(at, _)| *at)
-            .collect();
+        match self.pairs.get_mut(&pair) {
+            Some(pair) if !pair.broken => pair.broken = true,
+            // What is under way comes after what was lost.
+            _ => return,
+        }
+        let of_it = |event: &Event| event.of_pair().is_some_and(|(of, _)| of == pair);
+        let mut held = false;
+        for condition in self.ways.values_mut() {
+            let before = condition.held.len();
+            condition.held.retain(|event| !of_it(event));
+            held |= condition.held.len() < before;
+        }
+        let under_way = self.events.iter().filter(|(_, event)| of_it(event));
+        let under_way: Vec<_> = under_way.map(|(at, _)| *at).collect();
         let mut first = None;
         for at in under_way {
             if let Some(Event::Bytes {
@@ -217,7 +260,7 @@ impl Inner {
                 first.get_or_insert(bytes);
             }
         }
-        if let Some(mut bytes) = first {
+        if let Some(mut bytes) = first.filter(|_| !held) {
             let some = self.chance.index(bytes.len() + 1);
             bytes.truncate(some);
             self.take(pair, to, &bytes, now);
@@ -240,5 +283,79 @@ impl Half {
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails with the message")]
+
+    use futures_util::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::super::Net;
+    use super::super::here::{Here, Rate};
+    use crate::simulate::chance::Chance;
+
+    use super::*;
+
+    const WAYS: [Way; 2] = [(0, 1), (1, 0)];
+
+    /// Two hosts with a connection between them, which is disturbed while both sides talk.
+    fn talk(seed: u64) {
+        let mut chance = Chance::new(seed, "talk");
+        let net = Net::new(Chance::new(seed, "net"));
+        net.name(1, "server");
+        net.rise(1, true);
+        let mut now = Duration::ZERO;
+        let at = |now| Here::looked_at(0, Rate::default(), 0, now).enter();
+        let mut dialled = {
+            let _here = at(now);
+            net.dial("server")
+        };
+        let mut accepted = None;
+        let dialler = loop {
+            now += Duration::from_millis(1);
+            net.deliver(now);
+            accepted = accepted.or_else(|| net.accept(1).now_or_never());
+            if let Some(end) = (&mut dialled).now_or_never() {
+                break end.unwrap();
+            }
+        };
+        let accepted: Box<dyn leasehold::simulation::Stream> = Box::new(accepted.unwrap());
+        let mut ends = [(dialler, 0_u64, 0_u64), (accepted, 0, 0)];
+        for _ in 0..400 {
+            now += chance.time(Duration::from_micros(50)..=Duration::from_millis(4));
+            let _here = at(now);
+            net.deliver(now);
+            let way = WAYS[chance.index(2)];
+            match chance.index(200) {
+                0 => drop(net.sever(way, now)),
+                1..10 => net.cut(way),
+                10..30 => net.open(way, now),
+                30..35 => net.slow(way, chance.time(Duration::ZERO..=Duration::from_millis(20))),
+                _ => {}
+            }
+            for (end, written, read) in &mut ends {
+                let next = written.to_be_bytes();
+                if matches!(end.write_all(&next).now_or_never(), Some(Ok(()))) {
+                    *written += 1;
+                }
+                while let Some(Ok(byte)) = end.read_u8().now_or_never() {
+                    let place = usize::try_from(*read % 8).unwrap();
+                    assert_eq!(
+                        byte,
+                        (*read / 8).to_be_bytes()[place],
+                        "seed {seed}, byte {read}"
+                    );
+                    *read += 1;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_arrives_is_in_order_and_without_gaps() {
+        (0..300).for_each(talk);
     }
 }

@@ -24,13 +24,11 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Faults(command) => command.run(faults::cli::no_peer),
-        Command::Simulate(options) => {
-            match simulate::simulate(&options, &mut std::io::stdout()) {
-                Ok(true) => ExitCode::SUCCESS,
-                Ok(false) => ExitCode::FAILURE,
-                Err(error) => complain(&error),
-            }
-        }
+        Command::Simulate(options) => match simulate::simulate(&options, &mut std::io::stdout()) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => complain(&error),
+        },
     }
 }
 

@@ -2,6 +2,8 @@
 //! few runs, on both, with the same time. Each answer and each record has to be the same.
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -261,5 +263,112 @@ fn commands_answer_as_a_real_server_does() {
             other => without_words(other),
         };
         assert_eq!(flat(simulated), answer, "{line}");
+    }
+}
+
+const CONVERSATION: &[&[&str]] = &[
+    &["SUBSCRIBE", "inbox"],
+    &["PUBLISH", "inbox", "hello"],
+    &["PUBLISH", "nobody", "hello"],
+    &["SUBSCRIBE", "inbox"],
+    &["UNSUBSCRIBE", "inbox"],
+    &["UNSUBSCRIBE", "inbox"],
+    &["PUBLISH", "inbox", "hello"],
+    &["CLIENT", "SETNAME", "somebody"],
+    &[
+        "SCRIPT",
+        "LOAD",
+        "return {KEYS[1], ARGV[1], 3.9, true, false, {ok = 'fine'}, {err = 'NO wrong'}}",
+    ],
+    &[
+        "SCRIPT",
+        "EXISTS",
+        "9d3271cac17acabcd7586598ead0f11a22badc98",
+        "none",
+    ],
+    &[
+        "EVAL",
+        "return {KEYS[1], ARGV[1], 3.9, true, false, {ok = 'fine'}, {err = 'NO wrong'}}",
+        "1",
+        "key",
+        "argument",
+    ],
+    &[
+        "EVALSHA",
+        "9d3271cac17acabcd7586598ead0f11a22badc98",
+        "1",
+        "key",
+        "argument",
+    ],
+    &["EVALSHA", "0000000000000000000000000000000000000000", "0"],
+    &[
+        "EVALSHA",
+        "9d3271cac17acabcd7586598ead0f11a22badc98",
+        "2",
+        "key",
+    ],
+    &["SET", "text", "value"],
+    &["GET", "text"],
+    &["GET", "none"],
+    &["HSET", "hash", "name", "value"],
+    &["HGETALL", "hash"],
+    &["HGET", "hash", "none"],
+    &["GET", "hash"],
+    &["EVAL", "return redis.call('HGETALL', 'hash')", "0"],
+    &["EVAL", "return redis.pcall('GET', 'hash').err", "0"],
+    &["EVAL", "return {err = 'LHTYPE string'}", "0"],
+    &[
+        "EVAL",
+        "return redis.call('PUBLISH', 'inbox', 'hello')",
+        "0",
+    ],
+];
+
+fn packed(words: &[&str]) -> Vec<u8> {
+    let mut command = redis::Cmd::new();
+    command.arg(words);
+    command.get_packed_command()
+}
+
+/// What a real server answers, up to the answer to a `PING` behind it.
+fn hear(real: &mut TcpStream, words: &[&str]) -> Vec<u8> {
+    const OVER: &[u8] = b"+PONG\r\n";
+    let said = [packed(words), packed(&["PING"])].concat();
+    real.write_all(&said).unwrap();
+    let mut heard = Vec::new();
+    while !heard.ends_with(OVER) {
+        let mut bytes = [0; 4096];
+        let some = real.read(&mut bytes).unwrap();
+        assert!(some > 0, "the server closes the connection");
+        heard.extend(&bytes[..some]);
+    }
+    heard.truncate(heard.len() - OVER.len());
+    heard
+}
+
+/// To the byte, pushes and all: what the client's connection rests on.
+#[test]
+fn a_conversation_is_that_with_a_real_server() {
+    let server = RedisServer::start();
+    let mut real = TcpStream::connect(server.address()).unwrap();
+    let simulated = Server::new(Arc::default(), 7, None).unwrap();
+    let (out, mut outgoing) = super::unbounded_channel();
+    let caller = super::Caller {
+        number: 1,
+        resp3: Arc::default(),
+        out,
+    };
+    let mut ask = |words: &[&str]| {
+        assert!(simulated.take(&caller, &mut packed(words)), "no protocol");
+        let answers = std::iter::from_fn(|| outgoing.try_recv().ok());
+        answers.flatten().collect::<Vec<u8>>()
+    };
+    // What it says of itself is another's.
+    hear(&mut real, &["HELLO", "3"]);
+    ask(&["HELLO", "3"]);
+    for words in CONVERSATION {
+        let answers = [ask(words), hear(&mut real, words)];
+        let [simulated, real] = answers.map(|answer| answer.escape_ascii().to_string());
+        assert_eq!(simulated, real, "{words:?}");
     }
 }

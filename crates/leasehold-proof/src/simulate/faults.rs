@@ -84,7 +84,10 @@ impl Faults {
         kinds.retain(|kind| match kind {
             Kind::Flush => plan.loses_data,
             // The steps that a deployment promises to bear, and those that make it forget.
-            Kind::StepBack => plan.deployment == Deployment::Redis && !plan.loses_data,
+            // A step back makes a quarantine longer by as much.
+            Kind::StepBack => {
+                plan.deployment == Deployment::Redis && !plan.loses_data && !plan.quarantine
+            }
             Kind::StepForward => plan.deployment == Deployment::Redis && plan.loses_data,
             _ => true,
         });

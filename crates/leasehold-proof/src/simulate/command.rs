@@ -88,9 +88,18 @@ pub fn simulate(options: &Options, out: &mut (impl Write + Send)) -> io::Result<
     if let Some(flaw) = options.flaw {
         plan = plan.with_flaw(flaw);
     }
-    let outcome = run(plan, options.trace)?;
-    tell(options, &outcome, out)?;
-    Ok(outcome.violated.is_none())
+    match run(plan, options.trace) {
+        Ok(outcome) => {
+            tell(options, &outcome, out)?;
+            Ok(outcome.violated.is_none())
+        }
+        Err(error) => {
+            let seed = options.seed;
+            writeln!(out, "seed {seed}: the simulation itself: {error}")?;
+            tell_how_again(options, seed, out)?;
+            Ok(false)
+        }
+    }
 }
 
 fn name(value: &impl ValueEnum) -> String {
@@ -98,6 +107,14 @@ fn name(value: &impl ValueEnum) -> String {
     value
         .map(|value| value.get_name().to_owned())
         .unwrap_or_default()
+}
+
+fn tell_how_again(options: &Options, seed: u64, out: &mut impl Write) -> io::Result<()> {
+    let arguments = again(options, seed).join(" ");
+    writeln!(
+        out,
+        "again: cargo run -p leasehold-proof -- {arguments} --trace"
+    )
 }
 
 fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
@@ -111,12 +128,7 @@ fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Resul
             "seed {}: {}: {}",
             outcome.seed, violation.invariant, violation.what
         )?;
-        let program = "cargo run -p leasehold-proof --";
-        writeln!(
-            out,
-            "again: {program} {} --trace",
-            again(options, outcome.seed).join(" ")
-        )?;
+        tell_how_again(options, outcome.seed, out)?;
     }
     writeln!(
         out,

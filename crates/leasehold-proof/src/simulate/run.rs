@@ -1,6 +1,7 @@
 //! One run: faults, then quiet, then a look at what is left.
 
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use super::book::Fact;
@@ -54,6 +55,9 @@ pub(crate) struct Violation {
 /// After this, a process in which no client is left has no task.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// Runs take seconds, with two hundred clients a minute.
+const LONGEST: Duration = Duration::from_secs(600);
+
 struct Run {
     stage: Stage,
     faults: Faults,
@@ -76,13 +80,19 @@ impl From<std::io::Error> for Stop {
 /// has to be the first of its process: tokio's seeds are numbered by process.
 ///
 /// # Errors
-/// If the thread cannot be started, or panics.
+/// If the thread cannot be started, panics, or does not come to an end: a task that never
+/// waits stops the time of its world.
 pub(crate) fn run(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
     let thread = std::thread::Builder::new().name("simulation".to_owned());
-    let running = thread.spawn(move || run_here(plan, shown))?;
-    running
-        .join()
-        .unwrap_or_else(|_| Err(std::io::Error::other("the simulation panicked")))
+    let (done, outcome) = mpsc::channel();
+    // Nobody who waits for it any more: the process ends.
+    thread.spawn(move || done.send(run_here(plan, shown)).ok())?;
+    outcome.recv_timeout(LONGEST).unwrap_or_else(|error| {
+        Err(std::io::Error::other(match error {
+            RecvTimeoutError::Timeout => "it does not come to an end",
+            RecvTimeoutError::Disconnected => "it panicked",
+        }))
+    })
 }
 
 /// Runs a plan on this thread, which must be a fresh one.

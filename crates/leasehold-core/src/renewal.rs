@@ -108,7 +108,8 @@ impl Renewal {
             backoff: Backoff::new(Duration::from_millis(20), ttl / 10, seed),
         };
         if confirm_at.is_none() {
-            renewal.due = renewal.next_due(now);
+            // Counted as validity is: the answer may have been long under way.
+            renewal.due = renewal.next_due(validity.counted_from(ttl).min(now));
         }
         renewal
     }
@@ -326,6 +327,15 @@ mod tests {
     fn pushed(policy: RenewalPolicy, in_flight: bool) -> Renewal {
         let (validity, confirm) = (valid(at(0), WAITER), Some(at(3)));
         Renewal::new(at(2), TTL, policy, validity, confirm, in_flight, 1).of(Arrival(7))
+    }
+
+    #[test]
+    fn a_grant_that_was_long_under_way_is_renewed_by_the_time_it_was_asked_for() {
+        let answered = |now| Renewal::new(now, TTL, THIRD, valid(at(0), TTL), None, false, 1);
+        let due = answered(at(5)).poll_timeout().unwrap();
+        assert!(due <= at(10) && due > at(9), "{due:?}");
+        let mut late = answered(at(25));
+        assert_eq!(late.poll_transmit(at(25)), Some(Request::Renew(TTL)));
     }
 
     #[test]

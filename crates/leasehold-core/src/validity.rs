@@ -9,6 +9,11 @@ pub fn drift_allowance(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
 }
 
+/// What a client relies on of a TTL.
+fn reliable(ttl: Duration) -> Duration {
+    ttl.saturating_sub(drift_allowance(ttl))
+}
+
 /// Until when a client may rely on its claim, by its own clock.
 ///
 /// Counted from the *sending* of a request whose answer has arrived: the store
@@ -21,8 +26,14 @@ pub struct Validity {
 impl Validity {
     /// A request sent at `sent`, which gave the claim `ttl` to live, was answered.
     pub fn confirm(&mut self, sent: Moment, ttl: Duration) {
-        let reliable = ttl.saturating_sub(drift_allowance(ttl));
-        self.until = self.until.max(sent + reliable);
+        self.until = self.until.max(sent + reliable(ttl));
+    }
+
+    /// When the request was sent, if it is `ttl` that was confirmed last.
+    #[must_use]
+    pub(crate) fn counted_from(&self, ttl: Duration) -> Moment {
+        let reliable = crate::time::micros(reliable(ttl));
+        Moment(self.until.0.saturating_sub(reliable))
     }
 
     /// A release was sent: nothing is to be relied on any more.

@@ -3,7 +3,9 @@
 //!
 //! - [`faults`]: real servers and clients in processes of their own, faults from a
 //!   seed, histories, and a checker that reads them afterwards.
+//! - [`simulate`]: whole clients in a world of virtual time, from one seed.
 //!
 //! Nothing depends on this crate. `leasehold-proof --help` says how to run it.
 
 pub mod faults;
+pub mod simulate;

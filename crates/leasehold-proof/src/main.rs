@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use leasehold_proof::faults;
+use leasehold_proof::{faults, simulate};
 
 /// Runs the evidence for what leasehold promises.
 #[derive(Debug, Parser)]
@@ -17,10 +17,23 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Faults(faults::cli::Command),
+    /// Run whole clients in a world of virtual time that follows from a seed.
+    Simulate(simulate::Options),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Faults(command) => command.run(faults::cli::no_peer),
+        Command::Simulate(options) => match simulate::simulate(&options, &mut std::io::stdout()) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => complain(&error),
+        },
     }
+}
+
+#[allow(clippy::print_stderr, reason = "there is nowhere else to say it")]
+fn complain(error: &std::io::Error) -> ExitCode {
+    eprintln!("leasehold-proof: {error}");
+    ExitCode::from(2)
 }

@@ -422,7 +422,8 @@ impl ClientBuilder {
                 StoreError::new(ErrorKind::Unsupported, why).with_hint("leave rotate_every out"),
             ));
         }
-        let owner = OwnerInfo::new(&host(), std::process::id(), self.settings.label.as_deref());
+        let (host, process) = whereabouts();
+        let owner = OwnerInfo::new(&host, process, self.settings.label.as_deref());
         let driver = Driver::new(store, self.settings, self.ids, runtime);
         Ok(Client {
             driver,
@@ -432,11 +433,15 @@ impl ClientBuilder {
     }
 }
 
-fn host() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
+/// The machine's name, and the number of the process on it.
+fn whereabouts() -> (String, u32) {
+    #[cfg(feature = "simulation")]
+    if let Some(whereabouts) = crate::simulation::whereabouts() {
+        return whereabouts;
+    }
+    let machine = rustix::system::uname();
+    let name = machine.nodename().to_string_lossy().into_owned();
+    (name, std::process::id())
 }
 
 impl fmt::Debug for ClientBuilder {

@@ -14,6 +14,10 @@ const CLOCK: ClockId = ClockId::Monotonic;
 
 /// The time now, by the client's clock.
 pub(crate) fn now() -> Moment {
+    #[cfg(feature = "simulation")]
+    if let Some(now) = crate::simulation::now() {
+        return now;
+    }
     let time = clock_gettime(CLOCK);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let micros = u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000;
@@ -23,6 +27,10 @@ pub(crate) fn now() -> Moment {
 /// The time of day, since 1970: for what people read and for ids, never for a
 /// deadline. It may step.
 pub(crate) fn wall() -> Duration {
+    #[cfg(feature = "simulation")]
+    if let Some(wall) = crate::simulation::wall() {
+        return wall;
+    }
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or(Duration::ZERO)
 }

@@ -43,6 +43,9 @@ mod reentrant;
 mod rwlock;
 mod semaphore;
 mod settings;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 pub mod store;
 mod waiting;
 

@@ -33,7 +33,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// A failed attempt to open the inbox is repeated after this.
 const LISTEN_PAUSE: Duration = Duration::from_millis(250);
 
-/// Starts the task, or wakes it if it means to sleep beyond `due`.
+/// Starts the task, or wakes it if it means to sleep beyond `due`. It is woken too if
+/// it should have woken itself: its timer is late when the machine has slept.
 pub(super) fn ensure_awake(driver: &Arc<Driver>, due: Moment) {
     let planned = driver.wake_at.load(Ordering::Acquire);
     if planned == 0 {
@@ -46,7 +47,7 @@ pub(super) fn ensure_awake(driver: &Arc<Driver>, due: Moment) {
         } else {
             driver.wake.notify_one();
         }
-    } else if due.0 < planned {
+    } else if due.0 < planned || planned < clock::now().0 {
         driver.wake.notify_one();
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
@@ -67,11 +67,8 @@ enum Clock {
 
 impl Clock {
     fn steady() -> Self {
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
         Self::Steady {
-            wall: StoreTime(0) + wall,
+            wall: StoreTime(0) + clock::wall(),
             made: clock::now(),
         }
     }

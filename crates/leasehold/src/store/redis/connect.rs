@@ -9,6 +9,7 @@ use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, Push
 
 use super::acknowledge::{Acknowledge, Demand};
 use super::client::{client, client_at, ours, unusable};
+use super::dial::dial;
 use super::finder::Named;
 use super::options::{RedisAddress, RedisLayout, RedisOptions};
 use super::primary::Search;
@@ -240,14 +241,11 @@ impl Target {
         client: &Client,
         pushes: impl AsyncPushSender,
     ) -> Result<(MultiplexedConnection, bool), StoreError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
-            .set_response_timeout(Some(self.response_timeout));
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(self.response_timeout));
         let hearing = config.clone().set_push_sender(pushes);
         let login = client.get_connection_info().redis_settings().password();
         let login = login.is_some();
-        let opened = client.get_multiplexed_async_connection_with_config(&hearing);
-        let error = match opened.await {
+        let error = match dial(client, hearing, self.connect_timeout).await {
             Ok(connection) => return Ok((connection, true)),
             Err(error) if refusal::is_without_resp3(&error, login) => error,
             Err(error) => return Err(self.not_opened(error)),
@@ -257,7 +255,7 @@ impl Target {
         let older = info.redis_settings().clone();
         let older = older.set_protocol(ProtocolVersion::RESP2);
         let client = Client::open(info.clone().set_redis_settings(older)).map_err(unusable)?;
-        let opened = client.get_multiplexed_async_connection_with_config(&config);
+        let opened = dial(&client, config, self.connect_timeout);
         let connection = opened.await.map_err(|error| self.not_opened(error))?;
         Ok((connection, false))
     }

@@ -18,6 +18,7 @@ mod classic;
 mod client;
 mod cluster;
 mod connect;
+mod dial;
 mod doctor;
 mod finder;
 mod link;

@@ -1,0 +1,212 @@
+//! What happened, as data: what the invariants judge and the trace shows.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use leasehold::{ErrorKind, Lease, LeaseKind, Loss, Released};
+
+use super::world;
+
+/// Which attempt to get a lease; one number in a run.
+pub(crate) type Attempt = u64;
+
+/// What is wanted of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) key: &'static str,
+    pub(crate) weight: u32,
+    pub(crate) capacity: u32,
+    /// Whether the lease has a fencing token.
+    pub(crate) fences: bool,
+    /// Whether it stands in line.
+    pub(crate) fair: bool,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Fact {
+    /// A client begins to ask.
+    Asked {
+        attempt: Attempt,
+        client: usize,
+        wanted: Wanted,
+    },
+    /// It has learned that it stands in line.
+    Queued { attempt: Attempt, rejoined: u32 },
+    /// It has the lease, and believes in it until then unless it is renewed.
+    Granted {
+        attempt: Attempt,
+        number: u64,
+        until: Duration,
+        rejoined: u32,
+    },
+    /// It ended without a lease.
+    NotGranted { attempt: Attempt, why: Why },
+    /// It still believes in its lease, until then; or not any more.
+    Believes {
+        attempt: Attempt,
+        until: Option<Duration>,
+        host_runs: bool,
+    },
+    /// It was told that the lease is lost.
+    Lost { attempt: Attempt, loss: Loss },
+    /// It begins to give it back.
+    Leaving { attempt: Attempt },
+    /// What came of that; `None` if nothing was waited for.
+    Left {
+        attempt: Attempt,
+        answer: Option<Result<Released, ErrorKind>>,
+    },
+    /// A write to the fenced register of a key.
+    Wrote {
+        key: &'static str,
+        token: u64,
+        value: u64,
+        outcome: Outcome,
+    },
+    /// What is in that register at the end.
+    Stands { key: &'static str, value: u64 },
+    /// A client's process is gone, and so is what it believed.
+    Died { client: usize },
+    /// A store lost its data, or its clock was stepped: lines are forgotten, and, unless
+    /// it waits for all that it may have forgotten, who holds.
+    Forgot { holders: bool },
+    /// From here on nothing is disturbed any more.
+    Quiet,
+    /// In quiet: a client was served, or was not in time.
+    Served {
+        client: usize,
+        key: &'static str,
+        within: Option<Duration>,
+    },
+    /// At the end: what is still there.
+    Remains { what: String, count: usize },
+    /// Something was disturbed.
+    Fault(String),
+}
+
+/// Why there is no lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    Busy,
+    /// The caller did not wait any longer.
+    Dropped,
+    Failed(ErrorKind),
+}
+
+/// What came of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    Fenced,
+    Unknown,
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// A lease that can be looked at from outside.
+trait Held: Send + Sync {
+    fn remaining(&self) -> Option<Duration>;
+}
+
+impl<K: LeaseKind> Held for Lease<K> {
+    fn remaining(&self) -> Option<Duration> {
+        self.is_valid().then(|| Self::remaining(self))
+    }
+}
+
+struct Holding {
+    attempt: Attempt,
+    host: usize,
+    lease: Weak<dyn Held>,
+}
+
+/// Where facts are written down. A clone is the same book.
+#[derive(Clone, Default)]
+pub(crate) struct Book(Arc<Mutex<Pages>>);
+
+#[derive(Default)]
+struct Pages {
+    fresh: Vec<(Duration, Fact)>,
+    holdings: Vec<Holding>,
+    attempts: Attempt,
+}
+
+impl Book {
+    fn pages(&self) -> std::sync::MutexGuard<'_, Pages> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number for a new attempt.
+    pub(crate) fn attempt(&self) -> Attempt {
+        let mut pages = self.pages();
+        pages.attempts += 1;
+        pages.attempts
+    }
+
+    /// Writes down what happens where this is called, at this moment.
+    pub(crate) fn note(&self, fact: Fact) {
+        self.note_at(world::now(), fact);
+    }
+
+    /// The same from outside the hosts.
+    pub(crate) fn note_at(&self, at: Duration, fact: Fact) {
+        self.pages().fresh.push((at, fact));
+    }
+
+    /// A lease to be looked at from now on.
+    pub(crate) fn hold<K: LeaseKind>(&self, attempt: Attempt, lease: &Arc<Lease<K>>) {
+        let lease = Arc::downgrade(lease);
+        let host = world::this_host();
+        self.pages().holdings.push(Holding {
+            attempt,
+            host,
+            lease,
+        });
+    }
+
+    /// Asks every lease what its client believes. Each is looked at on its own host.
+    pub(crate) fn look(&self, world: &world::World) {
+        let mut pages = self.pages();
+        let holdings = std::mem::take(&mut pages.holdings);
+        for Holding {
+            attempt,
+            host,
+            lease,
+        } in holdings
+        {
+            let Some(held) = lease.upgrade() else {
+                continue;
+            };
+            let remaining = world.look_from(host, || held.remaining());
+            let until =
+                remaining.map(|remaining| world.now + world.hosts[host].in_world(remaining));
+            let host_runs = world.hosts[host].runs();
+            pages.fresh.push((
+                world.now,
+                Fact::Believes {
+                    attempt,
+                    until,
+                    host_runs,
+                },
+            ));
+            pages.holdings.push(Holding {
+                attempt,
+                host,
+                lease,
+            });
+        }
+    }
+
+    /// What has happened since the last time, in the order of time.
+    pub(crate) fn take(&self) -> Vec<(Duration, Fact)> {
+        let mut fresh = std::mem::take(&mut self.pages().fresh);
+        fresh.sort_by_key(|(at, _)| *at);
+        fresh
+    }
+}

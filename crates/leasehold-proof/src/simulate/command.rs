@@ -1,0 +1,269 @@
+//! `leasehold-proof simulate`: one seed in this process, or many, each in one of its
+//! own.
+
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use tokio::time::Instant;
+
+use super::flaws::Flaw;
+use super::invariants::Deployment;
+use super::plan::Plan;
+use super::run::{Outcome, run};
+
+/// What to simulate.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// The seed, or the first of many. Alone it runs in this process.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// So many seeds, one after another.
+    #[arg(long, value_name = "N", conflicts_with = "time")]
+    pub seeds: Option<u64>,
+    /// Seeds for so long.
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub time: Option<Duration>,
+    /// How many clients; by the seed unless it is said.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=200))]
+    pub clients: Option<u16>,
+    /// On what; by the seed unless it is said.
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<Deployment>,
+    /// Hold stores to their promises even after they have lost their data: shows what is
+    /// not promised.
+    #[arg(long)]
+    pub overclaim: bool,
+    /// Break something on purpose: has to fail.
+    #[arg(long, value_name = "FLAW")]
+    pub flaw: Option<Flaw>,
+    /// End at the first seed that fails.
+    #[arg(long)]
+    pub first: bool,
+    /// Print what happens.
+    #[arg(long)]
+    pub trace: bool,
+    /// How many seeds run at a time.
+    #[arg(long, value_name = "N", default_value_t = threads())]
+    pub jobs: usize,
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What many runs came to.
+#[derive(Debug, Default)]
+struct Tally {
+    runs: u64,
+    attempts: u64,
+    grants: u64,
+    faults: u64,
+    simulated: Duration,
+    failed: u64,
+}
+
+fn deployment(options: &Options, seed: u64) -> Deployment {
+    let all = Deployment::value_variants();
+    let by_seed = all[usize::try_from(seed % 3).unwrap_or(0)];
+    let shows = options.flaw.map(Flaw::deployment);
+    options.store.or(shows).unwrap_or(by_seed)
+}
+
+/// Simulates, and writes what came of it; whether everything held.
+///
+/// # Errors
+/// If a run cannot be started, or the output is closed.
+pub fn simulate(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
+    if options.seeds.is_some() || options.time.is_some() {
+        return many(options, out);
+    }
+    let clients = options.clients.map(usize::from);
+    let mut plan = Plan::new(options.seed, deployment(options, options.seed), clients);
+    plan.overclaims = options.overclaim;
+    if let Some(flaw) = options.flaw {
+        plan = plan.with_flaw(flaw);
+    }
+    match run(plan, options.trace) {
+        Ok(outcome) => {
+            tell(options, &outcome, out)?;
+            Ok(outcome.violated.is_none())
+        }
+        Err(error) => {
+            let seed = options.seed;
+            writeln!(out, "seed {seed}: the simulation itself: {error}")?;
+            tell_how_again(options, seed, out)?;
+            Ok(false)
+        }
+    }
+}
+
+fn name(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value
+        .map(|value| value.get_name().to_owned())
+        .unwrap_or_default()
+}
+
+fn tell_how_again(options: &Options, seed: u64, out: &mut impl Write) -> io::Result<()> {
+    let arguments = again(options, seed).join(" ");
+    writeln!(
+        out,
+        "again: cargo run -p leasehold-proof -- {arguments} --trace"
+    )
+}
+
+fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
+    let store = name(&outcome.deployment);
+    if let Some(violation) = &outcome.violated {
+        for line in violation.trace.iter().filter(|_| !options.trace) {
+            writeln!(out, "{line}")?;
+        }
+        writeln!(
+            out,
+            "seed {}: {}: {}",
+            outcome.seed, violation.invariant, violation.what
+        )?;
+        tell_how_again(options, outcome.seed, out)?;
+    }
+    writeln!(
+        out,
+        "seed {} store {store} clients {} attempts {} grants {} faults {} bytes {} simulated_ms {} digest {:016x}",
+        outcome.seed,
+        outcome.clients,
+        outcome.attempts,
+        outcome.grants,
+        outcome.faults,
+        outcome.bytes,
+        outcome.simulated.as_millis(),
+        outcome.digest,
+    )
+}
+
+/// Each seed in a process of its own: there the run is the first, and one that hangs or
+/// dies takes no other with it.
+fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
+    let program = std::env::current_exe()?;
+    let began = Instant::now();
+    let next = AtomicU64::new(options.seed);
+    let last = options
+        .seeds
+        .map_or(u64::MAX, |seeds| options.seed.saturating_add(seeds));
+    let shared = Mutex::new((Tally::default(), out));
+    let failed = Mutex::new(None);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let late = options.time.is_some_and(|time| began.elapsed() >= time);
+                    if seed >= last || late || over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let told = apart(&program, options, seed).and_then(|told| {
+                        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                        let (tally, out) = &mut *shared;
+                        over.fetch_or(options.first && !told.good, Ordering::Relaxed);
+                        count(tally, &told, *out)
+                    });
+                    if let Err(error) = told {
+                        failed
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .get_or_insert(error);
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let (tally, out) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    summary(&tally, began.elapsed(), out)?;
+    Ok(tally.failed == 0)
+}
+
+/// The arguments that run one seed.
+fn again(options: &Options, seed: u64) -> Vec<String> {
+    let store = name(&deployment(options, seed));
+    let mut words = ["simulate", "--seed", &seed.to_string(), "--store", &store]
+        .map(str::to_owned)
+        .to_vec();
+    if let Some(clients) = options.clients {
+        words.extend(["--clients".to_owned(), clients.to_string()]);
+    }
+    if options.overclaim {
+        words.push("--overclaim".to_owned());
+    }
+    if let Some(flaw) = options.flaw {
+        words.extend(["--flaw".to_owned(), name(&flaw)]);
+    }
+    words
+}
+
+/// What a process said of its seed, and whether everything held.
+struct Told {
+    text: String,
+    good: bool,
+}
+
+fn apart(program: &std::path::Path, options: &Options, seed: u64) -> io::Result<Told> {
+    let mut command = Command::new(program);
+    command.args(again(options, seed));
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(Told {
+        text,
+        good: output.status.success(),
+    })
+}
+
+fn count(tally: &mut Tally, told: &Told, out: &mut impl Write) -> io::Result<()> {
+    let line = told.text.lines().last().unwrap_or_default();
+    let words: Vec<_> = line.split(' ').collect();
+    let number = |name: &str| {
+        let at = words.iter().position(|word| *word == name);
+        at.and_then(|at| words.get(at + 1)?.parse::<u64>().ok())
+            .unwrap_or(0)
+    };
+    tally.runs += 1;
+    tally.attempts += number("attempts");
+    tally.grants += number("grants");
+    tally.faults += number("faults");
+    tally.simulated += Duration::from_millis(number("simulated_ms"));
+    if !told.good {
+        tally.failed += 1;
+        write!(out, "{}", told.text)?;
+    }
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "rates for people")]
+fn summary(tally: &Tally, took: Duration, out: &mut impl Write) -> io::Result<()> {
+    let a_second = |count: f64| count / took.as_secs_f64().max(0.001);
+    writeln!(
+        out,
+        "{} seeds in {:.1} s, {} of them failed: {} attempts ({:.0}/s), {} leases ({:.0}/s), {} faults ({:.1}/s), {:.0} s simulated ({:.0} s/s)",
+        tally.runs,
+        took.as_secs_f64(),
+        tally.failed,
+        tally.attempts,
+        a_second(tally.attempts as f64),
+        tally.grants,
+        a_second(tally.grants as f64),
+        tally.faults,
+        a_second(tally.faults as f64),
+        tally.simulated.as_secs_f64(),
+        a_second(tally.simulated.as_secs_f64()),
+    )
+}

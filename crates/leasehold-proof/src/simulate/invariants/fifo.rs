@@ -1,0 +1,135 @@
+//! First come, first served: who certainly stood in line when another began to ask, and
+//! kept that place, has the lower number. Lines that a store forgot do not count.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Invariant;
+use crate::simulate::book::{Attempt, Fact, Wanted};
+
+#[derive(Default)]
+pub(super) struct Fifo {
+    asked: BTreeMap<Attempt, (Wanted, Vec<Attempt>)>,
+    /// Who knows that it stands in line, and has not been served yet.
+    queued: BTreeMap<Attempt, &'static str>,
+    /// The numbers that were granted.
+    granted: BTreeMap<Attempt, u64>,
+}
+
+impl Invariant for Fifo {
+    fn name(&self) -> &'static str {
+        "first come, first served"
+    }
+
+    fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
+        match fact {
+            Fact::Asked {
+                attempt, wanted, ..
+            } => {
+                let ahead = self.queued.iter().filter(|(_, key)| **key == wanted.key);
+                let ahead = ahead.map(|(attempt, _)| *attempt).collect();
+                self.asked.insert(*attempt, (*wanted, ahead));
+            }
+            Fact::Queued { attempt, rejoined } => match self.asked.get(attempt) {
+                Some((wanted, _)) if wanted.fair && *rejoined == 0 => {
+                    self.queued.insert(*attempt, wanted.key);
+                }
+                // Its place is another now.
+                _ => drop(self.queued.remove(attempt)),
+            },
+            Fact::NotGranted { attempt, .. } => drop(self.queued.remove(attempt)),
+            Fact::Granted {
+                attempt,
+                number,
+                rejoined,
+                ..
+            } => {
+                let kept_its_place = self.queued.remove(attempt).is_some() && *rejoined == 0;
+                self.granted.insert(*attempt, *number);
+                if kept_its_place {
+                    let overtook = |(other, lower): (&Attempt, &u64)| {
+                        let (wanted, ahead) = self.asked.get(other)?;
+                        (wanted.fair && ahead.contains(attempt) && lower < number).then_some(*other)
+                    };
+                    if let Some(other) = self.granted.iter().find_map(overtook) {
+                        return Err(format!(
+                            "#{other} was granted before #{attempt}, which stood in line when it asked"
+                        ));
+                    }
+                }
+            }
+            Fact::Forgot { .. } => {
+                self.asked.clear();
+                self.queued.clear();
+                self.granted.clear();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{asked, granted, judge};
+    use super::*;
+
+    fn queued(attempt: Attempt, rejoined: u32) -> Fact {
+        Fact::Queued { attempt, rejoined }
+    }
+
+    #[test]
+    fn who_overtakes_is_found() {
+        let order = |first, second| {
+            let facts = [
+                (0, asked(1)),
+                (1, queued(1, 0)),
+                (2, asked(2)),
+                (3, granted(2, second, 99)),
+                (4, granted(1, first, 99)),
+            ];
+            judge(Fifo::default(), &facts)
+        };
+        // The lower number was granted first, whoever hears of it first.
+        assert!(order(5, 6).is_ok());
+        assert!(order(6, 5).is_err());
+    }
+
+    #[test]
+    fn a_line_that_a_store_forgot_does_not_count() {
+        let forgot = |holders| {
+            let facts = [
+                (0, asked(1)),
+                (1, queued(1, 0)),
+                (2, asked(2)),
+                (2, Fact::Forgot { holders }),
+                (3, granted(2, 5, 99)),
+                (4, granted(1, 6, 99)),
+            ];
+            judge(Fifo::default(), &facts)
+        };
+        assert!(forgot(false).is_ok());
+        assert!(forgot(true).is_ok());
+    }
+
+    #[test]
+    fn who_was_not_in_line_yet_or_lost_its_place_can_be_passed() {
+        let late = [
+            (0, asked(1)),
+            (1, asked(2)),
+            (2, queued(1, 0)),
+            (3, granted(2, 5, 99)),
+            (4, granted(1, 6, 99)),
+        ];
+        assert!(judge(Fifo::default(), &late).is_ok());
+        let lost = [
+            (0, asked(1)),
+            (1, queued(1, 0)),
+            (2, asked(2)),
+            (3, queued(1, 1)),
+            (3, granted(2, 5, 99)),
+            (4, granted(1, 6, 99)),
+        ];
+        assert!(judge(Fifo::default(), &lost).is_ok());
+    }
+}

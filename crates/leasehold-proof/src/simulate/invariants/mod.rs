@@ -1,0 +1,103 @@
+//! What must hold, each in a file of its own. An invariant sees every fact in the order
+//! of time, and says at once what is wrong.
+
+mod answers;
+mod exclusion;
+mod fencing;
+mod fifo;
+mod left;
+mod served;
+mod signalled;
+mod tokens;
+
+use std::time::Duration;
+
+use super::book::Fact;
+
+/// One property of runs.
+pub(crate) trait Invariant {
+    /// Its name in reports.
+    fn name(&self) -> &'static str;
+
+    /// Sees a fact; what is wrong with it, if anything is.
+    ///
+    /// # Errors
+    /// One sentence that names the attempts it is about.
+    fn see(&mut self, at: Duration, fact: &Fact) -> Result<(), String>;
+}
+
+/// Which deployment it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Deployment {
+    /// The core behind a mutex, all clients in one process.
+    Memory,
+    /// One server.
+    Redis,
+    /// Three independent servers.
+    Redlock,
+}
+
+/// All that hold there.
+pub(crate) fn of(deployment: Deployment) -> Vec<Box<dyn Invariant>> {
+    let mut all: Vec<Box<dyn Invariant>> = vec![
+        Box::new(exclusion::Exclusion::default()),
+        Box::new(tokens::Tokens::default()),
+        Box::new(fencing::Fencing::default()),
+        Box::new(signalled::Signalled::default()),
+        Box::new(answers::Answers),
+        Box::new(served::Served::default()),
+        Box::new(left::Left),
+    ];
+    if deployment != Deployment::Redlock {
+        all.push(Box::new(fifo::Fifo::default()));
+    }
+    all
+}
+
+#[cfg(test)]
+mod cases {
+    //! Facts for the tests of single invariants.
+
+    use super::*;
+    use crate::simulate::book::{Attempt, Wanted};
+
+    pub(super) const MUTEX: Wanted = Wanted {
+        key: "k",
+        weight: 1,
+        capacity: 1,
+        fences: true,
+        fair: true,
+    };
+
+    pub(super) fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    pub(super) fn asked(attempt: Attempt) -> Fact {
+        let client = usize::try_from(attempt).unwrap();
+        Fact::Asked {
+            attempt,
+            client,
+            wanted: MUTEX,
+        }
+    }
+
+    pub(super) fn granted(attempt: Attempt, number: u64, until: u64) -> Fact {
+        Fact::Granted {
+            attempt,
+            number,
+            until: millis(until),
+            rejoined: 0,
+        }
+    }
+
+    /// Shows facts to an invariant, with their times; what it says first.
+    pub(super) fn judge(
+        mut invariant: impl Invariant,
+        facts: &[(u64, Fact)],
+    ) -> Result<(), String> {
+        facts
+            .iter()
+            .try_for_each(|(at, fact)| invariant.see(millis(*at), fact))
+    }
+}

@@ -1,0 +1,93 @@
+//! Once nothing is disturbed any more, every client gets every key in time, and keeps
+//! what it gets.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::Invariant;
+use crate::simulate::book::{Attempt, Fact};
+
+#[derive(Default)]
+pub(super) struct Served {
+    quiet: bool,
+    /// What was asked for since.
+    asked: BTreeSet<Attempt>,
+}
+
+impl Invariant for Served {
+    fn name(&self) -> &'static str {
+        "everybody is served in the end"
+    }
+
+    fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
+        match fact {
+            Fact::Quiet => self.quiet = true,
+            Fact::Asked { attempt, .. } if self.quiet => {
+                self.asked.insert(*attempt);
+            }
+            Fact::Lost { attempt, loss } if self.asked.contains(attempt) => {
+                return Err(format!(
+                    "#{attempt} was lost ({loss}), though nothing was disturbed any more"
+                ));
+            }
+            Fact::Served {
+                client,
+                key,
+                within: None,
+            } => {
+                return Err(format!(
+                    "client {client} did not get {key}, though nothing was disturbed any more"
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::judge;
+    use super::*;
+
+    #[test]
+    fn who_is_not_served_is_found() {
+        let served = |within| {
+            judge(
+                Served::default(),
+                &[(
+                    0,
+                    Fact::Served {
+                        client: 1,
+                        key: "k",
+                        within,
+                    },
+                )],
+            )
+        };
+        assert!(served(Some(Duration::ZERO)).is_ok());
+        assert!(served(None).is_err());
+    }
+
+    #[test]
+    fn a_lease_that_is_lost_in_the_quiet_is_found() {
+        use super::super::cases::{asked, granted};
+        let lost = (
+            3,
+            Fact::Lost {
+                attempt: 1,
+                loss: leasehold::Loss::Gone,
+            },
+        );
+        let quiet = (0, Fact::Quiet);
+        let before = [
+            (0, asked(1)),
+            quiet.clone(),
+            (2, granted(1, 1, 9)),
+            lost.clone(),
+        ];
+        assert!(judge(Served::default(), &before).is_ok());
+        let after = [quiet, (0, asked(1)), (2, granted(1, 1, 9)), lost];
+        assert!(judge(Served::default(), &after).is_err());
+    }
+}

@@ -1,0 +1,115 @@
+//! Who holds is told of a loss by the time its validity ends, if its process runs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Invariant;
+use crate::simulate::book::{Attempt, Fact};
+
+/// Timers tick by the millisecond, and the world looks after each window.
+const TOLERANCE: Duration = Duration::from_millis(10);
+
+/// After the machine has slept, timers are late: the library looks at its clock this
+/// often.
+const AFTER_SLEEP: Duration = Duration::from_millis(1_010);
+
+#[derive(Default)]
+pub(super) struct Signalled {
+    /// Since when a lease has been invalid, untold, on a host that ran all the time;
+    /// and whether the host stood still before.
+    untold: BTreeMap<Attempt, Duration>,
+    /// Leases of hosts that have stood still.
+    slept: BTreeMap<Attempt, bool>,
+}
+
+impl Invariant for Signalled {
+    fn name(&self) -> &'static str {
+        "told of a loss in time"
+    }
+
+    fn see(&mut self, at: Duration, fact: &Fact) -> Result<(), String> {
+        match fact {
+            Fact::Believes {
+                attempt,
+                until,
+                host_runs,
+            } => {
+                if !host_runs {
+                    self.slept.insert(*attempt, true);
+                }
+                if until.is_some() || !host_runs {
+                    self.untold.remove(attempt);
+                    return Ok(());
+                }
+                let since = *self.untold.entry(*attempt).or_insert(at);
+                let slept = self.slept.contains_key(attempt);
+                let within = if slept { AFTER_SLEEP } else { TOLERANCE };
+                if at > since + within {
+                    return Err(format!(
+                        "#{attempt} has not been valid since {since:?}, and nobody was told"
+                    ));
+                }
+            }
+            Fact::Lost { attempt, .. } | Fact::Leaving { attempt } => {
+                self.untold.remove(attempt);
+                self.slept.remove(attempt);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::judge;
+    use super::*;
+
+    fn invalid(at: u64, host_runs: bool) -> (u64, Fact) {
+        (
+            at,
+            Fact::Believes {
+                attempt: 1,
+                until: None,
+                host_runs,
+            },
+        )
+    }
+
+    #[test]
+    fn a_loss_that_nobody_hears_of_is_found() {
+        assert!(judge(Signalled::default(), &[invalid(0, true), invalid(10, true)]).is_ok());
+        assert!(judge(Signalled::default(), &[invalid(0, true), invalid(11, true)]).is_err());
+        let told = (
+            5,
+            Fact::Lost {
+                attempt: 1,
+                loss: leasehold::Loss::Unanswered,
+            },
+        );
+        assert!(
+            judge(
+                Signalled::default(),
+                &[invalid(0, true), told, invalid(11, true)]
+            )
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn who_does_not_run_cannot_be_told() {
+        let awake_at = |told| {
+            judge(
+                Signalled::default(),
+                &[
+                    invalid(0, false),
+                    invalid(5000, false),
+                    invalid(5001, true),
+                    invalid(told, true),
+                ],
+            )
+        };
+        assert!(awake_at(6000).is_ok());
+        assert!(awake_at(6100).is_err());
+    }
+}

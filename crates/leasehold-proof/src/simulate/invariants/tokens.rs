@@ -1,0 +1,97 @@
+//! Tokens rise: who asked after another was granted has the higher one, and no two have
+//! the same. Under every fault.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::Invariant;
+use crate::simulate::book::{Attempt, Fact, Wanted};
+
+#[derive(Default)]
+pub(super) struct Tokens {
+    /// What was asked, and the highest token of the key that was known by then.
+    asked: BTreeMap<Attempt, (Wanted, u64)>,
+    highest: BTreeMap<&'static str, u64>,
+    seen: BTreeSet<(&'static str, u64)>,
+}
+
+impl Invariant for Tokens {
+    fn name(&self) -> &'static str {
+        "tokens"
+    }
+
+    fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
+        match fact {
+            Fact::Asked {
+                attempt, wanted, ..
+            } => {
+                let known = self.highest.get(wanted.key).copied().unwrap_or(0);
+                self.asked.insert(*attempt, (*wanted, known));
+            }
+            Fact::Granted {
+                attempt, number, ..
+            } => {
+                let Some((wanted, known)) = self.asked.get(attempt) else {
+                    return Err(format!("#{attempt} was granted and nobody asked"));
+                };
+                if number <= known {
+                    return Err(format!(
+                        "#{attempt} has {number} for {}, and {known} was granted before it asked",
+                        wanted.key
+                    ));
+                }
+                if !self.seen.insert((wanted.key, *number)) {
+                    return Err(format!(
+                        "#{attempt} has {number} for {}, as another had",
+                        wanted.key
+                    ));
+                }
+                let highest = self.highest.entry(wanted.key).or_default();
+                *highest = (*highest).max(*number);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{asked, granted, judge};
+    use super::*;
+
+    #[test]
+    fn a_token_that_does_not_rise_is_found() {
+        let after = |number| {
+            judge(
+                Tokens::default(),
+                &[
+                    (0, asked(1)),
+                    (1, granted(1, 5, 9)),
+                    (2, asked(2)),
+                    (3, granted(2, number, 9)),
+                ],
+            )
+        };
+        assert!(after(6).is_ok());
+        assert!(after(5).is_err());
+        assert!(after(4).is_err());
+    }
+
+    #[test]
+    fn who_asks_at_the_same_time_may_have_the_lower_one_but_not_the_same() {
+        let both = |number| {
+            judge(
+                Tokens::default(),
+                &[
+                    (0, asked(1)),
+                    (0, asked(2)),
+                    (1, granted(1, 5, 9)),
+                    (3, granted(2, number, 9)),
+                ],
+            )
+        };
+        assert!(both(4).is_ok());
+        assert!(both(5).is_err());
+    }
+}

@@ -1,0 +1,31 @@
+//! A task that panics takes nothing else with it: so panics are looked for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The first panic of the thread that watches.
+pub(crate) struct Watch(Arc<Mutex<Option<String>>>);
+
+impl Watch {
+    /// What panicked.
+    pub(crate) fn seen(&self) -> Option<String> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// Watches for panics of this thread from now on.
+pub(crate) fn watch() -> Watch {
+    let seen = Arc::new(Mutex::new(None));
+    let (watched, thread) = (Arc::clone(&seen), std::thread::current().id());
+    let former = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().id() == thread {
+            let mut seen = watched.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.get_or_insert_with(|| panic.to_string());
+        }
+        former(panic);
+    }));
+    Watch(seen)
+}

@@ -1,0 +1,236 @@
+//! The hosts of a run: servers, clients and the resource; how they start and end.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold::store::memory::MemoryStore;
+
+use super::book::{Book, Fact};
+use super::chance::Chance;
+use super::client::{Common, live};
+use super::flaws::Flaw;
+use super::invariants::Deployment;
+use super::plan::{Plan, servers};
+use super::register::RESOURCE;
+use super::server::{Data, Server};
+use super::world::{Host, Net, Rate, World};
+
+/// Clocks are wrong by as much as four thousandths: two of them by less than the
+/// hundredth that is allowed.
+const DRIFT: i64 = 4_000;
+/// Too wrong.
+const WILD_DRIFT: i64 = 200_000;
+/// Times of day differ by less than a lease lives.
+const WALL: i64 = 200_000;
+
+/// A machine with a disk.
+pub(crate) struct Site {
+    pub(crate) host: usize,
+    pub(crate) disk: Arc<Mutex<Data>>,
+    pub(crate) server: Option<Arc<Server>>,
+}
+
+impl Site {
+    /// Fills the memory, or frees it.
+    pub(crate) fn fill(&self, full: bool) {
+        self.disk
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .full = full;
+    }
+
+    /// Loses all that is on the disk.
+    pub(crate) fn erase(&self) {
+        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = Data::default();
+    }
+}
+
+/// A client's machine.
+pub(crate) struct Guest {
+    pub(crate) host: usize,
+    number: usize,
+    chance: Chance,
+}
+
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) common: Arc<Common>,
+    pub(crate) servers: Vec<Site>,
+    pub(crate) guests: Vec<Guest>,
+    pub(crate) resource: Site,
+    chance: Chance,
+}
+
+impl Stage {
+    pub(crate) fn new(plan: Plan, net: Net) -> std::io::Result<Self> {
+        let mut chance = Chance::new(plan.seed, "stage");
+        let plan_flaw = plan.flaw;
+        let drift = if plan_flaw == Some(Flaw::WildClocks) {
+            WILD_DRIFT
+        } else {
+            DRIFT
+        };
+        let mut world = World::new(net.clone());
+        let site = |world: &mut World, chance: &mut Chance, name: &str| {
+            let rate = Rate {
+                ppm: chance.either_way(drift),
+            };
+            let host = world.add(name, rate, chance.either_way(WALL));
+            Site {
+                host,
+                disk: Arc::default(),
+                server: None,
+            }
+        };
+        let names = servers(plan.deployment);
+        let servers = names
+            .iter()
+            .map(|name| site(&mut world, &mut chance, name))
+            .collect();
+        let resource = site(&mut world, &mut chance, RESOURCE);
+        let shared = plan.deployment == Deployment::Memory;
+        let mut guests: Vec<Guest> = Vec::new();
+        for number in 0..plan.clients {
+            let host = match guests.first() {
+                Some(guest) if shared => guest.host,
+                _ => {
+                    let rate = Rate {
+                        ppm: chance.either_way(drift),
+                    };
+                    world.add(&format!("client-{number}"), rate, chance.either_way(WALL))
+                }
+            };
+            guests.push(Guest {
+                host,
+                number,
+                chance: chance.fork(),
+            });
+        }
+        let memory = shared.then(|| world.look_from(guests[0].host, MemoryStore::new));
+        let common = Arc::new(Common {
+            plan,
+            book: Book::default(),
+            net,
+            quiet: AtomicBool::new(false),
+            gone: AtomicUsize::new(0),
+            memory,
+        });
+        if plan_flaw == Some(Flaw::ClockSleeps) {
+            world.hosts.iter_mut().for_each(Host::stop_clock_in_sleep);
+        }
+        let mut stage = Self {
+            world,
+            common,
+            servers,
+            guests,
+            resource,
+            chance,
+        };
+        stage.set_up()?;
+        Ok(stage)
+    }
+
+    fn set_up(&mut self) -> std::io::Result<()> {
+        for at in 0..self.servers.len() {
+            self.start_server(at)?;
+        }
+        let run_id = self.chance.number(0..=u64::MAX);
+        start(
+            &mut self.world,
+            &mut self.resource,
+            run_id,
+            self.common.plan.flaw,
+        )?;
+        for at in 0..self.guests.len() {
+            self.start_client(at)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn start_server(&mut self, at: usize) -> std::io::Result<()> {
+        let run_id = self.chance.number(0..=u64::MAX);
+        start(
+            &mut self.world,
+            &mut self.servers[at],
+            run_id,
+            self.common.plan.flaw,
+        )
+    }
+
+    pub(crate) fn kill_server(&mut self, at: usize, silently: bool) {
+        let site = &mut self.servers[at];
+        site.server = None;
+        self.world.kill(site.host, silently);
+    }
+
+    pub(crate) fn start_client(&mut self, at: usize) -> std::io::Result<()> {
+        let Guest {
+            host,
+            number,
+            chance,
+        } = &mut self.guests[at];
+        let life = live(Arc::clone(&self.common), *number, chance.fork());
+        if self.world.hosts[*host].is_up() {
+            return self.world.spawn(*host, life);
+        }
+        self.world.start(*host, false, || drop(tokio::spawn(life)))
+    }
+
+    pub(crate) fn kill_client(&mut self, at: usize, silently: bool) {
+        let Guest { host, number, .. } = self.guests[at];
+        self.world.kill(host, silently);
+        self.note(Fact::Died { client: number });
+    }
+
+    /// Writes down what happens outside of all hosts.
+    pub(crate) fn note(&self, fact: Fact) {
+        self.common.book.note_at(self.world.now, fact);
+    }
+
+    /// A store has lost its data.
+    pub(crate) fn forgot(&self) {
+        let plan = &self.common.plan;
+        match plan.deployment {
+            Deployment::Redis => self.note(Fact::Forgot {
+                holders: !plan.quarantine && !plan.overclaims,
+            }),
+            // A majority remembers, or waits.
+            Deployment::Memory | Deployment::Redlock => {}
+        }
+    }
+
+    /// A store's clock was stepped ahead: it ends leases, and a quarantine, too early.
+    pub(crate) fn clock_jumped(&self) {
+        let holders = !self.common.plan.overclaims;
+        self.note(Fact::Forgot { holders });
+    }
+
+    pub(crate) fn all_gone(&self) -> bool {
+        self.common.gone.load(Ordering::Relaxed) == self.guests.len()
+    }
+
+    /// What a simulated network needs: where the first client is.
+    pub(crate) fn auditor(&self) -> usize {
+        self.guests[0].host
+    }
+
+    /// How long it has been going.
+    pub(crate) fn now(&self) -> Duration {
+        self.world.now
+    }
+}
+
+fn start(
+    world: &mut World,
+    site: &mut Site,
+    run_id: u64,
+    flaw: Option<Flaw>,
+) -> std::io::Result<()> {
+    let server =
+        Server::new(Arc::clone(&site.disk), run_id, flaw).map_err(std::io::Error::other)?;
+    let (net, host) = (world.net.clone(), site.host);
+    world.start(host, true, || server.serve(&net, host))?;
+    site.server = Some(server);
+    Ok(())
+}

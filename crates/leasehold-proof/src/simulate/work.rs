@@ -1,0 +1,309 @@
+//! What a client's worker does: asks for something in some manner, works under the
+//! lease, and gives it back, or does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{
+    Acquire, Client, Error, ErrorKind, Lease, LeaseKind, OnProgress, Permits, Progress, Shared,
+    Wait,
+};
+use tokio::time::sleep;
+
+use super::book::{Attempt, Book, Fact, Outcome, Wanted, Why};
+use super::chance::Chance;
+use super::client::Common;
+use super::invariants::Deployment;
+use super::register::Register;
+use super::world;
+
+/// What a lock of readers and writers can bear.
+const WHOLE: u32 = 1 << 20;
+const PERMITS: u32 = 3;
+
+const fn exclusive(key: &'static str, whole: u32) -> Wanted {
+    Wanted {
+        key,
+        weight: whole,
+        capacity: whole,
+        fences: true,
+        fair: true,
+    }
+}
+
+const KEYS: [Wanted; 4] = [
+    exclusive("mutex a", 1),
+    exclusive("mutex b", 1),
+    exclusive("readers and writers", WHOLE),
+    Wanted {
+        key: "permits",
+        weight: PERMITS,
+        capacity: PERMITS,
+        fences: false,
+        fair: true,
+    },
+];
+
+/// What every client asks for in the end.
+pub(crate) fn keys(deployment: Deployment) -> &'static [Wanted] {
+    // Several servers have locks only.
+    if deployment == Deployment::Redlock {
+        &KEYS[..2]
+    } else {
+        &KEYS
+    }
+}
+
+/// A lease of any kind.
+enum Got {
+    Exclusive(Lease),
+    Shared(Lease<Shared>),
+    Permits(Lease<Permits>),
+}
+
+/// How long somebody who is in no hurry holds, at most, in TTLs.
+const LONG_HOLD: u32 = 3;
+
+pub(crate) struct Worker {
+    common: Arc<Common>,
+    number: usize,
+    client: Client,
+    chance: Chance,
+    register: Register,
+    /// How long it works under a lease at least.
+    at_least: Duration,
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+impl Worker {
+    pub(crate) fn new(common: &Arc<Common>, number: usize, client: Client, chance: Chance) -> Self {
+        let register = Register::new(common.net.clone());
+        Self {
+            common: Arc::clone(common),
+            number,
+            client,
+            chance,
+            register,
+            at_least: Duration::ZERO,
+        }
+    }
+
+    fn book(&self) -> &Book {
+        &self.common.book
+    }
+
+    /// Until nothing is disturbed any more.
+    pub(crate) async fn work(mut self) {
+        while !self.common.is_quiet() {
+            let wanted = self.draw();
+            let wait = self
+                .chance
+                .mostly_short(millis(10)..=Duration::from_secs(20));
+            match self.chance.index(10) {
+                0 => drop(self.ask(wanted, Wait::No).await),
+                1 => self.ask_and_drop(wanted, wait).await,
+                _ => drop(self.ask(wanted, Wait::For(wait)).await),
+            }
+            sleep(self.chance.mostly_short(millis(1)..=Duration::from_secs(2))).await;
+        }
+    }
+
+    fn draw(&mut self) -> Wanted {
+        let keys = keys(self.common.plan.deployment);
+        let mut wanted = keys[self.chance.index(keys.len())];
+        match wanted.capacity {
+            WHOLE if self.chance.percent(60) => (wanted.weight, wanted.fences) = (1, false),
+            PERMITS => wanted.weight = 1 + u32::from(self.chance.percent(40)),
+            _ => {}
+        }
+        wanted.fair = self.chance.percent(85);
+        wanted
+    }
+
+    /// Asks until it is served once.
+    pub(crate) async fn insist(&mut self, wanted: Wanted, hold: Duration) {
+        self.at_least = hold;
+        while !self.ask(wanted, Wait::Forever).await {
+            sleep(millis(50)).await;
+        }
+    }
+
+    async fn ask_and_drop(&mut self, wanted: Wanted, after: Duration) {
+        let attempt = self.begin(wanted);
+        let asking = self.acquire(attempt, wanted, Wait::Forever);
+        let got = tokio::select! {
+            got = asking => Some(got),
+            () = sleep(after) => None,
+        };
+        match got {
+            Some(got) => drop(self.settle(attempt, wanted, got).await),
+            None => self.book().note(Fact::NotGranted {
+                attempt,
+                why: Why::Dropped,
+            }),
+        }
+    }
+
+    /// Asks; whether it got what it wanted.
+    async fn ask(&mut self, wanted: Wanted, wait: Wait) -> bool {
+        let attempt = self.begin(wanted);
+        let got = self.acquire(attempt, wanted, wait).await;
+        self.settle(attempt, wanted, got).await
+    }
+
+    fn begin(&self, wanted: Wanted) -> Attempt {
+        let attempt = self.book().attempt();
+        self.book().note(Fact::Asked {
+            attempt,
+            client: self.number,
+            wanted,
+        });
+        attempt
+    }
+
+    fn acquire(
+        &self,
+        attempt: Attempt,
+        wanted: Wanted,
+        wait: Wait,
+    ) -> impl Future<Output = Result<Option<Got>, Error>> + use<> {
+        let (client, book) = (self.client.clone(), self.book().clone());
+        let progress: OnProgress = Arc::new(move |progress: &Progress| {
+            book.note(Fact::Queued {
+                attempt,
+                rejoined: progress.rejoined,
+            });
+        });
+        let how = Acquire {
+            wait,
+            progress: Some(progress),
+        };
+        async move {
+            let Wanted {
+                key,
+                weight,
+                capacity,
+                fair,
+                ..
+            } = wanted;
+            Ok(match (capacity, weight) {
+                (WHOLE, WHOLE) => {
+                    let lock = client.rwlock(key)?;
+                    let lock = if fair { lock } else { lock.unfair() };
+                    lock.acquire_write(how).await?.map(Got::Exclusive)
+                }
+                (WHOLE, _) => {
+                    let lock = client.rwlock(key)?;
+                    let lock = if fair { lock } else { lock.unfair() };
+                    lock.acquire_read(how).await?.map(Got::Shared)
+                }
+                (PERMITS, take) => {
+                    let lock = client.semaphore(key, PERMITS)?;
+                    let lock = if fair { lock } else { lock.unfair() };
+                    lock.acquire_with(take, how).await?.map(Got::Permits)
+                }
+                _ => {
+                    let lock = client.mutex(key)?;
+                    let lock = if fair { lock } else { lock.unfair() };
+                    lock.acquire(how).await?.map(Got::Exclusive)
+                }
+            })
+        }
+    }
+
+    /// What follows from an answer; whether there was a lease.
+    async fn settle(
+        &mut self,
+        attempt: Attempt,
+        wanted: Wanted,
+        got: Result<Option<Got>, Error>,
+    ) -> bool {
+        let why = match got {
+            Ok(Some(Got::Exclusive(lease))) => {
+                let token = lease.token().get();
+                self.hold(attempt, wanted, lease, token).await;
+                return true;
+            }
+            Ok(Some(Got::Shared(lease))) => {
+                let number = lease.number().get();
+                self.hold(attempt, wanted, lease, number).await;
+                return true;
+            }
+            Ok(Some(Got::Permits(lease))) => {
+                let number = lease.number().get();
+                self.hold(attempt, wanted, lease, number).await;
+                return true;
+            }
+            Ok(None) => Why::Busy,
+            Err(error) => Why::Failed(error.kind()),
+        };
+        self.book().note(Fact::NotGranted { attempt, why });
+        false
+    }
+
+    async fn hold<K: LeaseKind + Send + Sync>(
+        &mut self,
+        attempt: Attempt,
+        wanted: Wanted,
+        lease: Lease<K>,
+        number: u64,
+    ) {
+        let until = world::now() + world::in_world(lease.remaining());
+        let rejoined = lease.rejoined();
+        self.book().note(Fact::Granted {
+            attempt,
+            number,
+            until,
+            rejoined,
+        });
+        let lease = Arc::new(lease);
+        self.book().hold(attempt, &lease);
+        let book = self.book().clone();
+        tokio::select! {
+            loss = lease.lost() => book.note(Fact::Lost { attempt, loss }),
+            () = self.under_lease(wanted, number) => {}
+        }
+        book.note(Fact::Leaving { attempt });
+        let lease = Arc::into_inner(lease).filter(|_| self.chance.percent(75));
+        let answer = match lease {
+            Some(lease) => Some(
+                lease
+                    .release()
+                    .await
+                    .map_err(|error: Error| -> ErrorKind { error.kind() }),
+            ),
+            None => None,
+        };
+        book.note(Fact::Left { attempt, answer });
+    }
+
+    /// The work that the lease is for.
+    async fn under_lease(&mut self, wanted: Wanted, token: u64) {
+        if wanted.fences {
+            for _ in 0..self.chance.index(4) {
+                let (value, outcome) = self
+                    .register
+                    .add_one(wanted.key, token, &mut self.chance)
+                    .await;
+                self.book().note(Fact::Wrote {
+                    key: wanted.key,
+                    token,
+                    value,
+                    outcome,
+                });
+                if outcome != Outcome::Done {
+                    // What became of it is not known: another write could pass it.
+                    break;
+                }
+            }
+        }
+        sleep(self.at_least).await;
+        if !self.common.is_quiet() {
+            let longest = self.common.plan.ttl * LONG_HOLD;
+            sleep(self.chance.mostly_short(Duration::ZERO..=longest / 4)).await;
+        }
+    }
+}

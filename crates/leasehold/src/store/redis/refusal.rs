@@ -126,7 +126,18 @@ fn inner_code<'a>(code: &'a str, detail: &str) -> &'a str {
     inner.unwrap_or(code)
 }
 
+/// How much of what a server says is passed on: it goes to logs and terminals.
+const LONGEST: usize = 300;
+
+fn tame(text: &str) -> String {
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take(LONGEST)
+        .collect()
+}
+
 fn refusal(code: &str, detail: &str) -> StoreError {
+    let (code, detail) = (&*tame(code), &*tame(detail));
     match inner_code(code, detail) {
         "LHTYPE" => foreign(detail),
         "LHFOREIGN" => other_settings(),
@@ -245,4 +256,20 @@ pub(super) fn no_connection(last: Option<&StoreError>) -> StoreError {
     .with_source(last.clone());
     error.hint.clone_from(&last.hint);
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It may be an impostor, or a proxy with much to say.
+    #[test]
+    fn what_a_server_says_is_shown_in_one_line() {
+        for code in ["ODD", "NOPERM", "LHTYPE", "BUSY"] {
+            let detail = format!("\u{1b}[2Jno\r\n{}", "x".repeat(10_000));
+            let said = refusal(code, &detail).to_string();
+            assert!(said.contains("[2Jnox") && said.len() < 500, "{said}");
+            assert!(!said.chars().any(char::is_control), "{said:?}");
+        }
+    }
 }

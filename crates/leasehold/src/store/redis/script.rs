@@ -413,7 +413,27 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
 pub(super) fn unreadable(value: &Value) -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
-        format!("the server answered something else than the script does: {value:?}"),
+        format!(
+            "the server answered {}, which is not as it should be",
+            shape(value)
+        ),
     )
     .with_hint("does a proxy stand between this client and the server?")
+}
+
+/// What sort of answer it is. What is in it is not repeated: it can be long, and hold
+/// the ids of claims.
+fn shape(value: &Value) -> String {
+    match value {
+        Value::Nil => "nothing".to_owned(),
+        Value::Int(number) => format!("the number {number}"),
+        Value::Okay => "OK".to_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => {
+            format!("a text of {} bytes", text.len())
+        }
+        Value::BulkString(bytes) => format!("{} bytes", bytes.len()),
+        Value::Array(items) | Value::Set(items) => format!("a list of {}", items.len()),
+        Value::Map(fields) => format!("a map of {}", fields.len()),
+        _ => "something".to_owned(),
+    }
 }

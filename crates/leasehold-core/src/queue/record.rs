@@ -33,7 +33,12 @@ const MOST: u64 = i64::MAX.unsigned_abs();
 impl Record {
     /// Refuses what no queue writes down, and could not go on from.
     fn check(&self) -> Result<(), Invalid> {
-        let counted = [self.last_token.0, self.last_arrival.0, micros(self.offset)];
+        let counted = [
+            self.last_seen.0,
+            self.last_token.0,
+            self.last_arrival.0,
+            micros(self.offset),
+        ];
         if counted.into_iter().any(|number| number > MOST) {
             return Err(Invalid::plain("a number of the queue is beyond all bounds"));
         }

@@ -95,6 +95,7 @@ fn what_no_queue_writes_is_refused() {
         let why = read(&record).expect_err(what).to_string();
         assert!(why.contains(what), "{why}, not {what}");
     };
+    refused("beyond all bounds", &|r| r["last_seen"] = last.clone());
     refused("beyond all bounds", &|r| r["last_token"] = last.clone());
     refused("beyond all bounds", &|r| r["last_arrival"] = last.clone());
     refused("beyond all bounds", &|r| r["offset"]["secs"] = last.clone());

@@ -136,7 +136,7 @@ fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
     {
         return Err(Invalid::new(
             format!("{path:?} names a host: a local store is on this machine"),
-            format!("write local:/{rest}"),
+            format!("write local:/{}", utf8_percent_encode(rest, RESERVED)),
         ));
     }
     let Some(rest) = decoded.strip_prefix('/') else {
@@ -209,6 +209,8 @@ mod tests {
                 "{url}"
             );
         }
+        let odd = LocalOptions::from_url("local://h%1B%0A/d").unwrap_err();
+        assert_eq!(odd.hint.as_deref(), Some("write local:/h%1B%0A/d"));
         let server = LocalOptions::from_url("redis://u:hush@h/").unwrap_err();
         assert!(!format!("{server:?}").contains("hush"), "{server:?}");
     }

@@ -273,7 +273,7 @@ impl LockStore for RedisStore {
             // Their slot is on its way, and some have arrived before others.
             return Ok(None);
         }
-        Ok(Some(match script::read_replies(&value)? {
+        Ok(Some(match script::read_replies(&value, parts.len())? {
             Ok(replies) => AllAnswer::All(
                 replies
                     .into_iter()

@@ -33,7 +33,10 @@ pub(super) fn no_scripts(prefix: &str) -> StoreError {
 /// A user whose scripts may not run these commands.
 pub(super) fn no_right(commands: &str, prefix: &str) -> StoreError {
     refused(
-        format!("scripts of this user may not run {commands} on keys that begin with {prefix:?}"),
+        format!(
+            "scripts of this user may not run {} on keys that begin with {prefix:?}",
+            tame(commands)
+        ),
         format!("this rule is enough: {}", acl("<name>", prefix)),
     )
 }
@@ -129,7 +132,8 @@ fn inner_code<'a>(code: &'a str, detail: &str) -> &'a str {
 /// How much of what a server says is passed on: it goes to logs and terminals.
 const LONGEST: usize = 300;
 
-fn tame(text: &str) -> String {
+/// What a server says, as far as it is shown.
+pub(super) fn tame(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
         .take(LONGEST)
@@ -207,7 +211,10 @@ fn refused(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
 pub(super) fn foreign(found: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
-        format!("a {found} that is not leasehold's stands at the key; it was left as it is"),
+        format!(
+            "a {} that is not leasehold's stands at the key; it was left as it is",
+            tame(found)
+        ),
     )
     .with_hint(
         "choose another prefix, or remove it; if it is another library's lock, layout=classic \

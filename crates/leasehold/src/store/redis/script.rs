@@ -354,18 +354,24 @@ pub(super) fn read_reply(value: &Value) -> Result<(Reply, StoreTime), StoreError
 /// What `claim_all` answered: every reply, or the first part that was not granted.
 pub(super) type AllReplies = Result<Vec<(Reply, StoreTime)>, (usize, (Reply, StoreTime))>;
 
-pub(super) fn read_replies(value: &Value) -> Result<AllReplies, StoreError> {
+/// Reads it, of so many parts.
+pub(super) fn read_replies(value: &Value, parts: usize) -> Result<AllReplies, StoreError> {
     match value {
         Value::Array(items) => match items.as_slice() {
             [Value::Int(part), answer] => {
-                let part = usize::try_from(*part).map_err(|_| unreadable(value))?;
+                let part = usize::try_from(*part).ok().filter(|part| *part < parts);
+                let part = part.ok_or_else(|| unreadable(value))?;
                 Ok(Err((part, read_reply(answer)?)))
             }
-            answers => answers
-                .iter()
-                .map(read_reply)
-                .collect::<Result<_, _>>()
-                .map(Ok),
+            answers => {
+                let replies: Vec<_> = answers.iter().map(read_reply).collect::<Result<_, _>>()?;
+                let granted = replies.iter().filter(|(reply, _)| reply.is_grant()).count();
+                // One key less would be held by nobody.
+                if granted != parts || replies.len() != parts {
+                    return Err(unreadable(value));
+                }
+                Ok(Ok(replies))
+            }
         },
         Value::ServerError(error) => Err(refusal::of_server(error)),
         other => Err(unreadable(other)),

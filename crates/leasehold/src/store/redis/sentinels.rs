@@ -179,8 +179,10 @@ pub(super) fn split_hosts(url: &str) -> (Vec<&str>, String) {
 /// is a part of a password that is not encoded, and it must not be shown.
 pub(super) fn discreet(url: &str, invalid: Invalid) -> Invalid {
     let behind = match url.split_once("://") {
-        Some((_, rest)) => rest.find(['/', '?', '#']).map(|at| &rest[at..]),
-        None => Some(url),
+        Some((scheme, rest)) if !scheme.contains(':') => {
+            rest.find(['/', '?', '#']).map(|at| &rest[at..])
+        }
+        _ => Some(url),
     };
     if !behind.is_some_and(|behind| behind.contains('@')) {
         return invalid;

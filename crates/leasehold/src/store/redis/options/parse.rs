@@ -52,6 +52,12 @@ impl RedisOptions {
         let (hosts, url) = sentinels::split_hosts(url);
         let url = Url::parse(&url)
             .map_err(|error| Invalid::new(format!("the URL cannot be read: {error}"), EXAMPLE))?;
+        if url.fragment().is_some() {
+            return Err(Invalid::new(
+                "there is a # in the URL, and what follows it would be left out",
+                "write %23 for a # in user, password or parameters",
+            ));
+        }
         let mut db = None;
         let mut options = match url.scheme() {
             "redis" | "valkey" => Self::tcp(host(&url)?, url.port().unwrap_or(6379)),

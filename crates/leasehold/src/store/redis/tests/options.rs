@@ -71,6 +71,8 @@ fn what_cannot_work_is_named() {
         ("redis://h/?ca=/x", "encrypted"),
         ("rediss://h/?cert=/x", "key"),
         ("redis+unix://", "socket"),
+        ("redis://h/0#1", "#"),
+        ("redis://h/?prefix=a#b", "#"),
         ("redis+unix:run/redis.sock", "socket"),
         ("redis://u:%ZZ@h/", "password"),
     ] {
@@ -180,6 +182,13 @@ fn no_host_has_a_name_that_ends_in_a_url() {
     assert!(refused("redis+unix:///a%00b").message.contains("zero byte"));
 }
 
+/// The last server would have had another database than the others.
+#[test]
+fn a_set_has_no_server_that_is_cut_short() {
+    let cut = RedlockOptions::from_url("redlock://a,b,c:#/1?quorum=3").unwrap_err();
+    assert!(cut.message.contains('#'), "{cut}");
+}
+
 /// A password that is not encoded ends up anywhere in a URL; it is not repeated.
 #[test]
 fn what_may_be_a_password_is_not_repeated() {
@@ -210,6 +219,9 @@ fn what_may_be_a_password_is_not_repeated() {
                 assert!(!said.contains("hush"), "{url}: {said}");
             }
         }
+    }
+    for url in ["redis:://u:hush@h/", "redis-cluster:://u:hush@h/"] {
+        assert!(!format!("{:?}", refused(url)).contains("hush"), "{url}");
     }
     let invalid = refused("redis:u:hush@h");
     assert!(

@@ -31,6 +31,9 @@ mod election;
 mod error;
 mod face;
 pub mod fence;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hold;
 mod ids;
 mod inspection;

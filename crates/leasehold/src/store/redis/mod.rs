@@ -20,6 +20,9 @@ mod cluster;
 mod connect;
 mod doctor;
 mod finder;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod link;
 mod list;
 mod options;

@@ -47,6 +47,11 @@ mod rwlock;
 mod semaphore;
 mod settings;
 pub mod store;
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub mod sync;
+#[cfg(not(shuttle))]
+mod sync;
 mod waiting;
 
 pub use client::{Client, ClientBuilder, connect};

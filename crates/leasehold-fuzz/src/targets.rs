@@ -21,7 +21,7 @@ pub(crate) fn check_sentence(message: &str, input: usize) {
     // Escaped, a byte is up to ten characters long.
     let most = 600 + 10 * input;
     assert!(
-        message.len() <= most,
+        message.chars().count() <= most,
         "{} bytes: {message:.200}",
         message.len()
     );

@@ -15,7 +15,7 @@ pub(crate) fn run(data: &[u8]) {
         return;
     };
     // A server's error is passed on, whatever it says.
-    let repeats = matches!(value, Value::ServerError(_));
+    let repeats = holds_error(&value);
     let refused = |error: StoreError| check_refused(&error, repeats, data.len());
     doors::reply(&value).err().map(refused);
     doors::vote(&value).err().map(refused);
@@ -73,9 +73,7 @@ fn classic(value: &Value, refused: impl Fn(StoreError)) {
     let Value::Array(answers) = value else {
         return;
     };
-    let wrong = answers
-        .iter()
-        .any(|answer| matches!(answer, Value::ServerError(_)));
+    let wrong = holds_error(value);
     let kind = matches!(answers.first(), Some(Value::Nil | Value::Int(_)));
     match doors::seen(answers, NOW) {
         Ok((id, snapshot)) => {
@@ -94,6 +92,14 @@ fn classic(value: &Value, refused: impl Fn(StoreError)) {
     match doors::info(answers) {
         Ok(fields) => assert!(fields <= answers.iter().map(size).sum()),
         Err(error) => check_refused(&error, wrong, 0),
+    }
+}
+
+fn holds_error(value: &Value) -> bool {
+    match value {
+        Value::ServerError(_) => true,
+        Value::Array(items) | Value::Set(items) => items.iter().any(holds_error),
+        _ => false,
     }
 }
 

@@ -45,9 +45,14 @@ fn check(read: &Read) {
     assert_eq!(local::decode(&written).as_ref(), Ok(read));
     assert_eq!(local::encode(&local::decode(&written).unwrap()), written);
     let queue = &read.3;
+    // Of claims that are not there yet.
+    let text = String::from_utf8_lossy(&written);
+    let unused = (0..).map(ClaimId::from_random);
+    let unused = unused.filter(|id| !text.contains(id.expose()));
+    let ids: Vec<_> = unused.take(3).collect();
     let latest = queue.look(StoreTime(0)).at;
     for clock in [StoreTime(0), latest, latest + LONG * 10, StoreTime(LATEST)] {
-        use_it(queue.clone(), clock);
+        use_it(queue.clone(), clock, &ids);
     }
     let mut voided = queue.clone();
     voided.void_claims();
@@ -55,12 +60,12 @@ fn check(read: &Read) {
 }
 
 /// A queue that was let in behaves as one: tokens rise, and nothing breaks.
-fn use_it(mut queue: Queue, clock: StoreTime) {
+fn use_it(mut queue: Queue, clock: StoreTime, ids: &[ClaimId]) {
     let before = queue.look(clock);
     for claim in before.holders.iter().map(|holder| &holder.claim) {
         tame(&claim.owner);
     }
-    let id = ClaimId::from_random;
+    let id = |number: usize| ids[number].clone();
     let mut last = before.last_token;
     for number in 0..3 {
         let mode = [
@@ -68,7 +73,7 @@ fn use_it(mut queue: Queue, clock: StoreTime) {
             Mode::Shared,
             Mode::Permits { of: 4, take: 2 },
         ][number];
-        let claim = Claim::new(id(number as u128), mode, LONG);
+        let claim = Claim::new(id(number), mode, LONG);
         let reply = queue.apply(&Command::Claim(claim), clock).reply;
         if let Reply::Standing(standing) = reply
             && let Some(token) = standing.token

@@ -35,7 +35,7 @@ fn word(what: &str, text: &str, max: usize) -> Result<(), Invalid> {
 /// The unguessable id of one claim. Whoever knows it can renew and release the
 /// claim, so `Debug` and `Display` show its first six characters only.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "String")]
 pub struct ClaimId(Arc<str>);
 
 impl ClaimId {
@@ -72,6 +72,14 @@ impl fmt::Display for ClaimId {
     }
 }
 
+impl TryFrom<String> for ClaimId {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        Self::new(text)
+    }
+}
+
 impl fmt::Debug for ClaimId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ClaimId({self})")
@@ -80,7 +88,7 @@ impl fmt::Debug for ClaimId {
 
 /// The address at which one client hears of its grants: random, one a client.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "String")]
 pub struct Inbox(Arc<str>);
 
 impl Inbox {
@@ -106,6 +114,14 @@ impl Inbox {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl TryFrom<String> for Inbox {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        Self::new(text)
     }
 }
 
@@ -178,6 +194,21 @@ mod tests {
         for bad in ["", " ", "a b", "tab\t", "line\n", "ä", too_long.as_str()] {
             assert!(ClaimId::new(bad).is_err(), "{bad:?}");
             assert!(Inbox::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    /// A lease as data comes from elsewhere, and so does a record.
+    #[test]
+    fn words_that_are_read_are_words_too() {
+        let id = ClaimId::new("~!").unwrap();
+        let json = serde_json::to_string(&id).unwrap();
+        assert_eq!(
+            (json.as_str(), serde_json::from_str(&json).ok()),
+            ("\"~!\"", Some(id))
+        );
+        for bad in ["\"\"", "\"€\"", "\"a b\"", "1"] {
+            assert!(serde_json::from_str::<ClaimId>(bad).is_err(), "{bad}");
+            assert!(serde_json::from_str::<Inbox>(bad).is_err(), "{bad}");
         }
     }
 

@@ -74,7 +74,7 @@ impl Identity {
     pub fn handle_rotated(&mut self, to: &ClaimId) {
         if self.pending.as_ref() == Some(to) {
             self.id = to.clone();
-            self.version += 1;
+            self.version = self.version.saturating_add(1);
             self.pending = None;
         }
     }

@@ -6,6 +6,7 @@ use crate::Invalid;
 
 /// Who asks, for people to read: it decides nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(from = "Written")]
 pub struct Owner {
     /// The machine's name.
     #[serde(rename = "h")]
@@ -14,8 +15,23 @@ pub struct Owner {
     #[serde(rename = "p")]
     pub pid: u32,
     /// What the caller calls this claim.
-    #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+}
+
+/// An owner as it is read: anybody may have written it.
+#[derive(Deserialize)]
+struct Written {
+    h: String,
+    p: u32,
+    #[serde(default)]
+    l: Option<String>,
+}
+
+impl From<Written> for Owner {
+    fn from(written: Written) -> Self {
+        Self::new(&written.h, written.p, written.l.as_deref())
+    }
 }
 
 impl Owner {
@@ -121,6 +137,14 @@ mod tests {
         assert_eq!(owner.host.len(), Owner::MAX_BYTES - 1);
         assert!(owner.host.chars().all(|c| c == 'é'));
         assert_eq!(owner.label.as_deref(), Some("[31mred"));
+    }
+
+    #[test]
+    fn what_is_read_can_be_shown_too() {
+        let owner: Owner = serde_json::from_str(r#"{"h":"a\nb","p":1,"l":"\u001b[2J"}"#).unwrap();
+        assert_eq!(owner, Owner::new("ab", 1, Some("[2J")));
+        let json = serde_json::to_string(&owner).unwrap();
+        assert_eq!(json, r#"{"h":"ab","p":1,"l":"[2J"}"#);
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
 /// assert!(matches!(outcome.reply, Reply::Standing(s) if s.token.is_some()));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Record", into = "Record")]
+#[serde(try_from = "Record", into = "Record")]
 pub struct Queue {
     /// The clock when last seen, as it was read.
     last_seen: StoreTime,

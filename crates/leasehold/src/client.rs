@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Key, Mode, Owner as OwnerInfo, Reply};
-use tokio::time::timeout;
 
 use crate::driver::{Driver, unanswered};
 use crate::election::Election;
@@ -20,6 +19,7 @@ use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::settings::Settings;
 use crate::store::{Capabilities, LockStore};
+use crate::sync::{Runtime, timeout};
 
 /// Opens the store at `url`, with default settings.
 ///
@@ -391,7 +391,7 @@ impl ClientBuilder {
     /// See [`Client::builder`].
     pub async fn connect(self) -> Result<Client, Error> {
         let error = |error| Error::new(Operation::Connect, None, error);
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        let Ok(runtime) = Runtime::try_current() else {
             return Err(error(
                 StoreError::new(ErrorKind::Invalid, "there is no Tokio runtime here")
                     .with_hint("call it inside #[tokio::main], or Runtime::block_on"),

@@ -2,17 +2,24 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+#[cfg(not(shuttle))]
 use leasehold_core::Moment;
+#[cfg(not(shuttle))]
 use rustix::time::{ClockId, clock_gettime};
 
 /// Runs on while the machine sleeps, unlike `std::time::Instant`
 /// (rust-lang/rust#87906): a lease does not wait for a laptop to wake up.
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(all(not(shuttle), any(target_os = "linux", target_os = "android")))]
 const CLOCK: ClockId = ClockId::Boottime;
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(all(not(shuttle), not(any(target_os = "linux", target_os = "android"))))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
 /// The time now, by the client's clock.
+#[cfg(shuttle)]
+pub(crate) use crate::sync::now;
+
+/// The time now, by the client's clock.
+#[cfg(not(shuttle))]
 pub(crate) fn now() -> Moment {
     #[cfg(feature = "simulation")]
     if let Some(now) = crate::simulation::now() {

@@ -11,7 +11,6 @@ use futures_util::Stream;
 use futures_util::stream::{BoxStream, unfold};
 use leasehold_core::{Arrival, Backoff, Key, Loss, Mode, Moment, Note, Owner, Token};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::driver::watches::Watch;
@@ -21,6 +20,7 @@ use crate::face::{Face, options};
 use crate::hold::Released;
 use crate::inspection::Inspection;
 use crate::lease::Lease;
+use crate::sync::{sleep, timeout};
 use crate::waiting::{Acquire, Wait};
 
 /// After the time at which a leader's lease can lapse, look this much later.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Key, Loss, Mode, Moment, Renew, Reply, Standpoint, Token};
-use tokio::time::sleep;
 
 use crate::clock;
 use crate::driver::own_id::{COLLISIONS, not_unique};
@@ -16,6 +15,7 @@ use crate::driver::{Driver, random_u64};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::settings::check_ttl;
 use crate::store::Acknowledged;
+use crate::sync::sleep;
 
 /// What a release found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -296,7 +296,7 @@ impl Places {
                 Next::Refuse(gap) => return Err(behind(gap)),
                 Next::Over => return Err(over()),
             };
-            tokio::time::sleep(wait).await;
+            crate::sync::sleep(wait).await;
         }
     }
 }

@@ -31,6 +31,9 @@ mod election;
 mod error;
 mod face;
 pub mod fence;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hold;
 mod ids;
 mod inspection;
@@ -47,6 +50,11 @@ mod settings;
 #[doc(hidden)]
 pub mod simulation;
 pub mod store;
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub mod sync;
+#[cfg(not(shuttle))]
+mod sync;
 mod waiting;
 
 pub use client::{Client, ClientBuilder, connect};

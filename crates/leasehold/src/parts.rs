@@ -56,6 +56,7 @@ impl<K: LeaseKind> TryFrom<Written> for LeaseParts<K> {
                 "read them as the kind of lease they were made from",
             ));
         }
+        written.mode.check()?;
         Ok(Self {
             written,
             kind: PhantomData,
@@ -335,3 +336,28 @@ macro_rules! adopting {
 }
 
 pub(crate) use adopting;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Exclusive, Permits};
+
+    fn read<K: LeaseKind>(mode: &str, claim: &str) -> Result<LeaseParts<K>, String> {
+        let json = format!(
+            r#"{{"key":"k","claim":{claim:?},"version":0,"token":1,"mode":{mode},"handed_over":true}}"#
+        );
+        serde_json::from_str(&json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn parts_come_from_elsewhere() {
+        assert!(read::<Exclusive>(r#""Exclusive""#, "ab").is_ok());
+        for claim in ["", "\u{20ac}", "a b"] {
+            let why = read::<Exclusive>(r#""Exclusive""#, claim).unwrap_err();
+            assert!(why.contains("a claim id is"), "{why}");
+        }
+        assert!(read::<Permits>(r#"{"Permits":{"of":3,"take":1}}"#, "ab").is_ok());
+        let why = read::<Permits>(r#"{"Permits":{"of":3,"take":0}}"#, "ab").unwrap_err();
+        assert!(why.contains("at least 1 permit"), "{why}");
+    }
+}

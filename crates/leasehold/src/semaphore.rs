@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Key, Mode, Owner, Reply};
-use tokio::time::timeout;
 
 use crate::driver::wish::mismatch;
 use crate::driver::{Driver, unanswered};
@@ -13,6 +12,7 @@ use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::face::{Face, options, unfair_options};
 use crate::lease::{Lease, Permits};
 use crate::parts::adopting;
+use crate::sync::timeout;
 use crate::waiting::{Acquire, Wait};
 
 /// A fair semaphore: so many permits, first come, first served.

@@ -199,4 +199,49 @@ mod tests {
             assert_eq!(check(bad).unwrap_err().status, exit::USAGE, "{bad}");
         }
     }
+
+    /// What the state file of `name` for that store and key says.
+    fn said(text: &[u8]) -> Result<Option<State>, String> {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, text).unwrap();
+        io::Seek::rewind(&mut file).unwrap();
+        read(&mut file, "billing", "memory:", "k")
+    }
+
+    fn written(claim: &str) -> String {
+        format!(
+            r#"{{"name":"billing","store":"memory:","host":"h","boot":{:?},"parts":{{"key":"k",
+            "claim":{claim:?},"version":0,"token":1,"mode":"Exclusive","handed_over":false}}}}"#,
+            sys::boot()
+        )
+    }
+
+    #[test]
+    fn a_state_is_read_as_it_was_written() {
+        let state = said(written("0123456789abcdef").as_bytes())
+            .unwrap()
+            .unwrap();
+        assert_eq!(state.parts.claim().expose(), "0123456789abcdef");
+        assert!(!format!("{state:?}").contains("0123456789abcdef"));
+        assert!(said(b"").unwrap().is_none());
+        assert!(said(written("\u{20ac}").as_bytes()).is_err());
+    }
+
+    proptest::proptest! {
+        /// Torn, changed, or somebody else's: ignored with a reason, and gone on without.
+        #[test]
+        fn any_state_is_read_or_ignored(
+            at in 0..200_usize,
+            cut in 0..20_usize,
+            put in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..20),
+        ) {
+            let mut text = written("0123456789abcdef").into_bytes();
+            let at = at.min(text.len());
+            let end = (at + cut).min(text.len());
+            text.splice(at..end, put);
+            if let Err(why) = said(&text) {
+                assert!(!why.contains("0123456789abcdef") && !why.contains('\n'), "{why}");
+            }
+        }
+    }
 }

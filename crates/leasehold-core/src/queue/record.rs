@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::tombstone::Tombstone;
 use super::{Entry, Place, Queue};
-use crate::{Arrival, Capacity, Inbox, OwnerSecret, StoreTime, Token};
+use crate::time::micros;
+use crate::{Arrival, Capacity, Inbox, Invalid, Mode, OwnerSecret, StoreTime, Token};
 
 /// A queue as it is written down, without what can be computed.
 #[derive(Serialize, Deserialize)]
@@ -26,8 +27,72 @@ pub(super) struct Record {
     released: Vec<Tombstone>,
 }
 
-impl From<Record> for Queue {
-    fn from(record: Record) -> Self {
+/// No token, arrival or offset comes near it, and none is raised beyond it.
+const MOST: u64 = i64::MAX.unsigned_abs();
+
+impl Record {
+    /// Refuses what no queue writes down, and could not go on from.
+    fn check(&self) -> Result<(), Invalid> {
+        let counted = [
+            self.last_seen.0,
+            self.last_token.0,
+            self.last_arrival.0,
+            micros(self.offset),
+        ];
+        if counted.into_iter().any(|number| number > MOST) {
+            return Err(Invalid::plain("a number of the queue is beyond all bounds"));
+        }
+        let granted = self.granted.iter().map(|(_, entry)| entry);
+        let late = granted
+            .clone()
+            .chain(&self.waiting)
+            .any(|entry| entry.arrival > self.last_arrival)
+            || self
+                .granted
+                .iter()
+                .any(|(token, _)| *token > self.last_token);
+        if late {
+            return Err(Invalid::plain("a claim came after the last one"));
+        }
+        let ids: BTreeSet<_> = granted
+            .clone()
+            .chain(&self.waiting)
+            .map(|e| &e.id)
+            .collect();
+        let arrivals: BTreeSet<_> = self.waiting.iter().map(|entry| entry.arrival).collect();
+        let places: BTreeSet<_> = self.granted.iter().map(|(t, e)| (t, e.arrival)).collect();
+        let once = arrivals.len() == self.waiting.len() && places.len() == self.granted.len();
+        if !once || ids.len() != self.granted.len() + self.waiting.len() {
+            return Err(Invalid::plain("a claim stands in the queue twice"));
+        }
+        let mut holds: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (token, entry) in &self.granted {
+            holds.entry(token).or_default().push(entry);
+        }
+        if !holds.values().all(|claims| are_one_hold(claims)) {
+            return Err(Invalid::plain("claims of several owners have one token"));
+        }
+        if self.capacity.is_none() && !ids.is_empty() {
+            return Err(Invalid::plain("the queue has claims and no capacity"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether these claims can share a token: those of one owner, and what is kept of such.
+fn are_one_hold(claims: &[&Entry]) -> bool {
+    let live = || claims.iter().filter(|claim| !claim.kept);
+    let owner = live().next().map(|claim| claim.secret);
+    claims.len() == 1
+        || claims.iter().all(|claim| claim.mode == Mode::Exclusive)
+            && live().all(|claim| claim.secret.is_some() && Some(claim.secret) == owner)
+}
+
+impl TryFrom<Record> for Queue {
+    type Error = Invalid;
+
+    fn try_from(record: Record) -> Result<Self, Invalid> {
+        record.check()?;
         let granted: BTreeMap<_, _> = record
             .granted
             .into_iter()
@@ -55,7 +120,7 @@ impl From<Record> for Queue {
             .iter()
             .map(|((token, _), entry)| (*token, entry.mode.weight()))
             .collect();
-        Self {
+        Ok(Self {
             places: holding.chain(queued).collect(),
             used: weights.values().sum(),
             siblings,
@@ -70,7 +135,7 @@ impl From<Record> for Queue {
             waiting,
             watchers: record.watchers,
             released: record.released.into(),
-        }
+        })
     }
 }
 

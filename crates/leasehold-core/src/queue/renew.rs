@@ -46,7 +46,7 @@ impl Queue {
     /// Whether that very rotation was done before.
     fn has_rotated(&self, id: &ClaimId, rotate: &Rotate) -> bool {
         self.entry(&rotate.to).is_some_and(|entry| {
-            entry.previous.as_ref() == Some(id) && entry.version == rotate.version + 1
+            entry.previous.as_ref() == Some(id) && entry.version == rotate.version.saturating_add(1)
         })
     }
 
@@ -64,7 +64,7 @@ impl Queue {
         if let Some(entry) = self.entry_mut(&rotate.to) {
             entry.id = rotate.to.clone();
             entry.previous = Some(id.clone());
-            entry.version += 1;
+            entry.version = entry.version.saturating_add(1);
         }
         self.bury_rotated(id, step.now);
         self.forget_buried(step.now);

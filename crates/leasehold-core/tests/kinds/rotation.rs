@@ -177,3 +177,15 @@ fn a_refusal_does_not_swallow_a_grant() {
         );
     }
 }
+
+/// The version comes from elsewhere: a lease as data may say any.
+#[test]
+fn a_rotation_after_the_last_version_is_refused() {
+    let mut cast = Cast::new(nobody);
+    let mut apply = |command: &Command| cast.apply(command).reply;
+    assert!(apply(&Command::Claim(claim(1, id(1), Mode::Exclusive))).is_grant());
+    let mut turn = |version| apply(&rotate(id(1), id(2), version, None));
+    assert!(turn(0).is_grant());
+    assert!(turn(0).is_grant(), "the same once more");
+    assert_eq!(turn(u64::MAX), Reply::Superseded);
+}

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Key, Renew, Standpoint};
-use tokio::time::sleep;
 
 use super::wish::{Grant, Wish};
 use super::{Driver, random_u64};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::{Acknowledges, Answer};
+use crate::sync::sleep;
 
 impl Driver {
     /// Renews a claim that holds: acknowledged, where the store's policy says so.

@@ -1,14 +1,12 @@
 //! From "I want this key" to a lease.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{
     Arrival, Backoff, Claim, Moment, Renewal, Reply, Retry, Standpoint, Validity, Verdict, Waiter,
     WaiterConfig,
 };
-use tokio::time::{sleep, timeout};
 
 use super::acknowledged::confirm;
 use super::own_id::{COLLISIONS, not_unique};
@@ -21,6 +19,7 @@ use super::{Departure, Driver, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::{Acknowledged, Capabilities};
+use crate::sync::{Ordering, sleep, timeout};
 
 /// How one attempt with one claim id ended.
 pub(super) enum Attempt {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Claim, Key, Reply, Standing, Validity};
-use tokio::time::{sleep, timeout};
 
 use super::acquire::{Asking, Attempt, hand_over, keep, too_late};
 use super::signal::Signal;
@@ -14,6 +13,7 @@ use super::{Departure, Driver, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::AllAnswer;
+use crate::sync::{sleep, timeout};
 
 /// How it came out.
 pub(crate) enum Together {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Adopt, Backoff, ClaimId, Renew, Reply, Rotate, Standing, Validity};
-use tokio::time::{sleep, timeout};
 
 use super::acquire::{Asking, Attempt, hand_over, keep, too_late};
 use super::own_id::{COLLISIONS, OwnId, not_unique};
@@ -14,6 +13,7 @@ use super::wish::{Grant, Wish};
 use super::{Departure, Driver, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
+use crate::sync::{sleep, timeout};
 
 /// How an adoption came out.
 pub(crate) enum Adopted {

@@ -28,13 +28,11 @@ pub(crate) mod watches;
 pub(crate) mod wish;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Key, Moment, Release, Renew, Reply};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
@@ -42,6 +40,10 @@ use crate::ids::ClaimIds;
 use crate::settings::Settings;
 use crate::store::Answer;
 use crate::store::{LockStore, Push, PushSink};
+use crate::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError, Runtime, sleep,
+    timeout,
+};
 use own_id::{OwnId, OwnIds};
 use registry::{Done, EntryId, Errand, Registry};
 use subject::Subject;
@@ -66,7 +68,7 @@ pub(crate) struct Driver {
     pub(crate) watches: Watches,
     turns: retry::Turns,
     ids: OwnIds,
-    pub(crate) runtime: tokio::runtime::Handle,
+    pub(crate) runtime: Runtime,
 }
 
 impl Driver {
@@ -74,7 +76,7 @@ impl Driver {
         store: Arc<dyn LockStore>,
         settings: Settings,
         ids: ClaimIds,
-        runtime: tokio::runtime::Handle,
+        runtime: Runtime,
     ) -> Arc<Self> {
         let ids = OwnIds::new(ids);
         Arc::new(Self {
@@ -318,7 +320,6 @@ impl Driver {
 
 impl PushSink for Driver {
     fn push(&self, push: Push) {
-        let asking = self.asking.load(Ordering::Acquire) > 0;
         let now = clock::now();
         match &push {
             Push::Reset => {
@@ -330,6 +331,8 @@ impl PushSink for Driver {
         }
         let due = {
             let mut registry = self.lock();
+            // Under the lock: else a claim begins, its grant is put by, and is forgotten here.
+            let asking = self.asking.load(Ordering::Acquire) > 0;
             if !asking {
                 registry.forget_early_pushes();
             }

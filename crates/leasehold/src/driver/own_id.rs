@@ -3,12 +3,13 @@
 //! other.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use leasehold_core::{ClaimId, Key};
 
 use crate::error::{ErrorKind, StoreError};
 use crate::ids::ClaimIds;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// So many ids in a row that others have already mean that they are not unique.
 pub(crate) const COLLISIONS: u32 = 3;

@@ -6,11 +6,10 @@
 //! many wait here, the servers see one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Key, Retry};
-use tokio::time::{sleep, timeout};
 
 use super::acquire::{Tried, acquire_in_line};
 use super::watches::Watch;
@@ -18,6 +17,7 @@ use super::wish::{Grant, Patience, Wish, timed_out};
 use super::{Driver, random_u64};
 use crate::clock;
 use crate::error::StoreError;
+use crate::sync::{Mutex, MutexGuard, PoisonError, sleep, timeout};
 
 /// The pauses where nobody tells that a key is free: what a waiter may lose of its
 /// turn, and still few requests. Other libraries ask about as often.

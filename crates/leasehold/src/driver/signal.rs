@@ -1,14 +1,12 @@
 //! What the driver tells the task that waits for a claim or holds a lease.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use leasehold_core::{Loss, Moment, Standpoint, Token, Verdict};
 use tokio::sync::Notify;
 
 use crate::clock;
 use crate::error::StoreError;
 use crate::store::Acknowledged;
+use crate::sync::{AtomicU64, Mutex, Ordering, PoisonError};
 
 /// One claim's state as others may read it, without a lock of the driver.
 #[derive(Debug, Default)]

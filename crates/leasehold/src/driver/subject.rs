@@ -1,12 +1,12 @@
 //! Which claim it is: the key, its id as it changes, and its terms.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{ClaimId, Identity, Key, Moment, Renew, RenewalPolicy};
 
 use super::own_id::OwnId;
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
 
 /// How a claim is to be asked for and kept.
 #[derive(Debug, Clone, Copy)]

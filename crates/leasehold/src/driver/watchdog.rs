@@ -3,20 +3,19 @@
 //! is left to keep.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::Moment;
-use tokio::time::{sleep, timeout};
 
 use super::registry::{Done, Errand, Send};
 use super::{Driver, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::Listening;
+use crate::sync::{Ordering, sleep, timeout};
 
 /// With nothing to keep, the task stays this long in case there is something
 /// again, with its inbox open.
@@ -111,7 +110,8 @@ impl Watchdog {
                 }
                 Some(listened) = self.opening.next() => self.listened(listened),
                 () = self.driver.wake.notified() => {}
-                () = sleep(wake_at.since(now)) => {}
+                // Not since the look above: what was held up meanwhile is not slept again.
+                () = sleep(wake_at.since(clock::now())) => {}
             }
         }
     }

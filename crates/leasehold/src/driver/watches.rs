@@ -1,17 +1,16 @@
 //! Who wants to hear of a key without claiming it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::Key;
 use tokio::sync::Notify;
-use tokio::time::timeout;
 
 use super::{Driver, watchdog};
 use crate::clock;
 use crate::error::StoreError;
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError, timeout};
 
 /// How long the store remembers a watch; asked for again at a third. A watcher
 /// that died costs a push per change until then.

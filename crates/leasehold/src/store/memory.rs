@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +15,7 @@ use super::{
 };
 use crate::clock;
 use crate::error::StoreError;
+use crate::sync::{AtomicU64, Global, Mutex, MutexGuard, Ordering, PoisonError};
 
 /// Queues in the memory of this process. Wakes waiters without polling.
 ///
@@ -86,7 +86,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-static NAMED: LazyLock<Mutex<HashMap<String, Weak<Shared>>>> = LazyLock::new(Mutex::default);
+static NAMED: LazyLock<Global<HashMap<String, Weak<Shared>>>> = LazyLock::new(Global::default);
 
 impl Default for MemoryStore {
     fn default() -> Self {
@@ -105,7 +105,7 @@ impl MemoryStore {
     /// It lasts as long as one of its clients.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        let mut named = lock(&NAMED);
+        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
         named.retain(|_, shared| shared.strong_count() > 0);
         let shared = named.get(name).and_then(Weak::upgrade);
         let shared = shared.unwrap_or_else(|| Shared::new(Clock::steady()));

@@ -18,7 +18,7 @@ use leasehold_core::{
 use crate::error::StoreError;
 
 mod acknowledged;
-mod glob;
+pub(crate) mod glob;
 #[cfg(feature = "local")]
 pub mod local;
 pub mod memory;

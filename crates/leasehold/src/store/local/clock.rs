@@ -27,6 +27,10 @@ const SINCE_BOOT: ClockId = ClockId::Monotonic;
 /// How far a file time may be off the clock, and the boot's origin off itself.
 const SLACK: Duration = Duration::from_secs(2);
 
+/// No boot is later, in microseconds since 1970 (the year 2255): an anchor beyond it
+/// would leave no room for tokens.
+const LATEST: u64 = 1 << 53;
+
 /// The clock of this boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Clock {
@@ -49,16 +53,22 @@ impl Clock {
         if let Some(found) = found {
             let (text, stat) = file::read(found).map_err(failed)?;
             let earlier = is_of_earlier_boot(&stat);
-            match serde_json::from_slice::<Self>(&text) {
-                Ok(clock) if clock.is_of_this_boot(earlier) => return Ok(clock),
-                Err(_) if !earlier => return Err(corrupt(directory)),
-                Ok(_) | Err(_) => {}
+            match Self::read(&text) {
+                Some(clock) if clock.is_of_this_boot(earlier) => return Ok(clock),
+                None if !earlier => return Err(corrupt(directory)),
+                Some(_) | None => {}
             }
         }
         let clock = Self::new();
         let text = serde_json::to_vec(&clock).unwrap_or_default();
         file::replace(directory, TEMPORARY, FILE, &text).map_err(failed)?;
         Ok(clock)
+    }
+
+    /// Reads what [`Clock::open`] wrote.
+    pub(super) fn read(text: &[u8]) -> Option<Self> {
+        let clock: Option<Self> = serde_json::from_slice(text).ok();
+        clock.filter(|clock| clock.anchor <= LATEST)
     }
 
     fn new() -> Self {
@@ -88,7 +98,12 @@ impl Clock {
     }
 
     pub(super) fn now(&self) -> StoreTime {
-        StoreTime(self.anchor) + since_boot()
+        self.at(since_boot())
+    }
+
+    /// The time so long after the boot.
+    pub(super) fn at(&self, since_boot: Duration) -> StoreTime {
+        StoreTime(self.anchor) + since_boot
     }
 }
 
@@ -153,6 +168,11 @@ mod tests {
         let directory = Directory::open(place.path().join("d")).unwrap();
         let path = place.path().join("d").join(FILE);
         std::fs::write(&path, "{").unwrap();
+        let error = Clock::open(&directory).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        let boot = boot_id().unwrap_or_default();
+        let beyond = format!(r#"{{"boot":"{boot}","anchor":{}}}"#, u64::MAX);
+        std::fs::write(&path, beyond).unwrap();
         let error = Clock::open(&directory).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         // Unless the machine went down while it was written.

@@ -274,7 +274,7 @@ fn waits_no_more(push: &Push) -> Option<(&Key, Arrival)> {
     }
 }
 
-fn understood(letter: &[u8], epoch: u64) -> Vec<Push> {
+pub(super) fn understood(letter: &[u8], epoch: u64) -> Vec<Push> {
     let Ok(letter) = std::str::from_utf8(letter) else {
         return Vec::new();
     };

@@ -18,6 +18,9 @@ mod bury;
 mod clock;
 mod directory;
 mod file;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod inbox;
 mod lookout;
 mod multi;

@@ -44,8 +44,9 @@ impl LocalOptions {
     /// [`Invalid`] when it is something else, with a hint.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
         let rest = url.strip_prefix("local:").ok_or_else(|| {
+            // It may be a server's, with its password.
             Invalid::new(
-                format!("{url:?} is no address of a local store"),
+                "this is no address of a local store",
                 "write local: or local:/some/dir",
             )
         })?;
@@ -130,20 +131,19 @@ fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
             "the path {path:?} holds a zero byte"
         )));
     }
-    let decoded = match decoded.strip_prefix("//") {
-        Some(rest) if rest.starts_with('/') => rest,
-        Some(rest) => {
-            return Err(Invalid::new(
-                format!("{path:?} names a host: a local store is on this machine"),
-                format!("write local:/{}", rest.trim_start_matches('/')),
-            ));
-        }
-        None => &decoded,
-    };
-    if !decoded.starts_with('/') {
-        return Err(relative(decoded));
+    if let Some(rest) = decoded.strip_prefix("//")
+        && !rest.starts_with('/')
+    {
+        return Err(Invalid::new(
+            format!("{path:?} names a host: a local store is on this machine"),
+            format!("write local:/{}", utf8_percent_encode(rest, RESERVED)),
+        ));
     }
-    Ok(Some(decoded.into()))
+    let Some(rest) = decoded.strip_prefix('/') else {
+        return Err(relative(&decoded));
+    };
+    // However many slashes there are, it is one directory.
+    Ok(Some(format!("/{}", rest.trim_start_matches('/')).into()))
 }
 
 fn relative(path: &str) -> Invalid {
@@ -185,7 +185,10 @@ mod tests {
         let of = |url| LocalOptions::from_url(url).unwrap();
         assert_eq!(of("local:"), LocalOptions::default());
         assert_eq!(of("local:/a%20b").directory, Some("/a b".into()));
-        assert_eq!(of("local:///a").directory, Some("/a".into()));
+        for url in ["local:///a", "local:////a", "local:/%2F/a"] {
+            let options = of(url);
+            assert_eq!(options.directory, Some("/a".into()), "{url}");
+        }
         assert_eq!(of("local:?retention=90m").retention.as_secs(), 5_400);
     }
 
@@ -206,6 +209,10 @@ mod tests {
                 "{url}"
             );
         }
+        let odd = LocalOptions::from_url("local://h%1B%0A/d").unwrap_err();
+        assert_eq!(odd.hint.as_deref(), Some("write local:/h%1B%0A/d"));
+        let server = LocalOptions::from_url("redis://u:hush@h/").unwrap_err();
+        assert!(!format!("{server:?}").contains("hush"), "{server:?}");
     }
 
     #[test]

@@ -34,7 +34,16 @@ pub(super) fn encode(
     queue: &Queue,
     expires: StoreTime,
 ) -> serde_json::Result<Vec<u8>> {
-    let body = serde_json::to_vec(queue)?;
+    seal(key, boot, serde_json::to_vec(queue)?, expires)
+}
+
+/// A record around a queue that is written down already.
+pub(super) fn seal(
+    key: &Key,
+    boot: &str,
+    body: Vec<u8>,
+    expires: StoreTime,
+) -> serde_json::Result<Vec<u8>> {
     let mut header = Header {
         leasehold: FORMAT,
         key: key.clone(),

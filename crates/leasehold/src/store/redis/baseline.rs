@@ -134,32 +134,7 @@ impl Baseline {
                 ));
             }
         };
-        let seconds = |name: &str| field(&text, name, ':').and_then(|s| s.trim().parse().ok());
-        let cpu: f64 =
-            seconds("used_cpu_user:").unwrap_or(0.0) + seconds("used_cpu_sys:").unwrap_or(0.0);
-        let mut cost = ServerCost {
-            cpu: Duration::from_secs_f64(cpu),
-            ..ServerCost::default()
-        };
-        for line in text
-            .lines()
-            .filter_map(|line| line.strip_prefix("cmdstat_"))
-        {
-            let Some((name, stats)) = line.split_once(':') else {
-                continue;
-            };
-            let number = |name| field(stats, name, '=').and_then(|n| n.parse::<u64>().ok());
-            let time = Duration::from_micros(number("usec=").unwrap_or(0));
-            match name {
-                "evalsha" => {
-                    cost.scripts = number("calls=").unwrap_or(0);
-                    cost.script_time = time;
-                }
-                "set" => cost.set_time = time,
-                _ => {}
-            }
-        }
-        Ok(cost)
+        Ok(read_cost(&text))
     }
 
     fn key(&self, name: &str) -> String {
@@ -182,9 +157,61 @@ impl Baseline {
     }
 }
 
+/// What `INFO everything` says of it.
+pub(super) fn read_cost(text: &str) -> ServerCost {
+    let seconds = |name: &str| field(text, name, ':').and_then(|s| s.trim().parse().ok());
+    let cpu: f64 =
+        seconds("used_cpu_user:").unwrap_or(0.0) + seconds("used_cpu_sys:").unwrap_or(0.0);
+    let mut cost = ServerCost {
+        cpu: Duration::try_from_secs_f64(cpu).unwrap_or_default(),
+        ..ServerCost::default()
+    };
+    for line in text
+        .lines()
+        .filter_map(|line| line.strip_prefix("cmdstat_"))
+    {
+        let Some((name, stats)) = line.split_once(':') else {
+            continue;
+        };
+        let number = |name| field(stats, name, '=').and_then(|n| n.parse::<u64>().ok());
+        let time = Duration::from_micros(number("usec=").unwrap_or(0));
+        match name {
+            "evalsha" => {
+                cost.scripts = number("calls=").unwrap_or(0);
+                cost.script_time = time;
+            }
+            "set" => cost.set_time = time,
+            _ => {}
+        }
+    }
+    cost
+}
+
 /// The text after `name`, up to the next separator.
 fn field<'a>(text: &'a str, name: &str, kind: char) -> Option<&'a str> {
     let rest = &text[text.find(name)? + name.len()..];
     let end = if kind == '=' { ',' } else { '\n' };
     Some(rest.split(end).next().unwrap_or(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_has_spent() {
+        let info = "used_cpu_sys:0.25\r\nused_cpu_user:1.5\r\n\
+            cmdstat_evalsha:calls=3,usec=70,usec_per_call=23.3\r\ncmdstat_set:calls=9,usec=8\r\n";
+        let wanted = ServerCost {
+            scripts: 3,
+            script_time: Duration::from_micros(70),
+            set_time: Duration::from_micros(8),
+            cpu: Duration::from_millis(1_750),
+        };
+        assert_eq!(read_cost(info), wanted);
+        for odd in ["-1", "NaN", "1e300", "much", ""] {
+            let cost = read_cost(&format!("used_cpu_user:{odd}"));
+            assert_eq!(cost, ServerCost::default(), "{odd}");
+        }
+    }
 }

@@ -158,7 +158,7 @@ async fn masters(
     }
 }
 
-fn read_address(value: &Value) -> Option<Address> {
+pub(super) fn read_address(value: &Value) -> Option<Address> {
     let Value::Array(parts) = value else {
         return None;
     };

@@ -96,7 +96,7 @@ pub(super) async fn names(
             .arg("COUNT")
             .arg(PAGE);
         let answer = wire.send(scan).await.map_err(refusal::of_connection)?;
-        let (next, keys) = read_page(answer)?;
+        let (next, keys) = read_page(&answer)?;
         let name = |key: String| key.strip_prefix(prefix).map(str::to_owned);
         names.extend(keys.into_iter().filter_map(name));
         cursor = next;
@@ -106,24 +106,21 @@ pub(super) async fn names(
     }
 }
 
-pub(super) fn read_page(answer: Value) -> Result<(Vec<u8>, Vec<String>), StoreError> {
-    match answer {
-        Value::Array(items) => {
-            let mut items = items.into_iter();
-            if let (Some(Value::BulkString(cursor)), Some(Value::Array(keys))) =
-                (items.next(), items.next())
-            {
-                let text = |key| match key {
-                    Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
-                    _ => None,
-                };
-                return Ok((cursor, keys.into_iter().filter_map(text).collect()));
-            }
-            Err(super::script::unreadable(&Value::Nil))
-        }
-        Value::ServerError(error) => Err(refusal::of_server(&error)),
-        other => Err(super::script::unreadable(&other)),
-    }
+/// One answer of `SCAN`: where to go on, and the names found.
+pub(super) fn read_page(answer: &Value) -> Result<(Vec<u8>, Vec<String>), StoreError> {
+    let items = match answer {
+        Value::Array(items) => items.as_slice(),
+        Value::ServerError(error) => return Err(refusal::of_server(error)),
+        _ => &[],
+    };
+    let [Value::BulkString(cursor), Value::Array(keys), ..] = items else {
+        return Err(super::script::unreadable(answer));
+    };
+    let text = |key: &Value| match key {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        _ => None,
+    };
+    Ok((cursor.clone(), keys.iter().filter_map(text).collect()))
 }
 
 /// Takes the special meaning from the characters of a glob.

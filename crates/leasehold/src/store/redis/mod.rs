@@ -21,6 +21,9 @@ mod connect;
 mod dial;
 mod doctor;
 mod finder;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod link;
 mod list;
 mod options;
@@ -274,7 +277,7 @@ impl LockStore for RedisStore {
             // Their slot is on its way, and some have arrived before others.
             return Ok(None);
         }
-        Ok(Some(match script::read_replies(&value)? {
+        Ok(Some(match script::read_replies(&value, parts.len())? {
             Ok(replies) => AllAnswer::All(
                 replies
                     .into_iter()

@@ -13,8 +13,8 @@ use super::sentinels::{self, Sentinels};
 mod parse;
 mod show;
 
-pub(super) use self::parse::{decode, only_native, parse_duration};
-pub(super) use self::show::encode;
+pub(super) use self::parse::{decode, host_name, only_native, parse_duration};
+pub(super) use self::show::{encode, encode_name};
 
 /// The shortest time for which an idle key keeps its last token.
 pub(super) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);

@@ -43,7 +43,7 @@
 //! - 32: the id was replaced: how often, a number, and the last one, text
 //! - 64: it has left, and only its minimum hold keeps the key; nothing follows
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use leasehold_core::{
@@ -378,7 +378,12 @@ fn check_magic(text: &[u8], kind: &str) -> Result<(), StoreError> {
 fn walk(fields: &HashMap<&[u8], &[u8]>, first: &str, count: u64) -> Option<Vec<Entry>> {
     let mut id = first;
     let mut list = Vec::new();
+    // Links of a damaged record can lead in a circle.
+    let mut seen = HashSet::new();
     for _ in 0..count {
+        if !seen.insert(id) {
+            return None;
+        }
         let mut bytes = Bytes(fields.get(id.as_bytes())?);
         let (next, _prev) = (bytes.text()?, bytes.text()?);
         let arrival = Arrival(bytes.number()?);

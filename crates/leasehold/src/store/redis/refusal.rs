@@ -33,7 +33,10 @@ pub(super) fn no_scripts(prefix: &str) -> StoreError {
 /// A user whose scripts may not run these commands.
 pub(super) fn no_right(commands: &str, prefix: &str) -> StoreError {
     refused(
-        format!("scripts of this user may not run {commands} on keys that begin with {prefix:?}"),
+        format!(
+            "scripts of this user may not run {} on keys that begin with {prefix:?}",
+            tame(commands)
+        ),
         format!("this rule is enough: {}", acl("<name>", prefix)),
     )
 }
@@ -126,7 +129,19 @@ fn inner_code<'a>(code: &'a str, detail: &str) -> &'a str {
     inner.unwrap_or(code)
 }
 
+/// How much of what a server says is passed on: it goes to logs and terminals.
+const LONGEST: usize = 300;
+
+/// What a server says, as far as it is shown.
+pub(super) fn tame(text: &str) -> String {
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take(LONGEST)
+        .collect()
+}
+
 fn refusal(code: &str, detail: &str) -> StoreError {
+    let (code, detail) = (&*tame(code), &*tame(detail));
     match inner_code(code, detail) {
         "LHTYPE" => foreign(detail),
         "LHFOREIGN" => other_settings(),
@@ -196,7 +211,10 @@ fn refused(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
 pub(super) fn foreign(found: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
-        format!("a {found} that is not leasehold's stands at the key; it was left as it is"),
+        format!(
+            "a {} that is not leasehold's stands at the key; it was left as it is",
+            tame(found)
+        ),
     )
     .with_hint(
         "choose another prefix, or remove it; if it is another library's lock, layout=classic \
@@ -245,4 +263,20 @@ pub(super) fn no_connection(last: Option<&StoreError>) -> StoreError {
     .with_source(last.clone());
     error.hint.clone_from(&last.hint);
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It may be an impostor, or a proxy with much to say.
+    #[test]
+    fn what_a_server_says_is_shown_in_one_line() {
+        for code in ["ODD", "NOPERM", "LHTYPE", "BUSY"] {
+            let detail = format!("\u{1b}[2Jno\r\n{}", "x".repeat(10_000));
+            let said = refusal(code, &detail).to_string();
+            assert!(said.contains("[2Jnox") && said.len() < 500, "{said}");
+            assert!(!said.chars().any(char::is_control), "{said:?}");
+        }
+    }
 }

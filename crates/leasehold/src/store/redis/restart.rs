@@ -274,7 +274,7 @@ pub(super) async fn mark(
     read_left(&value)
 }
 
-fn read_left(value: &Value) -> Result<Duration, StoreError> {
+pub(super) fn read_left(value: &Value) -> Result<Duration, StoreError> {
     let left = |bytes: &[u8]| {
         let mut bytes = Bytes(bytes);
         let (kind, _, left) = (bytes.u8()?, bytes.time()?, bytes.number()?);

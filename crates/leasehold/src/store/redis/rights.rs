@@ -242,7 +242,7 @@ impl Question<'_> {
     ) -> Result<Result<Sending, StoreError>, StoreError> {
         let refused = |value: &Value| matches!(value, Value::ServerError(e) if is_forbidden(e));
         if !refused(load) && !refused(by_hash) {
-            return Ok(self.allowed(by_hash).map(|()| Sending::ByHash));
+            return Ok(allowed(by_hash, self.prefix).map(|()| Sending::ByHash));
         }
         // Asked only now: a user who need not have it is not to be reported for it.
         let probe = self.probe("EVAL", &PROBE.text);
@@ -256,21 +256,21 @@ impl Question<'_> {
         } else {
             Sending::ByHashOrInFull
         };
-        Ok(self.allowed(&in_full).map(|()| sending))
+        Ok(allowed(&in_full, self.prefix).map(|()| sending))
     }
+}
 
-    /// Whether scripts may do what they must; halfway through they could not go back.
-    fn allowed(&self, answer: &Value) -> Result<(), StoreError> {
-        let Value::Array(forbidden) = answer else {
-            // It cannot say now, or not at all.
-            return Ok(());
-        };
-        let forbidden: Vec<_> = forbidden.iter().filter_map(text_of).collect();
-        if forbidden.is_empty() {
-            Ok(())
-        } else {
-            Err(refusal::no_right(&forbidden.join(", "), self.prefix))
-        }
+/// Whether scripts may do what they must; halfway through they could not go back.
+pub(super) fn allowed(answer: &Value, prefix: &str) -> Result<(), StoreError> {
+    let Value::Array(forbidden) = answer else {
+        // It cannot say now, or not at all.
+        return Ok(());
+    };
+    let forbidden: Vec<_> = forbidden.iter().filter_map(text_of).collect();
+    if forbidden.is_empty() {
+        Ok(())
+    } else {
+        Err(refusal::no_right(&forbidden.join(", "), prefix))
     }
 }
 
@@ -312,7 +312,7 @@ pub(super) fn forbidden_or_lost(
     if definite { Ok(Err(error)) } else { Err(error) }
 }
 
-fn read_info(sections: &[Value]) -> Result<HashMap<String, String>, StoreError> {
+pub(super) fn read_info(sections: &[Value]) -> Result<HashMap<String, String>, StoreError> {
     let mut info = HashMap::new();
     for section in sections {
         match section {
@@ -321,13 +321,16 @@ fn read_info(sections: &[Value]) -> Result<HashMap<String, String>, StoreError> 
             _ => {}
         }
         let text = text_of(section).ok_or_else(|| script::unreadable(section))?;
-        info.extend(
-            text.lines()
-                .filter_map(|line| line.trim().split_once(':'))
-                .map(|(name, value)| (name.to_owned(), value.to_owned())),
-        );
+        info.extend(fields(&text));
     }
     Ok(info)
+}
+
+/// The fields of an answer to `INFO`.
+pub(super) fn fields(text: &str) -> impl Iterator<Item = (String, String)> {
+    text.lines()
+        .filter_map(|line| line.trim().split_once(':'))
+        .map(|(name, value)| (name.to_owned(), refusal::tame(value)))
 }
 
 /// Whether a command cannot be used here at all, or not by us: everything that is

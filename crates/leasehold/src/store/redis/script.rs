@@ -354,18 +354,24 @@ pub(super) fn read_reply(value: &Value) -> Result<(Reply, StoreTime), StoreError
 /// What `claim_all` answered: every reply, or the first part that was not granted.
 pub(super) type AllReplies = Result<Vec<(Reply, StoreTime)>, (usize, (Reply, StoreTime))>;
 
-pub(super) fn read_replies(value: &Value) -> Result<AllReplies, StoreError> {
+/// Reads it, of so many parts.
+pub(super) fn read_replies(value: &Value, parts: usize) -> Result<AllReplies, StoreError> {
     match value {
         Value::Array(items) => match items.as_slice() {
             [Value::Int(part), answer] => {
-                let part = usize::try_from(*part).map_err(|_| unreadable(value))?;
+                let part = usize::try_from(*part).ok().filter(|part| *part < parts);
+                let part = part.ok_or_else(|| unreadable(value))?;
                 Ok(Err((part, read_reply(answer)?)))
             }
-            answers => answers
-                .iter()
-                .map(read_reply)
-                .collect::<Result<_, _>>()
-                .map(Ok),
+            answers => {
+                let replies: Vec<_> = answers.iter().map(read_reply).collect::<Result<_, _>>()?;
+                let granted = replies.iter().filter(|(reply, _)| reply.is_grant()).count();
+                // One key less would be held by nobody.
+                if granted != parts || replies.len() != parts {
+                    return Err(unreadable(value));
+                }
+                Ok(Ok(replies))
+            }
         },
         Value::ServerError(error) => Err(refusal::of_server(error)),
         other => Err(unreadable(other)),
@@ -413,7 +419,27 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
 pub(super) fn unreadable(value: &Value) -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
-        format!("the server answered something else than the script does: {value:?}"),
+        format!(
+            "the server answered {}, which is not as it should be",
+            shape(value)
+        ),
     )
     .with_hint("does a proxy stand between this client and the server?")
+}
+
+/// What sort of answer it is. What is in it is not repeated: it can be long, and hold
+/// the ids of claims.
+fn shape(value: &Value) -> String {
+    match value {
+        Value::Nil => "nothing".to_owned(),
+        Value::Int(number) => format!("the number {number}"),
+        Value::Okay => "OK".to_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => {
+            format!("a text of {} bytes", text.len())
+        }
+        Value::BulkString(bytes) => format!("{} bytes", bytes.len()),
+        Value::Array(items) | Value::Set(items) => format!("a list of {}", items.len()),
+        Value::Map(fields) => format!("a map of {}", fields.len()),
+        _ => "something".to_owned(),
+    }
 }

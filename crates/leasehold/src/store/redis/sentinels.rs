@@ -3,9 +3,9 @@
 use std::fmt;
 
 use leasehold_core::Invalid;
-use url::Url;
+use url::{Host, Url};
 
-use super::options::{decode, encode};
+use super::options::{decode, encode_name, host_name};
 
 /// The port of a Sentinel by custom.
 const PORT: u16 = 26379;
@@ -76,10 +76,8 @@ impl Sentinels {
         tls: bool,
     ) -> Result<(Self, Option<String>), Invalid> {
         if url.path().contains('@') {
-            // More likely a password with a slash: it must not be shown.
-            return Err(Invalid::new(
-                "there is an @ behind the first / of the URL",
-                "percent-encode what is special in user, password and name: %2F, %40",
+            return Err(Invalid::plain(
+                "the name of the primary holds an @ as it stands",
             ));
         }
         let mut path = url.path().trim_start_matches('/').splitn(2, '/');
@@ -109,10 +107,8 @@ impl Sentinels {
     pub(super) fn show(&self) -> String {
         let mut text = self.names().join(",");
         text.push('/');
-        let mut master = String::new();
-        encode(&self.master, &mut master);
-        // A slash would end the name.
-        text + &master.replace('/', "%2F")
+        encode_name(&self.master, &mut text);
+        text
     }
 
     /// The addresses as people write them.
@@ -153,11 +149,11 @@ fn node(text: &str, which: usize) -> Result<(String, u16), Invalid> {
         )
     };
     let url = Url::parse(&format!("redis://{text}")).map_err(|_| unreadable())?;
-    let host = url.host_str().unwrap_or_default();
-    if host.is_empty() || !matches!(url.path(), "" | "/") || !url.username().is_empty() {
+    if !matches!(url.path(), "" | "/") || !url.username().is_empty() {
         return Err(unreadable());
     }
-    let host = decode("host", host.trim_start_matches('[').trim_end_matches(']'))?;
+    let host = url.host().filter(|host| *host != Host::Domain(""));
+    let host = host_name(&host.ok_or_else(unreadable)?)?;
     Ok((host, url.port().unwrap_or(PORT)))
 }
 
@@ -177,6 +173,25 @@ pub(super) fn split_hosts(url: &str) -> (Vec<&str>, String) {
     let first = hosts.first().copied().unwrap_or_default();
     let one = format!("{}{first}{}", &url[..hosts_at], &url[end..]);
     (hosts, one)
+}
+
+/// An @ behind the first /, ? or # of a refused URL: more likely than not what is refused
+/// is a part of a password that is not encoded, and it must not be shown.
+pub(super) fn discreet(url: &str, invalid: Invalid) -> Invalid {
+    let behind = match url.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains(':') => {
+            rest.find(['/', '?', '#']).map(|at| &rest[at..])
+        }
+        _ => Some(url),
+    };
+    if !behind.is_some_and(|behind| behind.contains('@')) {
+        return invalid;
+    }
+    Invalid::new(
+        "the URL cannot be read, and there is an @ behind the first /, ? or # of it",
+        "percent-encode what is special in user and password: %2F for /, %3F for ?, %23 for #, \
+         %40 for @",
+    )
 }
 
 #[cfg(test)]
@@ -226,7 +241,7 @@ mod tests {
             ("redis-sentinel:///m", "Sentinel"),
             ("redis-sentinel://h1,,h3/m", "Sentinel 2"),
             ("redis-sentinel://h1,h2:x/m", "Sentinel 2"),
-            ("redis-sentinel://u:hush/x@h/m", "port"),
+            ("redis-sentinel://u:hush/x@h/m", "@"),
             ("redis-sentinel://u:1/hush@h,g/m", "@"),
             ("redis-sentinel://h1/m/x", "\"x\""),
             ("redis://h1,h2/0", "one server"),

@@ -7,6 +7,8 @@
 
 mod book;
 mod desk;
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
 mod look;
 mod refusal;
 mod verb;

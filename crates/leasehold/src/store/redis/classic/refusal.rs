@@ -49,7 +49,7 @@ pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
         "LHNATIVE" => native(),
         "NOPERM" => StoreError::new(
             ErrorKind::Refused,
-            format!("the user may not do this: {detail}"),
+            format!("the user may not do this: {}", refusal::tame(detail)),
         )
         .with_hint(format!(
             "this rule is enough: {ACL}; or {WITHOUT_SCRIPTS} instead of +evalsha +script|load"
@@ -62,7 +62,10 @@ pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
 pub(super) fn foreign(found: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
-        format!("a {found} stands at the key, which is no classic lock; it was left as it is"),
+        format!(
+            "a {} stands at the key, which is no classic lock; it was left as it is",
+            refusal::tame(found)
+        ),
     )
     .with_hint("choose another name or prefix; leave out layout=classic if it is leasehold's own")
 }
@@ -86,4 +89,24 @@ pub(in super::super) fn unsupported(why: &str) -> StoreError {
         "leave out layout=classic once every client of this key is leasehold; until then there \
          are mutexes and elections",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_shown_in_one_line() {
+        let odd = format!("\u{1b}[2J\r\n{}", "x".repeat(10_000));
+        let noperm = format!("-NOPERM \u{1b}[2J{}\r\n", "x".repeat(10_000));
+        let Ok(redis::Value::ServerError(noperm)) = redis::parse_redis_value(noperm.as_bytes())
+        else {
+            panic!("no error");
+        };
+        for said in [foreign(&odd), of_server(&noperm)] {
+            let said = said.to_string();
+            assert!(said.contains("[2Jx") && said.len() < 1_000, "{said}");
+            assert!(!said.contains(char::is_control), "{said:?}");
+        }
+    }
 }

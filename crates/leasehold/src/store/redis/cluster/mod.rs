@@ -9,6 +9,8 @@
 //!
 //! Pushes cross the cluster: the client listens on one node (`home`).
 
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
 mod home;
 mod keeper;
 mod options;

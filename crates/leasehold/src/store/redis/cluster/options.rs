@@ -7,6 +7,7 @@ use leasehold_core::Invalid;
 
 use super::super::options::{RedisAddress, RedisOptions};
 use super::super::restart::Restart;
+use super::super::sentinels::discreet;
 use super::topology::Address;
 
 const EXAMPLE: &str = "write redis-cluster://user:password@host1:6379,host2:6379,host3:6379/";
@@ -60,12 +61,17 @@ impl RedisClusterOptions {
     /// # Errors
     /// [`Invalid`], naming what cannot be read. The password is never repeated.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
+        Self::read_url(url).map_err(|invalid| discreet(url, invalid))
+    }
+
+    fn read_url(url: &str) -> Result<Self, Invalid> {
         let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
         let tls = match scheme {
             "redis-cluster" | "valkey-cluster" => false,
             "rediss-cluster" | "valkeys-cluster" => true,
             _ => {
                 let scheme = scheme.split(':').next().unwrap_or_default();
+                let scheme = scheme.escape_debug();
                 return Err(Invalid::new(
                     format!("the scheme {scheme}: is not one of a cluster"),
                     "use redis-cluster://, or rediss-cluster:// for TLS",
@@ -250,6 +256,7 @@ mod tests {
             ),
             ("redis-cluster://a/?db=1", "a cluster has no database 1"),
             ("redis://a", "the scheme redis: is not one of a cluster"),
+            ("a\nb", "the scheme a\\nb: is not one of a cluster"),
             (
                 "redis-cluster:a",
                 "the scheme redis-cluster: is not one of a cluster",

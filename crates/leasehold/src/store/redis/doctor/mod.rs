@@ -1,6 +1,8 @@
 //! Examines servers: asks them, uses them, and judges what came of it.
 
 mod facts;
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
 mod judge;
 mod probe;
 mod restart;

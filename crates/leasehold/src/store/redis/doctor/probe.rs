@@ -86,7 +86,7 @@ async fn look(connection: &mut MultiplexedConnection, facts: &mut Facts) -> Resu
     }
     for answer in all(connection, &config).await? {
         let pairs: Result<HashMap<String, String>, _> = redis::from_redis_value(answer);
-        facts.config.extend(pairs.unwrap_or_default());
+        facts.config.extend(settings(pairs.unwrap_or_default()));
     }
     let mut whoami = redis::pipe();
     whoami.cmd("ACL").arg("WHOAMI");
@@ -98,6 +98,12 @@ async fn look(connection: &mut MultiplexedConnection, facts: &mut Facts) -> Resu
         facts.vote = read_vote(connection, facts).await?;
     }
     Ok(())
+}
+
+/// Settings as they are shown.
+pub(super) fn settings(pairs: HashMap<String, String>) -> impl Iterator<Item = (String, String)> {
+    let tame = |(name, value): (String, String)| (name, refusal::tame(&value));
+    pairs.into_iter().map(tame)
 }
 
 /// Reads the boot marker that the scripts keep (`lua/marker.lua`).
@@ -142,7 +148,7 @@ fn is_of(marker: &[u8], terms: &[u8]) -> bool {
 
 /// A marker is: when the quarantine ends, how long one is, the run id after its
 /// length, and more.
-fn vote_of(marker: &[u8], run_id: &str, now: i64) -> Option<Vote> {
+pub(super) fn vote_of(marker: &[u8], run_id: &str, now: i64) -> Option<Vote> {
     let (ends, rest) = marker.split_first_chunk::<8>()?;
     let (_, rest) = rest.split_first_chunk::<8>()?;
     let (length, rest) = rest.split_first()?;

@@ -17,7 +17,7 @@ const FEWEST: u64 = 3;
 
 /// What one Sentinel says of the primary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct View {
+pub(super) struct View {
     primary: String,
     /// How many other Sentinels it knows.
     others: u64,
@@ -31,7 +31,7 @@ struct View {
 }
 
 /// A Sentinel, and what it says if it can be asked.
-type Asked = (String, Result<View, StoreError>);
+pub(super) type Asked = (String, Result<View, StoreError>);
 
 /// Asks each Sentinel of the URL, and judges what all say.
 pub(super) async fn examine(search: &Search) -> Vec<Finding> {
@@ -59,8 +59,8 @@ async fn look(sentinel: &mut MultiplexedConnection, master: &str) -> Result<View
 }
 
 impl View {
-    fn read(about: &Value, quorum: Option<&Value>) -> Self {
-        let text = |name: &str| field(about, name).unwrap_or_default();
+    pub(super) fn read(about: &Value, quorum: Option<&Value>) -> Self {
+        let text = |name: &str| refusal::tame(&field(about, name).unwrap_or_default());
         let number = |name: &str| text(name).parse().unwrap_or(0);
         Self {
             primary: format!("{}:{}", text("ip"), text("port")),
@@ -70,7 +70,7 @@ impl View {
             down: text("flags").contains("_down"),
             stuck: match quorum {
                 Some(Value::ServerError(error)) if error.code() == "NOQUORUM" => {
-                    Some(error.details().unwrap_or_default().to_owned())
+                    Some(refusal::tame(error.details().unwrap_or_default()))
                 }
                 _ => None,
             },
@@ -78,7 +78,7 @@ impl View {
     }
 }
 
-fn judge(asked: &[Asked]) -> Vec<Finding> {
+pub(super) fn judge(asked: &[Asked]) -> Vec<Finding> {
     let views: Vec<_> = asked
         .iter()
         .filter_map(|(_, view)| view.as_ref().ok())
@@ -159,7 +159,10 @@ fn together(views: &[&View], listed: usize) -> Vec<Finding> {
             "if it stays so, look at the network between the Sentinels",
         );
     }
-    let counts: BTreeSet<_> = views.iter().map(|view| view.others + 1).collect();
+    let counts: BTreeSet<_> = views
+        .iter()
+        .map(|view| view.others.saturating_add(1))
+        .collect();
     let Some(&all) = counts.last() else {
         return findings;
     };
@@ -259,6 +262,25 @@ mod tests {
             ..good()
         };
         assert_eq!(complaints(&[lonely]), warning("there are 1"));
+    }
+
+    #[test]
+    fn whatever_one_says_can_be_shown() {
+        let bytes = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+        let about = [
+            b"ip".as_slice(),
+            b"\x1b[2J",
+            b"num-other-sentinels",
+            b"18446744073709551615",
+        ];
+        let about = Value::Array(about.map(bytes).into());
+        let quorum = redis::parse_redis_value(b"-NOQUORUM \x1b[1m no\r\n").unwrap();
+        let view = View::read(&about, Some(&quorum));
+        let findings = judge(&[("s".to_owned(), Ok(view))]);
+        assert!(findings.len() > 3, "{findings:?}");
+        for finding in findings {
+            assert!(!finding.found.contains(char::is_control), "{finding:?}");
+        }
     }
 
     #[test]

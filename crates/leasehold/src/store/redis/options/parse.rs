@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
-use url::Url;
+use url::{Host, Url};
 
 use super::super::sentinels::{self, Sentinels};
 use super::super::{acknowledge, restart};
@@ -45,21 +45,36 @@ impl RedisOptions {
     /// # Errors
     /// [`Invalid`], naming what cannot be read. The password is never repeated.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
+        Self::read_url(url).map_err(|invalid| sentinels::discreet(url, invalid))
+    }
+
+    fn read_url(url: &str) -> Result<Self, Invalid> {
         let (hosts, url) = sentinels::split_hosts(url);
         let url = Url::parse(&url)
             .map_err(|error| Invalid::new(format!("the URL cannot be read: {error}"), EXAMPLE))?;
+        if url.fragment().is_some() {
+            return Err(Invalid::new(
+                "there is a # in the URL, and what follows it would be left out",
+                "write %23 for a # in user, password or parameters",
+            ));
+        }
         let mut db = None;
         let mut options = match url.scheme() {
             "redis" | "valkey" => Self::tcp(host(&url)?, url.port().unwrap_or(6379)),
             "rediss" | "valkeys" => Self::tls(host(&url)?, url.port().unwrap_or(6379)),
             "redis+unix" | "unix" | "valkey+unix" => {
-                if url.host_str().is_some_and(|host| !host.is_empty()) || url.path().len() < 2 {
+                let host = url.host_str().is_some_and(|host| !host.is_empty());
+                if host || !url.path().starts_with('/') || url.path().len() < 2 {
                     return Err(Invalid::new(
                         "the URL names no socket",
                         "write redis+unix:///run/redis/redis.sock",
                     ));
                 }
-                Self::unix(decode("path", url.path())?)
+                let path = decode("path", url.path())?;
+                if path.contains('\0') {
+                    return Err(Invalid::plain("the path of the socket holds a zero byte"));
+                }
+                Self::unix(path)
             }
             "redis-sentinel" | "valkey-sentinel" | "rediss-sentinel" | "valkeys-sentinel" => {
                 let tls = matches!(url.scheme(), "rediss-sentinel" | "valkeys-sentinel");
@@ -159,10 +174,27 @@ const EXAMPLE: &str = "write redis://user:password@host:6379/0, with special cha
     and password percent-encoded";
 
 fn host(url: &Url) -> Result<String, Invalid> {
-    match url.host_str() {
-        None | Some("") => Ok("127.0.0.1".to_owned()),
-        Some(host) => decode("host", host.trim_start_matches('[').trim_end_matches(']')),
+    match url.host() {
+        None | Some(Host::Domain("")) => Ok("127.0.0.1".to_owned()),
+        Some(host) => host_name(&host),
     }
+}
+
+/// A host as it is connected to. What would end it in a URL is in no host's name.
+pub(in crate::store::redis) fn host_name(host: &Host<&str>) -> Result<String, Invalid> {
+    let Host::Domain(name) = host else {
+        let text = host.to_string();
+        return Ok(text.trim_matches(['[', ']']).to_owned());
+    };
+    let name = decode("host", name)?;
+    let odd = |c: char| c.is_control() || c.is_whitespace() || "/?#@,:[]%\\<>^|".contains(c);
+    if name.contains(odd) {
+        return Err(Invalid::new(
+            "the host in the URL is not the name of one",
+            EXAMPLE,
+        ));
+    }
+    Ok(name)
 }
 
 fn parse_layout(text: &str) -> Result<RedisLayout, Invalid> {

@@ -15,7 +15,7 @@ impl RedisOptions {
                 "redis{}{kind}://",
                 if self.is_encrypted() { "s" } else { "" }
             );
-            encode(self.username.as_deref().unwrap_or_default(), &mut url);
+            encode_name(self.username.as_deref().unwrap_or_default(), &mut url);
             if let Some(secret) = secret {
                 url.push(':');
                 url.push_str(secret);
@@ -34,7 +34,15 @@ impl RedisOptions {
             }
             RedisAddress::Unix(path) => {
                 let mut url = "redis+unix://".to_owned();
-                encode(&path.to_string_lossy(), &mut url);
+                let path = path.to_string_lossy();
+                match path.strip_prefix('/') {
+                    // Else they would be gone through when it is read.
+                    Some(rest) if path.split('/').any(|part| matches!(part, "." | "..")) => {
+                        url.push('/');
+                        encode_name(rest, &mut url);
+                    }
+                    _ => encode(&path, &mut url),
+                }
                 url + &format!("?db={}", self.db)
             }
         };
@@ -122,5 +130,15 @@ pub(in crate::store::redis) fn encode(text: &str, out: &mut String) {
             }
             _ => out.push_str(&format!("%{byte:02X}")),
         }
+    }
+}
+
+/// The same for what a slash would end: a user, the name of a primary.
+pub(in crate::store::redis) fn encode_name(text: &str, out: &mut String) {
+    for (at, part) in text.split('/').enumerate() {
+        if at > 0 {
+            out.push_str("%2F");
+        }
+        encode(part, out);
     }
 }

@@ -194,7 +194,7 @@ async fn scan(
         let page = member.within(limit, async {
             wire.send(scan).await.map_err(refusal::of_connection)
         });
-        let (next, names) = read_page(page.await?)?;
+        let (next, names) = read_page(&page.await?)?;
         let names = names.iter().filter_map(|name| name.strip_prefix(&prefix));
         keys.extend(names.filter_map(|name| Key::new(name).ok()));
         cursor = next;
@@ -205,7 +205,6 @@ async fn scan(
 }
 
 fn view_of(hold: &Hold) -> Holder {
-    let hint = hold.id.expose();
     Holder {
         claim: ClaimView {
             arrival: Arrival(hold.token.0),
@@ -213,7 +212,7 @@ fn view_of(hold: &Hold) -> Holder {
             owner: hold.body.owner.clone(),
             since: hold.since,
             deadline: hold.until,
-            id_hint: hint[..hint.len().min(6)].to_owned(),
+            id_hint: hold.id.to_string(),
             note: hold.body.note.clone(),
             kept: false,
         },

@@ -9,6 +9,8 @@
 
 mod book;
 mod classic;
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
 mod init;
 mod listen;
 mod look;

@@ -11,6 +11,7 @@ use super::super::options::{
     RedisAddress, RedisLayout, RedisOptions, encode, only_native, parse_duration,
 };
 use super::super::restart::{Restart, check_times};
+use super::super::sentinels::discreet;
 
 /// The parameters that are the set's, not a server's.
 const PARAMETERS: &str = "quorum, max_ttl, node_timeout, quarantine, repair, set; and those of a \
@@ -89,6 +90,10 @@ impl RedlockOptions {
     /// # Errors
     /// [`Invalid`], naming what cannot be read. Passwords are never repeated.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
+        Self::read_url(url).map_err(|invalid| discreet(url, invalid))
+    }
+
+    fn read_url(url: &str) -> Result<Self, Invalid> {
         let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
         let server = match scheme {
             "redlock" => "redis",

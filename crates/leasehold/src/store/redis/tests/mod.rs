@@ -1,5 +1,6 @@
 //! The scripts against the core, and what else is tested from within.
 
+mod answers;
 mod cost;
 mod history;
 mod options;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::Invalid;
 
-use super::super::RedisOptions;
+use super::super::{RedisClusterOptions, RedisOptions, RedlockOptions};
 
 fn refused(url: &str) -> Invalid {
     RedisOptions::from_url(url).unwrap_err()
@@ -71,6 +71,9 @@ fn what_cannot_work_is_named() {
         ("redis://h/?ca=/x", "encrypted"),
         ("rediss://h/?cert=/x", "key"),
         ("redis+unix://", "socket"),
+        ("redis://h/0#1", "#"),
+        ("redis://h/?prefix=a#b", "#"),
+        ("redis+unix:run/redis.sock", "socket"),
         ("redis://u:%ZZ@h/", "password"),
     ] {
         let invalid = refused(url);
@@ -126,4 +129,104 @@ fn what_means_nothing_in_the_classic_layout_is_refused() {
         assert!(refused.message.contains(named), "{refused}");
         assert!(refused.hint.is_some(), "{refused}");
     }
+}
+
+/// What is shown is read again: by the guarded program, for one.
+#[test]
+fn odd_names_read_back_the_same() {
+    let read = |url: &str| RedisOptions::from_url(url).unwrap();
+    for (url, shown) in [
+        ("redis://a%2Fb:x@h/", "redis://a%2Fb:***@h:6379/0"),
+        (
+            "redis+unix:///a%2F..%2Fb%25",
+            "redis+unix:///a%2F..%2Fb%25?db=0",
+        ),
+        (
+            "redis-sentinel://a%2Fb@h/m%2F1",
+            "redis-sentinel://a%2Fb@h:26379/m%2F1/0",
+        ),
+        ("redis://m\u{fc}nchen/", "redis://m\u{fc}nchen:6379/0"),
+    ] {
+        let options = read(url);
+        assert_eq!(options.redacted_url(), shown, "{url}");
+        let mut again = read(shown);
+        assert_eq!(again.redacted_url(), shown, "{url}");
+        again.password.clone_from(&options.password);
+        assert_eq!(again, options, "{url}");
+    }
+    let cluster = RedisClusterOptions::from_url("redis-cluster://a%2Fb@h1,h2/").unwrap();
+    assert_eq!(
+        RedisClusterOptions::from_url(&cluster.redacted_url()),
+        Ok(cluster)
+    );
+    let set = RedlockOptions::from_url("redlock://a%2Fb@h1,h2,h3/").unwrap();
+    assert_eq!(RedlockOptions::from_url(&set.redacted_url()), Ok(set));
+}
+
+#[test]
+fn no_host_has_a_name_that_ends_in_a_url() {
+    for host in [
+        "a%2Fb", "a%2Cb", "a%40b", "a%3Ab", "a%0Ab", "a%20b", "a%00", "%25",
+    ] {
+        for url in [
+            format!("redis://{host}/"),
+            format!("redis-sentinel://g,{host}/m"),
+        ] {
+            let invalid = refused(&url);
+            assert!(
+                invalid.message.contains("not the name of one"),
+                "{url}: {invalid}"
+            );
+        }
+    }
+    assert!(refused("redis+unix:///a%00b").message.contains("zero byte"));
+}
+
+/// The last server would have had another database than the others.
+#[test]
+fn a_set_has_no_server_that_is_cut_short() {
+    let cut = RedlockOptions::from_url("redlock://a,b,c:#/1?quorum=3").unwrap_err();
+    assert!(cut.message.contains('#'), "{cut}");
+}
+
+/// A password that is not encoded ends up anywhere in a URL; it is not repeated.
+#[test]
+fn what_may_be_a_password_is_not_repeated() {
+    for rest in [
+        "u:1/hush@h/0",
+        "u:1?hush@h/0",
+        "u:1?db=hush@h",
+        "u:1?prefix=lock:hush@h",
+        "u:1/hush@h,g,f/m?max_ttl=1s",
+        "u:1/0?quorum=hush@h",
+        "u:1/0?max_ttl=hush@h",
+        "u:1/hush@h",
+    ] {
+        for scheme in [
+            "redis",
+            "redis-sentinel",
+            "redis-cluster",
+            "redlock",
+            "redis+unix",
+        ] {
+            let url = format!("{scheme}://{rest}");
+            for invalid in [
+                RedisOptions::from_url(&url).err(),
+                RedisClusterOptions::from_url(&url).err(),
+                RedlockOptions::from_url(&url).err(),
+            ] {
+                let said = format!("{invalid:?}");
+                assert!(!said.contains("hush"), "{url}: {said}");
+            }
+        }
+    }
+    for url in ["redis:://u:hush@h/", "redis-cluster:://u:hush@h/"] {
+        assert!(!format!("{:?}", refused(url)).contains("hush"), "{url}");
+    }
+    let invalid = refused("redis:u:hush@h");
+    assert!(
+        invalid
+            .hint
+            .is_some_and(|hint| hint.contains("percent-encode"))
+    );
 }

@@ -138,3 +138,45 @@ fn entry_as_json(entry: &Entry) -> Json {
     }
     json
 }
+
+/// Nobody writes such a record; whoever reads it must come to an end.
+#[test]
+fn links_that_lead_in_a_circle_are_damage() {
+    let number = |number: f64| number.to_le_bytes().to_vec();
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let mut body = vec![0; 9];
+    body[5..9].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+    let body = [body, text(""), vec![0; 4], text("host"), text("")].concat();
+    let claim = |next: &str| {
+        let numbers = [1.0, 9.0, 1e15, 1e15].map(number).concat();
+        [text(next), text(""), numbers, body.clone()].concat()
+    };
+    let head = |granted| {
+        let start = [1e15, 0.0, 9.0, 2.0, 1e15, 1e15].map(number).concat();
+        let counts = [-1.0, 1_048_576.0, 1e15, granted, 0.0, 0.0, 0.0, 0.0, 0.0].map(number);
+        let ends = ["a", "b", "", ""].map(text).concat();
+        [b"lh\x01".to_vec(), start, vec![0], counts.concat(), ends].concat()
+    };
+    let read = |granted, next: [&str; 2]| {
+        let fields = [
+            (" head", head(granted)),
+            (" released", Vec::new()),
+            ("a", claim(next[0])),
+            ("b", claim(next[1])),
+        ];
+        let bytes = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+        let fields = fields.map(|(name, value)| [bytes(name.as_bytes()), bytes(&value)]);
+        Record::read(Value::Array(
+            [vec![Value::Int(1)], fields.concat()].concat(),
+        ))
+    };
+    assert_eq!(read(2.0, ["b", ""]).unwrap().0.granted.len(), 2);
+    for (granted, next) in [(2.0, ["a", "a"]), (9e15, ["b", "a"]), (3.0, ["b", "b"])] {
+        let refused = read(granted, next).unwrap_err();
+        assert_eq!(
+            refused.kind(),
+            crate::ErrorKind::Corrupt,
+            "{granted} {next:?}"
+        );
+    }
+}

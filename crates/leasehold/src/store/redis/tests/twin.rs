@@ -269,7 +269,7 @@ impl Twin {
         let all: Vec<_> = (0..claims.len()).collect();
         let arguments = |call: &mut redis::Cmd| script::add_claims(call, claims, TERMS);
         let value = self.eval("claim all", &all, arguments, clock);
-        let found = script::read_replies(&value).unwrap();
+        let found = script::read_replies(&value, claims.len()).unwrap();
         let heard = self.heard();
 
         let mut queues: Vec<_> = all

@@ -1,0 +1,28 @@
+//! One file a family.
+
+pub(crate) mod answers;
+pub(crate) mod durations;
+pub(crate) mod globs;
+pub(crate) mod local_files;
+pub(crate) mod parts;
+pub(crate) mod pushes;
+pub(crate) mod records;
+pub(crate) mod server;
+pub(crate) mod urls;
+pub(crate) mod words;
+
+/// What stands for a secret in the corpora: no message may repeat it.
+pub(crate) const SECRET: &str = "hush";
+
+/// A refusal is one sentence on one line, not much longer than what was refused.
+pub(crate) fn check_sentence(message: &str, input: usize) {
+    assert!(!message.is_empty());
+    assert!(!message.chars().any(char::is_control), "{message:?}");
+    // Escaped, a byte is up to ten characters long.
+    let most = 600 + 10 * input;
+    assert!(
+        message.chars().count() <= most,
+        "{} bytes: {message:.200}",
+        message.len()
+    );
+}

@@ -1,0 +1,63 @@
+//! Durations, in URLs and as the command reads them.
+
+use std::time::Duration;
+
+use leasehold::fuzzing::redis;
+
+use super::check_sentence;
+
+// The command is no library: its file is compiled here once more.
+#[path = "../../../leasehold-cli/src/duration.rs"]
+#[allow(unreachable_pub, reason = "as it is there")]
+mod command;
+
+pub(crate) fn run(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    match redis::duration(text) {
+        Ok(duration) => {
+            let shown = format!("{}ms", duration.as_millis());
+            assert_eq!(redis::duration(&shown), Ok(duration));
+        }
+        Err(invalid) => check_sentence(&invalid.message, text.len()),
+    }
+    match command::parse(text) {
+        Ok(duration) => {
+            let shown = humantime::format_duration(duration).to_string();
+            assert_eq!(command::parse(&shown), Ok(duration), "{shown}");
+            let period = command::parse_period(text);
+            assert_eq!(period.is_ok(), duration >= Duration::from_secs(1));
+            check_spoken(duration);
+            assert!(u128::from(command::millis(duration)) <= duration.as_millis());
+        }
+        Err(why) => check_sentence(&why, text.len()),
+    }
+}
+
+/// One or two whole or tenth units, which tell the duration to a tenth.
+fn check_spoken(duration: Duration) {
+    let spoken = command::spoken(duration);
+    let words: Vec<_> = spoken.split(' ').collect();
+    assert!(words.len() == 2 || words.len() == 4, "{spoken}");
+    let seconds: f64 = words
+        .chunks_exact(2)
+        .map(|pair| {
+            let number: f64 = pair[0].parse().expect(&spoken);
+            let unit = match pair[1] {
+                "ms" => 0.001,
+                "s" => 1.0,
+                "min" => 60.0,
+                "h" => 3_600.0,
+                "d" => 86_400.0,
+                other => panic!("{other} in {spoken}"),
+            };
+            number * unit
+        })
+        .sum();
+    let exact = duration.as_secs_f64();
+    assert!(
+        (seconds - exact).abs() <= 0.001 + exact * 0.1,
+        "{exact} s is said as {spoken}"
+    );
+}

@@ -1,0 +1,128 @@
+//! Files of the local store. The first byte says what follows: `r` a record as it
+//! lies there, `q` a queue, around which a record is sealed as if the store had written
+//! it, `c` the clock.
+
+use std::time::Duration;
+
+use leasehold::Key;
+use leasehold::core::{
+    Claim, ClaimId, Command, Inbox, Mode, Queue, Release, Renew, Reply, StoreTime, Token,
+};
+use leasehold::fuzzing::local::{self, Read};
+
+use super::words::tame;
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// No clock is beyond this before the year 2255.
+const LATEST: u64 = 1 << 53;
+
+pub(crate) fn run(data: &[u8]) {
+    let Some((kind, rest)) = data.split_first() else {
+        return;
+    };
+    match kind {
+        b'r' => {
+            if let Ok(read) = local::decode(rest) {
+                check(&read);
+                flip(rest, &read);
+            }
+        }
+        b'q' => {
+            let key = Key::new("orders/42").unwrap();
+            if let Ok(read) = local::decode(&local::seal(&key, "boot", StoreTime(9), rest)) {
+                assert_eq!((&read.0, &*read.1, read.2), (&key, "boot", StoreTime(9)));
+                check(&read);
+            }
+        }
+        b'c' => assert!(local::clock(rest).is_none_or(|now| now.0 <= LATEST + 1_000_000)),
+        _ => {}
+    }
+}
+
+fn check(read: &Read) {
+    let written = local::encode(read);
+    assert_eq!(local::decode(&written).as_ref(), Ok(read));
+    assert_eq!(local::encode(&local::decode(&written).unwrap()), written);
+    let queue = &read.3;
+    // Of claims that are not there yet.
+    let text = String::from_utf8_lossy(&written);
+    let unused = (0..).map(ClaimId::from_random);
+    let unused = unused.filter(|id| !text.contains(id.expose()));
+    let ids: Vec<_> = unused.take(3).collect();
+    let latest = queue.look(StoreTime(0)).at;
+    for clock in [StoreTime(0), latest, latest + LONG * 10, StoreTime(LATEST)] {
+        use_it(queue.clone(), clock, &ids);
+    }
+    let mut voided = queue.clone();
+    voided.void_claims();
+    assert_eq!(voided.inboxes(usize::MAX).count(), 0);
+}
+
+/// A queue that was let in behaves as one: tokens rise, and nothing breaks.
+fn use_it(mut queue: Queue, clock: StoreTime, ids: &[ClaimId]) {
+    let before = queue.look(clock);
+    for claim in before.holders.iter().map(|holder| &holder.claim) {
+        tame(&claim.owner);
+    }
+    let id = |number: usize| ids[number].clone();
+    let mut last = before.last_token;
+    for number in 0..3 {
+        let mode = [
+            Mode::Exclusive,
+            Mode::Shared,
+            Mode::Permits { of: 4, take: 2 },
+        ][number];
+        let claim = Claim::new(id(number), mode, LONG);
+        let reply = queue.apply(&Command::Claim(claim), clock).reply;
+        if let Reply::Standing(standing) = reply
+            && let Some(token) = standing.token
+        {
+            assert!(token > last, "{token} after {last}");
+            last = token;
+        }
+    }
+    let inbox = Inbox::new("here").unwrap();
+    let release = |number, unused| Release {
+        id: id(number),
+        hand_off: true,
+        settled: false,
+        unused,
+    };
+    let renew = Renew {
+        id: id(1),
+        ttl: LONG,
+        downgrade: true,
+        note: None,
+        rotate: None,
+    };
+    for command in [
+        Command::Watch {
+            inbox: inbox.clone(),
+            ttl: LONG,
+        },
+        Command::Renew(renew),
+        Command::Resize { from: 4, to: 1 },
+        Command::Release(release(0, false)),
+        Command::Release(release(1, true)),
+        Command::Bury { inbox },
+        Command::Break,
+    ] {
+        let outcome = queue.apply(&command, clock);
+        assert!(outcome.events.len() <= 10_000);
+    }
+    assert!(queue.look(clock).last_token >= last);
+    assert!(queue.is_empty() || queue.look(clock).last_token > Token(0));
+}
+
+/// What was changed is noticed, unless it means the same.
+fn flip(bytes: &[u8], read: &Read) {
+    let step = bytes.len() / 64 + 1;
+    for at in (0..bytes.len()).step_by(step) {
+        let mut flipped = bytes.to_vec();
+        flipped[at] ^= 1 << (at % 8);
+        if let Ok(other) = local::decode(&flipped) {
+            assert_eq!(other, *read, "a bit flipped at {at}");
+        }
+    }
+}

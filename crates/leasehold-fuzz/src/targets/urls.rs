@@ -1,0 +1,161 @@
+//! The addresses of stores.
+//!
+//! Five lines are a URL with a password: the scheme, the user, what stands in the
+//! password before and after the secret, and the rest. Anything else is a URL as it
+//! stands.
+
+use std::fmt::Debug;
+
+use leasehold::core::Invalid;
+use leasehold::fuzzing::local;
+use leasehold::store::local::LocalOptions;
+use leasehold::store::redis::{RedisAddress, RedisClusterOptions, RedisOptions, RedlockOptions};
+
+use super::{SECRET, check_sentence};
+
+pub(crate) fn run(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let lines: Vec<_> = text.split('\n').collect();
+    let (url, others) = match lines.as_slice() {
+        [scheme, user, before, after, rest] => (
+            format!("{scheme}://{user}:{before}{SECRET}{after}@{rest}"),
+            [*scheme, user, rest].concat(),
+        ),
+        _ => (text.to_owned(), text.to_owned()),
+    };
+    let case = Case {
+        url: &url,
+        // Else it stands where it is no secret.
+        secret: !others.contains(SECRET),
+    };
+    case.check(RedisOptions::from_url(&url), |options| {
+        let masked = masked(options);
+        (masked, options.redacted_url())
+    });
+    case.check(RedisClusterOptions::from_url(&url), |options| {
+        let mut copy = options.clone();
+        copy.node = masked(&copy.node);
+        (copy, options.redacted_url())
+    });
+    case.check(RedlockOptions::from_url(&url), |options| {
+        let mut copy = options.clone();
+        copy.servers = copy.servers.iter().map(masked).collect();
+        (copy, options.redacted_url())
+    });
+    check_local(&case);
+}
+
+struct Case<'a> {
+    url: &'a str,
+    secret: bool,
+}
+
+impl Case<'_> {
+    /// What was accepted reads back from its own address; `mask` takes the passwords
+    /// out of the options, and says that address.
+    fn check<T: FromUrl + PartialEq + Debug>(
+        &self,
+        read: Result<T, Invalid>,
+        mask: impl Fn(&T) -> (T, String),
+    ) {
+        let options = match read {
+            Ok(options) => options,
+            Err(invalid) => return self.refused(&invalid),
+        };
+        let (masked, shown) = mask(&options);
+        let again = match T::from_url(&shown) {
+            Ok(again) => again,
+            Err(invalid) => panic!("{:?} is shown as {shown:?}: {invalid}", self.url),
+        };
+        assert_eq!(mask(&again), (masked, shown.clone()), "{:?}", self.url);
+        // Unencoded, a password may have become a host or a parameter.
+        if self.secret && options.holds_secret() {
+            for shown in [shown, format!("{options:?}")] {
+                assert!(!shown.contains(SECRET), "{shown}");
+            }
+        }
+    }
+
+    fn refused(&self, invalid: &Invalid) {
+        let Invalid { message, hint } = invalid;
+        for sentence in [message].into_iter().chain(hint) {
+            check_sentence(sentence, self.url.len());
+            assert!(
+                !(self.secret && sentence.contains(SECRET)),
+                "{:?} is refused with: {sentence}",
+                self.url
+            );
+        }
+    }
+}
+
+trait FromUrl: Sized {
+    fn from_url(url: &str) -> Result<Self, Invalid>;
+    fn holds_secret(&self) -> bool;
+}
+
+fn is_secret(options: &RedisOptions) -> bool {
+    options
+        .password
+        .as_ref()
+        .is_some_and(|password| password.contains(SECRET))
+}
+
+impl FromUrl for RedisOptions {
+    fn from_url(url: &str) -> Result<Self, Invalid> {
+        Self::from_url(url)
+    }
+    fn holds_secret(&self) -> bool {
+        is_secret(self)
+    }
+}
+
+impl FromUrl for RedisClusterOptions {
+    fn from_url(url: &str) -> Result<Self, Invalid> {
+        Self::from_url(url)
+    }
+    fn holds_secret(&self) -> bool {
+        is_secret(&self.node)
+    }
+}
+
+impl FromUrl for RedlockOptions {
+    fn from_url(url: &str) -> Result<Self, Invalid> {
+        Self::from_url(url)
+    }
+    fn holds_secret(&self) -> bool {
+        self.servers.iter().any(is_secret)
+    }
+}
+
+fn masked(options: &RedisOptions) -> RedisOptions {
+    let mask = |password: &mut Option<String>| {
+        if let Some(password) = password {
+            "***".clone_into(password);
+        }
+    };
+    let mut copy = options.clone();
+    mask(&mut copy.password);
+    if let RedisAddress::Sentinel(sentinels) = &mut copy.address {
+        mask(&mut sentinels.password);
+    }
+    copy
+}
+
+fn check_local(case: &Case<'_>) {
+    let case = Case {
+        // Nothing is a secret in an address of this store.
+        secret: case.secret && !case.url.starts_with("local:"),
+        ..*case
+    };
+    let options = match LocalOptions::from_url(case.url) {
+        Ok(options) => options,
+        Err(invalid) => return case.refused(&invalid),
+    };
+    if let Some(directory) = &options.directory {
+        let shown = local::url(directory, options.retention);
+        assert_eq!(LocalOptions::from_url(&shown), Ok(options), "{shown}");
+    }
+}

@@ -1,0 +1,85 @@
+//! Keys, claim ids and the like: as text, and as JSON.
+
+use std::fmt::Debug;
+
+use leasehold::core::{ClaimId, Inbox, Invalid, Key, Note, Owner, OwnerSecret};
+use leasehold::fuzzing::local;
+use serde_json::Value;
+use serde_json::value::from_value;
+
+use super::check_sentence;
+
+pub(crate) fn run(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    check(text, Key::new(text), |key: &Key| key.as_str().to_owned());
+    check(text, ClaimId::new(text), |id: &ClaimId| {
+        id.expose().to_owned()
+    });
+    check(text, Inbox::new(text), |inbox: &Inbox| {
+        inbox.as_str().to_owned()
+    });
+    check(text, Note::new(text), |note: &Note| {
+        note.as_str().to_owned()
+    });
+    if let Ok(secret) = OwnerSecret::parse(text) {
+        assert_eq!(secret.expose(), text.to_ascii_lowercase());
+        assert!(!format!("{secret:?}").contains(text));
+    }
+    if let Ok(id) = serde_json::from_str::<ClaimId>(text) {
+        hidden(&id);
+    }
+    tame(&Owner::new(text, 1, Some(text)));
+    if let Ok(owner) = serde_json::from_str::<Owner>(text) {
+        tame(&owner);
+    }
+    let name = local::file_name(text);
+    assert!(
+        name.len() < 240 && name.is_ascii() && !name.contains('/'),
+        "{name}"
+    );
+    assert!(!name.starts_with('.'), "{name}");
+}
+
+/// As JSON no more is let in than as text.
+fn check<T>(text: &str, read: Result<T, Invalid>, shown: impl Fn(&T) -> String)
+where
+    T: PartialEq + Debug + for<'de> serde::Deserialize<'de>,
+{
+    let json: Option<T> = from_value(Value::from(text)).ok();
+    match read {
+        Ok(word) => {
+            assert_eq!(shown(&word), text);
+            assert_eq!(json, Some(word));
+        }
+        Err(invalid) => {
+            check_sentence(&invalid.message, text.len());
+            assert_eq!(json, None, "{text:?} is let in as JSON");
+        }
+    }
+}
+
+/// An id shows six characters, and never more than half of it.
+pub(crate) fn hidden(id: &ClaimId) {
+    let shown = id.to_string();
+    let shown = shown.trim_end_matches('…');
+    assert!(
+        shown.len() <= 6 && shown.len() * 2 <= id.expose().len(),
+        "{shown}"
+    );
+    assert!(id.expose().starts_with(shown));
+}
+
+/// What people are shown does nothing to their terminals.
+pub(crate) fn tame(owner: &Owner) {
+    for text in [Some(&owner.host), owner.label.as_ref()]
+        .into_iter()
+        .flatten()
+    {
+        assert!(text.len() <= Owner::MAX_BYTES);
+        assert!(!text.chars().any(char::is_control), "{text:?}");
+    }
+    let json = serde_json::to_value(owner).unwrap();
+    assert_eq!(from_value::<Owner>(json).unwrap(), *owner);
+}

@@ -1,0 +1,415 @@
+//! The whole client on the memory store: guards, the watchdog, what leaves in the
+//! background, and pushes.
+//!
+//! Time stands still but where a case moves it. So whatever is lost (a wake-up, a push,
+//! a claim that was dropped) leaves somebody waiting for ever, which the scheduler
+//! reports as a deadlock; and two who hold at once are seen.
+
+#![cfg(shuttle)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod watched;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use leasehold::store::memory::MemoryStore;
+use leasehold::{Client, Lease, Retry, Token};
+use shuttle::Runner;
+use shuttle::future::{JoinHandle, block_on, spawn, yield_now};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use watched::Watched;
+
+/// Longer than the watchdog stays when there is nothing to do.
+const LONG: Duration = Duration::from_millis(1_100);
+
+/// Tries random orders, and those with few switches: each finds what the other misses.
+fn explore(case: fn()) {
+    explore_more(1, case);
+}
+
+/// So many times as many orders.
+fn explore_more(times: usize, case: fn()) {
+    let runs = std::env::var("LEASEHOLD_INTERLEAVINGS").ok();
+    let runs = runs.and_then(|runs| runs.parse().ok()).unwrap_or(2_000) * times;
+    let mut config = shuttle::Config::new();
+    // The client's futures lie on it, one within the other.
+    config.stack_size = 512 * 1024;
+    Runner::new(RandomScheduler::new(runs), config.clone()).run(case);
+    Runner::new(PctScheduler::new(3, runs), config).run(case);
+}
+
+/// A store, and who uses it.
+struct World {
+    store: MemoryStore,
+    clients: Vec<Weak<Watched>>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            store: MemoryStore::new(),
+            clients: Vec::new(),
+        }
+    }
+
+    async fn client(&mut self) -> Client {
+        self.client_of(true).await
+    }
+
+    /// Of a store that keeps waiters in line, or does not.
+    async fn client_of(&mut self, queueing: bool) -> Client {
+        let store = Arc::new(Watched::new(self.store.client(), queueing));
+        self.clients.push(Arc::downgrade(&store));
+        let client = Client::builder().with_store(store);
+        client.connect().await.unwrap()
+    }
+
+    /// With its clients gone, the key is free without waiting, and their watchdogs end
+    /// in time.
+    async fn end(mut self) {
+        let probe = self.client().await;
+        drop(lock(&probe).await);
+        drop(probe);
+        while self.clients.iter().any(|store| store.strong_count() > 0) {
+            yield_now().await;
+            leasehold::sync::advance(LONG);
+        }
+    }
+}
+
+async fn lock(client: &Client) -> Lease {
+    client.mutex("k").unwrap().lock().await.unwrap()
+}
+
+/// Sees that nobody holds beside another, and that tokens rise.
+#[derive(Default)]
+struct Guarded {
+    inside: AtomicUsize,
+    last: AtomicU64,
+}
+
+impl Guarded {
+    async fn visit(&self, lease: &Lease) {
+        let Token(token) = lease.token();
+        assert!(self.last.swap(token, Ordering::SeqCst) < token);
+        assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two hold");
+        yield_now().await;
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A claim that was granted while its inbox was closed for a second has lost it, and
+/// comes back after a pause: so much time passes, and not enough for anything else.
+const PAUSES: u32 = 500;
+
+async fn finish(tasks: impl IntoIterator<Item = JoinHandle<()>>) {
+    let mut left = PAUSES;
+    for task in tasks {
+        while left > 0 && !task.is_finished() {
+            yield_now().await;
+            leasehold::sync::advance(Duration::from_millis(1));
+            left -= 1;
+        }
+        task.await.unwrap();
+    }
+}
+
+/// Lets time pass a few times, whenever the scheduler likes. No lease ends by it.
+fn pass_time() -> JoinHandle<()> {
+    spawn(async {
+        for _ in 0..4 {
+            yield_now().await;
+            leasehold::sync::advance(LONG);
+        }
+    })
+}
+
+/// A guard that is dropped, while others wait, in this client and another: the claim is
+/// released by a watchdog that is starting, running, or about to end.
+#[test]
+fn dropped_guards_hand_on() {
+    explore(|| {
+        block_on(async {
+            let mut world = World::new();
+            let (a, b) = (world.client().await, world.client().await);
+            let guarded = Arc::new(Guarded::default());
+            let time = pass_time();
+            let tasks = [a.clone(), a, b].map(|client| {
+                let guarded = guarded.clone();
+                spawn(async move {
+                    let lease = lock(&client).await;
+                    guarded.visit(&lease).await;
+                    drop(lease);
+                })
+            });
+            time.await.unwrap();
+            finish(tasks).await;
+            world.end().await;
+        });
+    });
+}
+
+/// The watchdog ends when it had nothing to do for a while: right then a claim begins,
+/// and another waits.
+#[test]
+fn a_watchdog_ends_while_something_begins() {
+    explore(|| {
+        block_on(async {
+            let mut world = World::new();
+            let (a, b) = (world.client().await, world.client().await);
+            drop(lock(&a).await);
+            let held = lock(&b).await;
+            // It has nothing left to do, and soon knows.
+            yield_now().await;
+            let time = pass_time();
+            let visit = {
+                let client = a.clone();
+                spawn(async move { drop(lock(&client).await) })
+            };
+            let other = {
+                let client = a.clone();
+                spawn(async move { drop(client.mutex("other").unwrap().lock().await.unwrap()) })
+            };
+            yield_now().await;
+            drop(held);
+            time.await.unwrap();
+            finish([visit, other]).await;
+            // Nobody else releases what is left.
+            drop(b.mutex("other").unwrap().lock().await.unwrap());
+            drop((a, b));
+            world.end().await;
+        });
+    });
+}
+
+/// The same, given back in the foreground.
+#[test]
+fn released_leases_hand_on() {
+    explore(|| {
+        block_on(async {
+            let mut world = World::new();
+            let (a, b) = (world.client().await, world.client().await);
+            let guarded = Arc::new(Guarded::default());
+            let tasks: Vec<_> = [a.clone(), a, b]
+                .map(|client| {
+                    let guarded = guarded.clone();
+                    spawn(async move {
+                        let lease = lock(&client).await;
+                        guarded.visit(&lease).await;
+                        lease.release().await.unwrap();
+                    })
+                })
+                .into();
+            for task in tasks {
+                task.await.unwrap();
+            }
+            world.end().await;
+        });
+    });
+}
+
+/// A task that waits is dropped anywhere: it leaves, and nobody waits behind it.
+#[test]
+fn dropped_waiters_are_passed() {
+    explore(|| {
+        block_on(async {
+            let mut world = World::new();
+            let (a, b) = (world.client().await, world.client().await);
+            let lease = lock(&a).await;
+            let gives_up = {
+                let client = b.clone();
+                spawn(async move { client.mutex("k").unwrap().lock().await.map(drop) })
+            };
+            let stays = {
+                let client = b.clone();
+                spawn(async move { client.mutex("k").unwrap().lock().await.map(drop) })
+            };
+            yield_now().await;
+            gives_up.abort();
+            drop(lease);
+            stays.await.unwrap().unwrap();
+            drop((a, b));
+            world.end().await;
+        });
+    });
+}
+
+/// A renewal that is asked for, and one that is due, while the guard is dropped.
+#[test]
+fn a_renewal_meets_a_drop() {
+    explore(|| {
+        block_on(async {
+            let mut world = World::new();
+            let a = world.client().await;
+            let lease = Arc::new(lock(&a).await);
+            // A third of the TTL: the watchdog renews too.
+            leasehold::sync::advance(Duration::from_secs(10));
+            let renewing = {
+                let lease = lease.clone();
+                spawn(async move { lease.renew().await.unwrap() })
+            };
+            let dropping = spawn(async move { drop(lease) });
+            let b = world.client().await;
+            drop(lock(&b).await);
+            for task in [renewing, dropping] {
+                task.await.unwrap();
+            }
+            drop((a, b));
+            world.end().await;
+        });
+    });
+}
+
+/// A client that is shut down while one of its tasks holds and another waits.
+#[test]
+fn a_closed_client_leaves_nothing() {
+    explore(|| {
+        block_on(async {
+            let mut world = World::new();
+            let a = world.client().await;
+            let lease = lock(&a).await;
+            let waits = {
+                let client = a.clone();
+                spawn(async move { client.mutex("k").unwrap().lock().await.map(drop) })
+            };
+            let closes = {
+                let client = a.clone();
+                spawn(async move { client.shutdown(Duration::from_secs(60)).await })
+            };
+            let b = world.client().await;
+            drop(lock(&b).await);
+            closes.await.unwrap();
+            assert!(!lease.is_valid());
+            waits.await.unwrap().ok();
+            drop((a, b, lease));
+            world.end().await;
+        });
+    });
+}
+
+/// Tasks of one client that ask in turns, where they stand in no line: here time goes on,
+/// since pauses are how they wait.
+#[test]
+fn turns_come_to_everybody() {
+    explore(|| {
+        block_on(async {
+            let mut world = World::new();
+            let a = world.client_of(false).await;
+            let guarded = Arc::new(Guarded::default());
+            let left = Arc::new(AtomicUsize::new(3));
+            let tasks: Vec<_> = [(); 3]
+                .map(|()| {
+                    let (client, guarded, left) = (a.clone(), guarded.clone(), left.clone());
+                    spawn(async move {
+                        let mutex = client.mutex("k").unwrap().retrying(Retry::default());
+                        let lease = mutex.lock().await.unwrap();
+                        guarded.visit(&lease).await;
+                        lease.release().await.unwrap();
+                        left.fetch_sub(1, Ordering::SeqCst);
+                    })
+                })
+                .into();
+            while left.load(Ordering::SeqCst) > 0 {
+                yield_now().await;
+                leasehold::sync::advance(Duration::from_millis(5));
+            }
+            for task in tasks {
+                task.await.unwrap();
+            }
+            drop(a);
+            world.end().await;
+        });
+    });
+}
+
+/// Whoever waits for the loss of a lease hears of it, though it comes while the inbox is
+/// being opened.
+#[test]
+fn a_loss_is_heard() {
+    explore(|| {
+        block_on(async {
+            let mut world = World::new();
+            let (a, b) = (world.client().await, world.client().await);
+            let lease = lock(&a).await;
+            // The inbox of a holder opens after a while.
+            leasehold::sync::advance(Duration::from_millis(200));
+            let hears = spawn(async move {
+                lease.lost().await;
+            });
+            let breaks = spawn(async move { b.break_key("k").await.map(drop) });
+            breaks.await.unwrap().unwrap();
+            hears.await.unwrap();
+            drop(a);
+            world.end().await;
+        });
+    });
+}
+
+/// Pushes come on several threads: one that means nothing to anybody, and the grant of a
+/// claim whose answer is still on its way.
+#[test]
+fn a_grant_is_not_lost_among_other_pushes() {
+    // What would go wrong is one step wide.
+    explore_more(10, || {
+        block_on(async {
+            let mut world = World::new();
+            let (a, b) = (world.client().await, world.client().await);
+            let store = world.clients[0].clone();
+            let other = b.mutex("other").unwrap().lock().await.unwrap();
+            let waits = {
+                let client = a.clone();
+                spawn(async move { drop(client.mutex("other").unwrap().lock().await.unwrap()) })
+            };
+            while !store.upgrade().unwrap().listens() {
+                yield_now().await;
+            }
+            let held = lock(&b).await;
+            let visit = {
+                let client = a.clone();
+                spawn(async move { drop(lock(&client).await) })
+            };
+            let noise = spawn(async move {
+                for _ in 0..5 {
+                    if let Some(store) = store.upgrade() {
+                        store.push_noise();
+                    }
+                    yield_now().await;
+                }
+            });
+            yield_now().await;
+            drop(held);
+            for task in [visit, noise] {
+                task.await.unwrap();
+            }
+            drop(other);
+            waits.await.unwrap();
+            drop((a, b));
+            world.end().await;
+        });
+    });
+}
+
+/// A watchdog that sleeps, with its inbox closed, on a lease: it opens for who waits.
+#[test]
+fn an_inbox_opens_for_who_waits() {
+    explore(|| {
+        block_on(async {
+            let mut world = World::new();
+            let (a, b) = (world.client().await, world.client().await);
+            let other = a.mutex("other").unwrap().lock().await.unwrap();
+            let held = lock(&b).await;
+            yield_now().await;
+            let visit = {
+                let client = a.clone();
+                spawn(async move { drop(lock(&client).await) })
+            };
+            yield_now().await;
+            drop(held);
+            visit.await.unwrap();
+            drop((a, b, other));
+            world.end().await;
+        });
+    });
+}

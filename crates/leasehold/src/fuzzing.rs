@@ -1,0 +1,12 @@
+//! Doors to what parses and is private, for `leasehold-fuzz`. Not an interface: it
+//! changes with what lies behind it.
+
+#[cfg(feature = "local")]
+pub use crate::store::local::fuzzing as local;
+#[cfg(feature = "redis")]
+pub use crate::store::redis::fuzzing as redis;
+
+/// Whether a name matches a pattern of `list`.
+pub fn glob(pattern: &str, name: &str) -> bool {
+    crate::store::glob::matches(pattern, name)
+}

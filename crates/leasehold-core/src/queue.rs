@@ -99,7 +99,7 @@ pub struct Queue {
     released: VecDeque<Tombstone>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Entry {
     id: ClaimId,
     arrival: Arrival,

@@ -3,7 +3,12 @@
 //!
 //! - [`faults`]: real servers and clients in processes of their own, faults from a
 //!   seed, histories, and a checker that reads them afterwards.
+//! - [`model`]: the core's queue, machines and votes inside a model checker, and the
+//!   mutants of them that it has to find. `docs/proof/model.md` says what is modelled.
 //!
 //! Nothing depends on this crate. `leasehold-proof --help` says how to run it.
 
+#[cfg(feature = "faults")]
 pub mod faults;
+pub mod model;
+mod report;

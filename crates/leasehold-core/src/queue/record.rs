@@ -1,7 +1,6 @@
 //! A queue as it is written down.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -94,29 +93,5 @@ impl From<Queue> for Record {
             watchers: queue.watchers,
             released: queue.released.into(),
         }
-    }
-}
-
-impl Hash for Queue {
-    /// Of what is written down: the rest follows from it.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self {
-            last_seen,
-            offset,
-            last_token,
-            last_arrival,
-            capacity,
-            used: _,
-            earliest,
-            furthest,
-            granted,
-            waiting,
-            places: _,
-            siblings: _,
-            watchers,
-            released,
-        } = self;
-        (last_seen, offset, last_token, last_arrival, capacity).hash(state);
-        (earliest, furthest, granted, waiting, watchers, released).hash(state);
     }
 }

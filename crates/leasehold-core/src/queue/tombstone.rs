@@ -6,7 +6,7 @@ use super::{Queue, TOMBSTONE_LIFE, TOMBSTONES};
 use crate::{ClaimId, StoreTime};
 
 /// An id that is not to be used again.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tombstone {
     pub(super) id: ClaimId,
     /// When to forget it.

@@ -1,0 +1,19 @@
+//! The core's own functions in a model checker.
+//!
+//! - `queue`: one key's queue, and every order in which requests can reach it;
+//! - `catalogue`: the models by name; `checker`, `search`, `walk`: how they are run;
+//! - `promise`: what must hold; `seen`: what must happen.
+
+mod catalogue;
+mod checker;
+pub mod cli;
+mod clock;
+mod promise;
+mod queue;
+mod search;
+mod seen;
+mod walk;
+
+pub use catalogue::{Entry, all};
+pub use checker::{Counterexample, Effort, Findings};
+pub use promise::Promise;

@@ -1,12 +1,14 @@
 //! The core's own functions in a model checker.
 //!
 //! - `queue`: one key's queue, and every order in which requests can reach it;
+//! - `clients`: the clients' machines against the queue;
 //! - `catalogue`: the models by name; `checker`, `search`, `walk`: how they are run;
 //! - `promise`: what must hold; `seen`: what must happen.
 
 mod catalogue;
 mod checker;
 pub mod cli;
+mod clients;
 mod clock;
 mod promise;
 mod queue;

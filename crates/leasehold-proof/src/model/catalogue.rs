@@ -1,6 +1,11 @@
 //! The models by name.
 
+use std::time::Duration;
+
+use leasehold_core::Mode;
+
 use super::checker::{Effort, Findings, Method, Subject, run};
+use super::clients::{self, Budget, ClientsModel, Person};
 use super::queue::{Events, Part, QueueModel};
 use super::seen::Seen;
 
@@ -37,7 +42,144 @@ impl Entry {
 /// All models.
 #[must_use]
 pub fn all() -> Vec<Entry> {
-    queues()
+    let mut all = queues();
+    all.extend(clients());
+    all
+}
+
+fn person(mode: Mode, attempts: u8, rate: i64) -> Person {
+    Person {
+        mode,
+        attempts,
+        rate,
+    }
+}
+
+/// Two who want the key alone. One clock is slow, the other and the server's are fast:
+/// by nearly as much as the allowance bears.
+fn two_writers() -> ClientsModel {
+    ClientsModel {
+        people: vec![
+            person(Mode::Exclusive, 1, -4_500),
+            person(Mode::Exclusive, 1, 4_500),
+        ],
+        lease: Duration::from_secs(3),
+        waiter: Duration::from_secs(2),
+        horizon: 5,
+        faults: Budget::default(),
+        server_rate: 4_500,
+        hears_silence: true,
+        promises: clients::ALL,
+        seen: Seen::wanting(&["waits", "granted by a push"]),
+    }
+}
+
+/// All that may go wrong without an assumption failing.
+const WEATHER: Budget = Budget {
+    doubled: 3,
+    late: 6,
+    cuts: 3,
+    deaths: 1,
+    breaks: 0,
+    losses: 0,
+    jumps: 0,
+};
+
+fn crowd(modes: &[Mode]) -> ClientsModel {
+    let rates = [-4_500, 4_500, 0, 2_000];
+    let people = modes.iter().zip(rates);
+    ClientsModel {
+        people: people.map(|(mode, rate)| person(*mode, 3, rate)).collect(),
+        horizon: 24,
+        faults: WEATHER,
+        seen: Seen::wanting(&[
+            "waits",
+            "gone",
+            "granted by a push",
+            "lost: gone",
+            "lost: unanswered",
+        ]),
+        ..two_writers()
+    }
+}
+
+fn clients() -> Vec<Entry> {
+    let exhaustive = |name, subject| Entry::new(name, Method::Exhaustive, subject);
+    let walks = |name, subject| {
+        let walks = Method::Walks {
+            walks: 20_000,
+            steps: 200,
+        };
+        Entry::new(name, walks, subject)
+    };
+    let with = |faults| ClientsModel {
+        faults,
+        horizon: 4,
+        ..two_writers()
+    };
+    let none = Budget::default;
+    let permits = |take| Mode::Permits { of: 3, take };
+    let writer = Mode::Exclusive;
+    vec![
+        exhaustive("clients/drift", two_writers()),
+        exhaustive("clients/late", with(Budget { late: 1, ..none() })),
+        exhaustive(
+            "clients/doubled",
+            with(Budget {
+                doubled: 1,
+                ..none()
+            }),
+        ),
+        exhaustive("clients/cut", with(Budget { cuts: 1, ..none() })),
+        exhaustive(
+            "clients/deaths",
+            with(Budget {
+                deaths: 1,
+                ..none()
+            }),
+        ),
+        exhaustive(
+            "clients/nothing holds",
+            ClientsModel {
+                promises: clients::TOKENS,
+                ..with(Budget {
+                    breaks: 1,
+                    losses: 1,
+                    jumps: 1,
+                    ..none()
+                })
+            },
+        ),
+        walks("clients/mutex walks", crowd(&[writer; 3])),
+        walks(
+            "clients/deaf walks",
+            ClientsModel {
+                hears_silence: false,
+                ..crowd(&[writer; 3])
+            },
+        ),
+        walks(
+            "clients/readers walks",
+            crowd(&[writer, Mode::Shared, Mode::Shared, writer]),
+        ),
+        walks(
+            "clients/permits walks",
+            crowd(&[permits(2), permits(1), permits(3), permits(2)]),
+        ),
+        walks(
+            "clients/nothing holds walks",
+            ClientsModel {
+                promises: clients::TOKENS,
+                faults: Budget {
+                    breaks: 2,
+                    losses: 2,
+                    jumps: 1,
+                    ..WEATHER
+                },
+                ..crowd(&[writer; 3])
+            },
+        ),
+    ]
 }
 
 fn queue(

@@ -1,0 +1,100 @@
+//! The server, and what comes out of it.
+
+use std::sync::Arc;
+
+use leasehold_core::{Command, Event, Reply};
+
+use super::wire::{Message, What};
+use super::{ClientsModel, State, inbox};
+use crate::model::promise::Promise;
+
+impl ClientsModel {
+    pub(super) fn arrive(&self, state: &mut State, message: Message) {
+        let Message {
+            client,
+            epoch,
+            what,
+        } = message;
+        match &*what {
+            What::Request(serial, command) => {
+                self.take_step(state, command, serial.map(|serial| (client, epoch, serial)));
+            }
+            What::Answer(serial, reply, at) => {
+                self.hear_answer(state, client, epoch, *serial, reply, *at);
+            }
+            What::Push(event, at) => self.hear_push(state, client, epoch, event, *at),
+        }
+    }
+
+    /// One step of the server; the answer goes to whoever waits for it.
+    pub(super) fn take_step(
+        &self,
+        state: &mut State,
+        command: &Command,
+        to: Option<(usize, u64, u8)>,
+    ) {
+        let clock = state.clock;
+        let outcome = state.queue.apply(command, clock);
+        self.judge_grants(state);
+        if let Some((client, epoch, serial)) = to {
+            self.note_reply(&outcome.reply);
+            state.wire.push(Message {
+                client,
+                epoch,
+                what: Arc::new(What::Answer(serial, outcome.reply, outcome.at)),
+            });
+        }
+        let mut pushed = Vec::new();
+        let clients = &state.clients;
+        state.queue.deliver(outcome.events, clock, |event| {
+            let client = self.reader(event);
+            let listens = clients[client].connected && !clients[client].dead;
+            if listens {
+                pushed.push((client, event.clone()));
+            }
+            listens || !self.hears_silence
+        });
+        for (client, event) in pushed {
+            state.wire.push(Message {
+                client,
+                epoch: state.clients[client].epoch,
+                what: Arc::new(What::Push(event, outcome.at)),
+            });
+        }
+    }
+
+    fn reader(&self, event: &Event) -> usize {
+        let theirs = |client: &usize| inbox(*client) == *event.inbox();
+        (0..self.people.len()).find(theirs).unwrap_or_default()
+    }
+
+    /// Each new grant has a higher token than all before.
+    fn judge_grants(&self, state: &mut State) {
+        let seen = state.queue.look(state.clock);
+        for holder in seen.holders {
+            let known = state
+                .grants
+                .iter()
+                .find(|grant| grant.0 == holder.claim.arrival);
+            let rises = known.map_or(holder.token > state.highest, |known| {
+                known.1 == holder.token
+            });
+            state.broken.require(Promise::Tokens, rises);
+            if known.is_none() {
+                let client = holder.claim.owner.pid as usize;
+                state
+                    .grants
+                    .push((holder.claim.arrival, holder.token, client));
+            }
+            state.highest = state.highest.max(holder.token);
+        }
+    }
+
+    fn note_reply(&self, reply: &Reply) {
+        match reply {
+            Reply::Standing(standing) if standing.token.is_none() => self.seen.note("waits"),
+            Reply::Gone => self.seen.note("gone"),
+            _ => {}
+        }
+    }
+}

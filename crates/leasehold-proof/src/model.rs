@@ -2,6 +2,7 @@
 //!
 //! - `queue`: one key's queue, and every order in which requests can reach it;
 //! - `clients`: the clients' machines against the queue;
+//! - `quorum`: votes of independent servers, with clocks and without;
 //! - `catalogue`: the models by name; `checker`, `search`, `walk`: how they are run;
 //! - `promise`: what must hold; `seen`: what must happen.
 
@@ -12,6 +13,7 @@ mod clients;
 mod clock;
 mod promise;
 mod queue;
+mod quorum;
 mod search;
 mod seen;
 mod walk;

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use leasehold_core::Mode;
+use leasehold_core::quorum::QuorumSize;
 
 use super::checker::{Effort, Findings, Method, Subject, run};
 use super::clients::{self, Budget, ClientsModel, Person};
 use super::queue::{Events, Part, QueueModel};
+use super::quorum::{self, QuorumModel};
 use super::seen::Seen;
 
 /// A model, ready to run.
@@ -44,6 +46,7 @@ impl Entry {
 pub fn all() -> Vec<Entry> {
     let mut all = queues();
     all.extend(clients());
+    all.extend(quorums());
     all
 }
 
@@ -63,9 +66,9 @@ fn two_writers() -> ClientsModel {
             person(Mode::Exclusive, 1, -4_500),
             person(Mode::Exclusive, 1, 4_500),
         ],
-        lease: Duration::from_secs(3),
+        lease: Duration::from_secs(2),
         waiter: Duration::from_secs(2),
-        horizon: 5,
+        horizon: 4,
         faults: Budget::default(),
         server_rate: 4_500,
         hears_silence: true,
@@ -90,6 +93,7 @@ fn crowd(modes: &[Mode]) -> ClientsModel {
     let people = modes.iter().zip(rates);
     ClientsModel {
         people: people.map(|(mode, rate)| person(*mode, 3, rate)).collect(),
+        lease: Duration::from_secs(3),
         horizon: 24,
         faults: WEATHER,
         seen: Seen::wanting(&[
@@ -114,7 +118,7 @@ fn clients() -> Vec<Entry> {
     };
     let with = |faults| ClientsModel {
         faults,
-        horizon: 4,
+        horizon: 3,
         ..two_writers()
     };
     let none = Budget::default;
@@ -313,4 +317,61 @@ fn queues() -> Vec<Entry> {
             &["granted while it waited"],
         ),
     ]
+}
+
+/// Two clients whose times of day differ, and three servers.
+fn three_servers(attempts: [u8; 2], faults: quorum::Budget) -> Option<QuorumModel> {
+    let client = |attempts, rate, off| quorum::Person {
+        attempts,
+        rate,
+        off,
+    };
+    Some(QuorumModel {
+        size: QuorumSize::new(3, None).ok()?,
+        people: vec![
+            client(attempts[0], -4_500, 900_000),
+            client(attempts[1], 4_500, -900_000),
+        ],
+        ttl: Duration::from_secs(2),
+        quarantine: Duration::from_secs(4),
+        repair: true,
+        horizon: None,
+        faults,
+        server_rate: 4_500,
+        promises: quorum::UNTIMED,
+        seen: Seen::wanting(&["held"]),
+    })
+}
+
+fn quorums() -> Vec<Entry> {
+    let none = quorum::Budget::default;
+    let mut all = Vec::new();
+    let mut add = |name, method, subject: Option<QuorumModel>| {
+        all.extend(subject.map(|subject| Entry::new(name, method, subject)));
+    };
+    let timed = |horizon, subject: Option<QuorumModel>| {
+        subject.map(|subject| QuorumModel {
+            horizon: Some(horizon),
+            ttl: Duration::from_secs(1),
+            quarantine: Duration::from_secs(2),
+            promises: quorum::TIMED,
+            ..subject
+        })
+    };
+    let every = Method::Exhaustive;
+    let renewals = |renewals| quorum::Budget { renewals, ..none() };
+    let losses = |losses| quorum::Budget { losses, ..none() };
+    add("quorum/tokens", every, three_servers([1, 1], none()));
+    add("quorum/renewal", every, three_servers([1, 1], renewals(1)));
+    add(
+        "quorum/exclusion",
+        every,
+        timed(2, three_servers([1, 1], none())),
+    );
+    add(
+        "quorum/loss",
+        every,
+        timed(2, three_servers([1, 1], losses(1))),
+    );
+    all
 }

@@ -4,6 +4,7 @@
 //! - `clients`: the clients' machines against the queue;
 //! - `quorum`: votes of independent servers, with clocks and without;
 //! - `catalogue`: the models by name; `checker`, `search`, `walk`: how they are run;
+//! - `mutants`: the code under test, broken on purpose;
 //! - `promise`: what must hold; `seen`: what must happen.
 
 mod catalogue;
@@ -11,6 +12,7 @@ mod checker;
 pub mod cli;
 mod clients;
 mod clock;
+pub mod mutants;
 mod promise;
 mod queue;
 mod quorum;

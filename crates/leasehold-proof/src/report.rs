@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::model::Counterexample;
+
 /// Writes results: lines for people, or one JSON value a line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Printer {
@@ -30,6 +32,19 @@ impl Printer {
     /// Something that only people read.
     pub(crate) fn note(&self, line: &str) {
         Self::put(io::stderr(), line);
+    }
+
+    /// The way to a broken promise; in JSON it is part of the result.
+    pub fn counterexample(&self, found: &Counterexample) {
+        if self.json {
+            return;
+        }
+        for line in &found.trace {
+            self.note(line);
+        }
+        if let Some(seed) = found.seed {
+            self.note(&format!("found by --seed {seed}"));
+        }
     }
 
     fn put(mut to: impl Write, line: &str) {

@@ -93,8 +93,10 @@ fn crowd(modes: &[Mode]) -> ClientsModel {
     let people = modes.iter().zip(rates);
     ClientsModel {
         people: people.map(|(mode, rate)| person(*mode, 3, rate)).collect(),
-        lease: Duration::from_secs(3),
-        horizon: 24,
+        // Longer than a grant lives at least, so that a cut shows.
+        lease: Duration::from_secs(6),
+        waiter: Duration::from_secs(5),
+        horizon: 30,
         faults: WEATHER,
         seen: Seen::wanting(&[
             "waits",
@@ -121,6 +123,11 @@ fn clients() -> Vec<Entry> {
         horizon: 3,
         ..two_writers()
     };
+    // What the assumptions exclude: tokens rise all the same.
+    let void = |faults| ClientsModel {
+        promises: clients::TOKENS,
+        ..with(faults)
+    };
     let none = Budget::default;
     let permits = |take| Mode::Permits { of: 3, take };
     let writer = Mode::Exclusive;
@@ -143,17 +150,20 @@ fn clients() -> Vec<Entry> {
             }),
         ),
         exhaustive(
-            "clients/nothing holds",
-            ClientsModel {
-                promises: clients::TOKENS,
-                ..with(Budget {
-                    breaks: 1,
-                    losses: 1,
-                    jumps: 1,
-                    ..none()
-                })
-            },
+            "clients/loss",
+            void(Budget {
+                losses: 1,
+                ..none()
+            }),
         ),
+        exhaustive(
+            "clients/break",
+            void(Budget {
+                breaks: 1,
+                ..none()
+            }),
+        ),
+        exhaustive("clients/jump", void(Budget { jumps: 1, ..none() })),
         walks("clients/mutex walks", crowd(&[writer; 3])),
         walks(
             "clients/deaf walks",
@@ -319,21 +329,18 @@ fn queues() -> Vec<Entry> {
     ]
 }
 
-/// Two clients whose times of day differ, and three servers.
-fn three_servers(attempts: [u8; 2], faults: quorum::Budget) -> Option<QuorumModel> {
-    let client = |attempts, rate, off| quorum::Person {
-        attempts,
+/// Two clients and three servers; without clocks.
+fn three_servers(faults: quorum::Budget) -> Option<QuorumModel> {
+    let client = |rate| quorum::Person {
+        attempts: 1,
         rate,
-        off,
+        off: 0,
     };
     Some(QuorumModel {
         size: QuorumSize::new(3, None).ok()?,
-        people: vec![
-            client(attempts[0], -4_500, 900_000),
-            client(attempts[1], 4_500, -900_000),
-        ],
-        ttl: Duration::from_secs(2),
-        quarantine: Duration::from_secs(4),
+        people: vec![client(-4_500), client(4_500)],
+        ttl: Duration::from_secs(1),
+        quarantine: Duration::from_secs(2),
         repair: true,
         horizon: None,
         faults,
@@ -343,35 +350,102 @@ fn three_servers(attempts: [u8; 2], faults: quorum::Budget) -> Option<QuorumMode
     })
 }
 
+/// More of everything, for walks.
+fn assembly(size: (usize, Option<usize>), faults: quorum::Budget) -> Option<QuorumModel> {
+    let client = |rate, off| quorum::Person {
+        attempts: 3,
+        rate,
+        off,
+    };
+    Some(QuorumModel {
+        size: QuorumSize::new(size.0, size.1).ok()?,
+        people: vec![
+            client(-4_500, 900_000),
+            client(4_500, -900_000),
+            client(0, 0),
+        ],
+        ttl: Duration::from_secs(2),
+        quarantine: Duration::from_secs(4),
+        horizon: Some(16),
+        promises: quorum::TIMED,
+        seen: Seen::wanting(&["held", "renewed", "proposed again"]),
+        ..three_servers(faults)?
+    })
+}
+
 fn quorums() -> Vec<Entry> {
+    let mut all = every_vote();
+    all.extend(walks_among_servers());
+    all
+}
+
+fn every_vote() -> Vec<Entry> {
     let none = quorum::Budget::default;
     let mut all = Vec::new();
-    let mut add = |name, method, subject: Option<QuorumModel>| {
-        all.extend(subject.map(|subject| Entry::new(name, method, subject)));
+    let mut add = |name, subject: Option<QuorumModel>| {
+        all.extend(subject.map(|subject| Entry::new(name, Method::Exhaustive, subject)));
     };
-    let timed = |horizon, subject: Option<QuorumModel>| {
+    let timed = |subject: Option<QuorumModel>| {
         subject.map(|subject| QuorumModel {
-            horizon: Some(horizon),
-            ttl: Duration::from_secs(1),
-            quarantine: Duration::from_secs(2),
+            horizon: Some(1),
             promises: quorum::TIMED,
             ..subject
         })
     };
-    let every = Method::Exhaustive;
-    let renewals = |renewals| quorum::Budget { renewals, ..none() };
-    let losses = |losses| quorum::Budget { losses, ..none() };
-    add("quorum/tokens", every, three_servers([1, 1], none()));
-    add("quorum/renewal", every, three_servers([1, 1], renewals(1)));
+    let renewal = quorum::Budget {
+        renewals: 1,
+        ..none()
+    };
+    let loss = quorum::Budget {
+        losses: 1,
+        ..none()
+    };
+    add("quorum/tokens", three_servers(none()));
+    add("quorum/exclusion", timed(three_servers(none())));
+    add("quorum/renewal", timed(three_servers(renewal)));
+    add("quorum/loss", timed(three_servers(loss)));
+    all
+}
+
+fn walks_among_servers() -> Vec<Entry> {
+    let mut all = Vec::new();
+    let mut add = |name, subject: Option<QuorumModel>| {
+        let walks = Method::Walks {
+            walks: 20_000,
+            steps: 250,
+        };
+        all.extend(subject.map(|subject| Entry::new(name, walks, subject)));
+    };
+    let weather = quorum::Budget {
+        doubled: 3,
+        late: 4,
+        renewals: 4,
+        restarts: 0,
+        losses: 0,
+    };
+    let restarts = quorum::Budget {
+        restarts: 1,
+        losses: 1,
+        ..weather
+    };
+    let losses = quorum::Budget {
+        losses: 3,
+        ..weather
+    };
+    let untimed = |subject: Option<QuorumModel>| {
+        subject.map(|subject| QuorumModel {
+            horizon: None,
+            promises: quorum::UNTIMED,
+            ..subject
+        })
+    };
+    add("quorum/tokens walks", untimed(assembly((3, None), weather)));
+    add("quorum/exclusion walks", assembly((3, None), weather));
+    add("quorum/restarts walks", assembly((3, None), restarts));
+    add("quorum/losses walks", assembly((3, None), losses));
     add(
-        "quorum/exclusion",
-        every,
-        timed(2, three_servers([1, 1], none())),
-    );
-    add(
-        "quorum/loss",
-        every,
-        timed(2, three_servers([1, 1], losses(1))),
+        "quorum/four of five walks",
+        assembly((5, Some(4)), restarts),
     );
     all
 }

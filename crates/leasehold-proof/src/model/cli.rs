@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::catalogue;
 use super::checker::Effort;
+use super::mutants::{self, Workshop};
 use crate::report::Printer;
 
 /// What can be run.
@@ -14,6 +15,8 @@ use crate::report::Printer;
 pub enum Command {
     /// Check the models of the queue, the clients and the quorum.
     Model(ModelArgs),
+    /// Break the code under test on purpose, and see that the models find it.
+    Mutants(MutantArgs),
 }
 
 /// Which models, and how far.
@@ -24,12 +27,31 @@ pub struct ModelArgs {
     /// For how long each model may run: walks go on till then.
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Option<Duration>,
+    /// End with the first model that is broken.
+    #[arg(long)]
+    until_broken: bool,
+    /// Only say which models there are.
+    #[arg(long)]
+    list: bool,
     /// Where random walks come from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How many threads work.
     #[arg(long, default_value_t = threads())]
     threads: usize,
+    /// Write one JSON value a line instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which mutants.
+#[derive(Debug, Args)]
+pub struct MutantArgs {
+    /// Only mutants whose name begins so.
+    names: Vec<String>,
+    /// A fixed few of them.
+    #[arg(long)]
+    short: bool,
     /// Write one JSON value a line instead of text.
     #[arg(long)]
     json: bool,
@@ -45,18 +67,32 @@ impl Command {
     pub fn run(self) -> ExitCode {
         match self {
             Self::Model(args) => models(&args, Printer::new(args.json)),
+            Self::Mutants(args) => {
+                let printer = Printer::new(args.json);
+                mutants(&args, printer).unwrap_or_else(|error| {
+                    printer.note(&format!("the mutants cannot be tried: {error}"));
+                    ExitCode::from(2)
+                })
+            }
         }
     }
 }
 
+fn is_named(name: &str, wanted: &[String]) -> bool {
+    wanted.is_empty() || wanted.iter().any(|wanted| name.starts_with(wanted))
+}
+
 fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
     let mut all = catalogue::all();
-    if !args.names.is_empty() {
-        all.retain(|entry| args.names.iter().any(|name| entry.name.starts_with(name)));
-    }
+    all.retain(|entry| is_named(entry.name, &args.names));
     if all.is_empty() {
-        printer.note("there is no such model; `leasehold-proof model --list` names them");
+        printer.note("there is no such model: `leasehold-proof model --list` names them");
         return ExitCode::from(2);
+    }
+    if args.list {
+        all.iter()
+            .for_each(|entry| printer.result(entry.name, &entry.name));
+        return ExitCode::SUCCESS;
     }
     let effort = Effort {
         time: args.time,
@@ -69,11 +105,33 @@ fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
         good &= findings.is_good();
         printer.result(&findings.line(), &findings);
         if let Some(broken) = &findings.broken {
-            for line in &broken.trace {
-                printer.note(line);
+            printer.counterexample(broken);
+            if args.until_broken {
+                break;
             }
         }
     }
+    verdict(good)
+}
+
+fn mutants(args: &MutantArgs, printer: Printer) -> std::io::Result<ExitCode> {
+    let mut all = mutants::all()?;
+    all.retain(|mutant| is_named(&mutant.name, &args.names) && (mutant.short || !args.short));
+    if all.is_empty() {
+        printer.note("there is no such mutant: their names are those of the patches");
+        return Ok(ExitCode::from(2));
+    }
+    let workshop = Workshop::open()?;
+    let mut good = true;
+    for mutant in all {
+        let fate = workshop.try_out(&mutant);
+        good &= fate.killed.is_some();
+        printer.result(&fate.line(), &fate);
+    }
+    Ok(verdict(good))
+}
+
+fn verdict(good: bool) -> ExitCode {
     if good {
         ExitCode::SUCCESS
     } else {

@@ -222,7 +222,19 @@ impl Step<'_> {
             }
             _ => true,
         };
-        not_longer && not_shorter && as_answered
+        not_longer && not_shorter && as_answered && self.no_grant_lapses_on_its_way()
+    }
+
+    /// Who is granted by another's step has time to hear of it, unless nobody listens.
+    fn no_grant_lapses_on_its_way(&self) -> bool {
+        let actor = self.act.actor();
+        let heard = self
+            .granted()
+            .filter(|new| Some(number(&new.claim)) != actor);
+        heard.into_iter().all(|new| {
+            let part = &self.model.parts[number(&new.claim)];
+            new.claim.deadline >= self.outcome.at + PROMOTED_FLOOR.max(part.min_hold)
+        })
     }
 
     fn nothing_came_back(&self, before: &State) -> bool {

@@ -12,6 +12,8 @@ mod checker;
 pub mod cli;
 mod clients;
 mod clock;
+#[cfg(test)]
+mod cross;
 pub mod mutants;
 mod promise;
 mod queue;

@@ -210,6 +210,16 @@ fn queue(
     Entry::new(name, Method::Exhaustive, subject)
 }
 
+/// Two who want the key alone.
+#[cfg(test)]
+pub(super) fn smallest_queue() -> QueueModel {
+    QueueModel {
+        parts: vec![Part::writer(), Part::writer()],
+        events: Events::default(),
+        seen: Seen::wanting(&[]),
+    }
+}
+
 fn queues() -> Vec<Entry> {
     let none = Events::default;
     vec![

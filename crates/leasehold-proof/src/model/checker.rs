@@ -53,6 +53,8 @@ pub(super) enum Method {
 pub struct Effort {
     /// Walk for so long instead of so often; also the most that one exhaustive run may take.
     pub time: Option<Duration>,
+    /// A tenth of the walks.
+    pub short: bool,
     /// Where walks come from.
     pub seed: u64,
     /// How many threads.
@@ -125,7 +127,10 @@ pub(super) fn run<S: Subject>(name: &str, subject: &S, method: Method, effort: E
     subject.seen().forget();
     let mut findings = match method {
         Method::Exhaustive => search::run(name, subject, effort),
-        Method::Walks { walks, steps } => walk::run(name, subject, walks, steps, effort),
+        Method::Walks { walks, steps } => {
+            let walks = if effort.short { walks / 10 } else { walks };
+            walk::run(name, subject, walks, steps, effort)
+        }
     };
     // A run that was ended by a find has not seen everything.
     if findings.broken.is_none() && findings.complete {

@@ -24,6 +24,9 @@ pub enum Command {
 pub struct ModelArgs {
     /// Only models whose name begins so.
     names: Vec<String>,
+    /// A tenth of the walks, as for every change.
+    #[arg(long, conflicts_with = "time")]
+    short: bool,
     /// For how long each model may run: walks go on till then.
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Option<Duration>,
@@ -96,6 +99,7 @@ fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
     }
     let effort = Effort {
         time: args.time,
+        short: args.short,
         seed: args.seed,
         threads: args.threads.max(1),
     };

@@ -71,6 +71,7 @@ fn two_writers() -> ClientsModel {
         horizon: 4,
         faults: Budget::default(),
         server_rate: 4_500,
+        quarantine: None,
         hears_silence: true,
         promises: clients::ALL,
         seen: Seen::wanting(&["waits", "granted by a push"]),
@@ -85,6 +86,9 @@ const WEATHER: Budget = Budget {
     deaths: 1,
     breaks: 0,
     losses: 0,
+    restarts: 0,
+    copies: 0,
+    failovers: 0,
     jumps: 0,
 };
 
@@ -128,6 +132,12 @@ fn clients() -> Vec<Entry> {
         promises: clients::TOKENS,
         ..with(faults)
     };
+    // A server that may have forgotten grants nothing: nothing else is given up.
+    let guarded = |faults| ClientsModel {
+        quarantine: Some(Duration::from_secs(4)),
+        seen: Seen::wanting(&["granted by a push", "quarantined"]),
+        ..with(faults)
+    };
     let none = Budget::default;
     let permits = |take| Mode::Permits { of: 3, take };
     let writer = Mode::Exclusive;
@@ -164,6 +174,43 @@ fn clients() -> Vec<Entry> {
             }),
         ),
         exhaustive("clients/jump", void(Budget { jumps: 1, ..none() })),
+        exhaustive(
+            "failover/loss",
+            guarded(Budget {
+                losses: 1,
+                ..none()
+            }),
+        ),
+        exhaustive(
+            "failover/restart",
+            guarded(Budget {
+                restarts: 1,
+                ..none()
+            }),
+        ),
+        exhaustive(
+            "failover/replica",
+            guarded(Budget {
+                copies: 1,
+                failovers: 1,
+                ..none()
+            }),
+        ),
+        walks(
+            "failover/walks",
+            ClientsModel {
+                quarantine: Some(Duration::from_secs(12)),
+                faults: Budget {
+                    losses: 1,
+                    restarts: 1,
+                    copies: 3,
+                    failovers: 2,
+                    ..WEATHER
+                },
+                horizon: 60,
+                ..crowd(&[writer, writer, Mode::Shared])
+            },
+        ),
         walks("clients/mutex walks", crowd(&[writer; 3])),
         walks(
             "clients/deaf walks",

@@ -8,6 +8,7 @@ mod checks;
 mod served;
 mod server;
 mod shell;
+mod site;
 mod wire;
 
 use std::hash::{Hash, Hasher};
@@ -17,6 +18,7 @@ use leasehold_core::{
     Arrival, Inbox, Mode, Moment, Queue, Renewal, Request, StoreTime, Token, Waiter,
 };
 
+use self::site::Site;
 use self::wire::Message;
 use super::checker::Subject;
 use super::promise::{Broken, Judged, Promise};
@@ -39,6 +41,9 @@ pub(super) struct ClientsModel {
     pub(super) faults: Budget,
     /// How much faster than real the server's clock runs, in millionths.
     pub(super) server_rate: i64,
+    /// For how long a server that may have forgotten grants nothing; `None`: it takes its
+    /// chances.
+    pub(super) quarantine: Option<Duration>,
     /// Whether the store can tell that nobody listens at an inbox.
     pub(super) hears_silence: bool,
     /// What is promised here: not all of it where the assumptions do not hold.
@@ -76,7 +81,14 @@ pub(super) struct Budget {
     pub(super) cuts: u8,
     pub(super) deaths: u8,
     pub(super) breaks: u8,
+    /// The server forgets everything.
     pub(super) losses: u8,
+    /// It restarts with its data.
+    pub(super) restarts: u8,
+    /// A replica is brought up to date, and one is promoted as it is.
+    pub(super) copies: u8,
+    pub(super) failovers: u8,
+    /// Its clock steps forward.
     pub(super) jumps: u8,
 }
 
@@ -102,6 +114,12 @@ pub(super) enum Act {
     Break,
     /// The server forgets everything.
     Forget,
+    /// The server restarts with its data.
+    Restart,
+    /// The replica is brought up to date.
+    Copy,
+    /// The replica is promoted, with what it has.
+    FailOver,
     /// The server's clock steps forward.
     Jump,
 }
@@ -144,6 +162,7 @@ struct Client {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct State {
     queue: Queue,
+    site: Site,
     ticks: u64,
     /// What the server's clock shows.
     clock: StoreTime,
@@ -222,9 +241,13 @@ impl ClientsModel {
             Act::Forget => {
                 state.left.losses -= 1;
                 state.queue = Queue::default();
+                state.site.forget();
                 // It is not back at once.
                 self.pass(state);
             }
+            Act::Restart => self.restart(state),
+            Act::Copy => self.copy(state),
+            Act::FailOver => self.fail_over(state),
             Act::Jump => {
                 state.left.jumps -= 1;
                 state.ahead += 2;
@@ -272,6 +295,7 @@ impl ClientsModel {
 impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.queue.hash_essence(self.clock, state);
+        self.site.hash_all(self.clock, state);
         (self.ticks, self.clock, &self.clients, self.left).hash(state);
         wire::hash_all(&self.wire, state);
         (&self.grants, self.highest, self.broken).hash(state);
@@ -295,6 +319,7 @@ impl Subject for ClientsModel {
         });
         State {
             queue: Queue::default(),
+            site: self.site(),
             ticks: 0,
             clock: StoreTime(START),
             ahead: 0,
@@ -317,15 +342,17 @@ impl Subject for ClientsModel {
                 actions.push(Act::Double(at));
             }
         }
-        if state.left.breaks > 0 {
-            actions.push(Act::Break);
-        }
-        if state.left.losses > 0 {
-            actions.push(Act::Forget);
-        }
-        if state.left.jumps > 0 {
-            actions.push(Act::Jump);
-        }
+        let left = state.left;
+        let events = [
+            (left.breaks, Act::Break),
+            (left.losses, Act::Forget),
+            (left.restarts, Act::Restart),
+            (left.copies, Act::Copy),
+            (left.failovers, Act::FailOver),
+            (left.jumps, Act::Jump),
+        ];
+        let may = events.into_iter().filter(|(times, _)| *times > 0);
+        actions.extend(may.map(|(_, act)| act));
         if state.ticks < self.horizon {
             actions.push(Act::Tick);
         }

@@ -33,8 +33,8 @@ impl ClientsModel {
         command: &Command,
         to: Option<(usize, u64, u8)>,
     ) {
-        let clock = state.clock;
-        let outcome = state.queue.apply(command, clock);
+        let now = self.now(state);
+        let outcome = state.queue.apply(command, now);
         self.judge_grants(state);
         if let Some((client, epoch, serial)) = to {
             self.note_reply(&outcome.reply);
@@ -46,7 +46,7 @@ impl ClientsModel {
         }
         let mut pushed = Vec::new();
         let clients = &state.clients;
-        state.queue.deliver(outcome.events, clock, |event| {
+        state.queue.deliver(outcome.events, now, |event| {
             let client = self.reader(event);
             let listens = clients[client].connected && !clients[client].dead;
             if listens {
@@ -68,23 +68,17 @@ impl ClientsModel {
         (0..self.people.len()).find(theirs).unwrap_or_default()
     }
 
-    /// Each new grant has a higher token than all before.
+    /// Each new grant has a higher token than all before. A token names its grant: the
+    /// arrival numbers of a replica that lagged come again.
     fn judge_grants(&self, state: &mut State) {
         let seen = state.queue.look(state.clock);
         for holder in seen.holders {
-            let known = state
-                .grants
-                .iter()
-                .find(|grant| grant.0 == holder.claim.arrival);
-            let rises = known.map_or(holder.token > state.highest, |known| {
-                known.1 == holder.token
-            });
-            state.broken.require(Promise::Tokens, rises);
-            if known.is_none() {
-                let client = holder.claim.owner.pid as usize;
-                state
-                    .grants
-                    .push((holder.claim.arrival, holder.token, client));
+            let client = holder.claim.owner.pid as usize;
+            let grant = (holder.claim.arrival, holder.token, client);
+            if !state.grants.contains(&grant) {
+                let rises = holder.token > state.highest;
+                state.broken.require(Promise::Tokens, rises);
+                state.grants.push(grant);
             }
             state.highest = state.highest.max(holder.token);
         }

@@ -1,7 +1,7 @@
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use crate::{Arrival, Backoff, Moment, Reply, Request, Validity};
+use crate::{Arrival, Backoff, Moment, Reply, Request, Standing, Token, Validity};
 
 /// Renewals fall on a grid of this many points per interval, so that those of
 /// many leases travel together.
@@ -84,7 +84,10 @@ pub struct Renewal {
     granted: Moment,
     /// When the longest hold allowed is over.
     hold_until: Option<Moment>,
-    arrival: Option<Arrival>,
+    grant: Option<(Arrival, Token)>,
+    /// A request of its waiting time is unanswered: it may have been older than the
+    /// grant at the store, too.
+    overtaken: bool,
     validity: Validity,
     in_flight: bool,
     due: Option<Moment>,
@@ -111,7 +114,8 @@ impl Renewal {
             policy,
             granted: now,
             hold_until: None,
-            arrival: None,
+            grant: None,
+            overtaken: in_flight,
             validity,
             in_flight,
             due: confirm_at,
@@ -124,13 +128,14 @@ impl Renewal {
         renewal
     }
 
-    /// The same lease, known by the arrival number of its grant. An answer that
-    /// names another is about another claim of the same id, which a request that
-    /// was long under way has made since: this lease is lost then. Without this,
-    /// the first answer says which number it is.
+    /// The same lease, known by the numbers of its grant. An answer that names
+    /// another arrival is about another claim of the same id, which a request that
+    /// was long under way has made since; one that names another token is of a store
+    /// that forgot the grant and gave a new one, perhaps after others have held. This
+    /// lease is lost then. Without this, the first answer says which numbers they are.
     #[must_use]
-    pub fn of(mut self, arrival: Arrival) -> Self {
-        self.arrival = Some(arrival);
+    pub fn of(mut self, arrival: Arrival, token: Token) -> Self {
+        self.grant = Some((arrival, token));
         self
     }
 
@@ -211,15 +216,13 @@ impl Renewal {
     /// An answer to a renewal by `ttl`, sent at `sent`, arrived at `now`.
     pub fn handle_reply(&mut self, now: Moment, sent: Moment, ttl: Duration, reply: &Reply) {
         self.in_flight = false;
+        let overtaken = std::mem::take(&mut self.overtaken);
         self.backoff.reset();
         if self.is_lost() {
             return;
         }
         match reply {
-            // A waiting answer is older than our grant: it was under way.
-            Reply::Standing(standing)
-                if *self.arrival.get_or_insert(standing.arrival) == standing.arrival =>
-            {
+            Reply::Standing(standing) if self.is_ours(standing, overtaken) => {
                 let long = ttl >= self.ttl_at(sent);
                 self.validity.confirm(sent, ttl);
                 self.standpoint = Standpoint::Held;
@@ -233,10 +236,23 @@ impl Renewal {
         self.handle_timeout(now);
     }
 
+    /// Whether an answer is about the grant that this lease is. One that still waits can
+    /// only be to a request that the grant has overtaken: a store that says so later has
+    /// forgotten the grant.
+    fn is_ours(&mut self, standing: &Standing, overtaken: bool) -> bool {
+        let Some(token) = standing.token else {
+            let ours = |(arrival, _)| arrival == standing.arrival;
+            return overtaken && self.grant.is_none_or(ours);
+        };
+        let named = (standing.arrival, token);
+        *self.grant.get_or_insert(named) == named
+    }
+
     /// A renewal got no answer: the lease is unknown, and asked for again until
     /// its validity ends.
     pub fn handle_unanswered(&mut self, now: Moment) {
         self.in_flight = false;
+        self.overtaken = false;
         if !self.is_lost() {
             self.standpoint = Standpoint::Unknown;
             self.due = Some(now + self.backoff.pause());

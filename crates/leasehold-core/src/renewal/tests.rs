@@ -27,13 +27,13 @@ fn standing(arrival: u64, token: Option<u64>) -> Reply {
 
 /// Granted at once at second 0.
 fn direct(policy: RenewalPolicy) -> Renewal {
-    Renewal::new(at(0), TTL, policy, valid(at(0), TTL), None, false, 1).of(Arrival(7))
+    Renewal::new(at(0), TTL, policy, valid(at(0), TTL), None, false, 1).of(Arrival(7), Token(7))
 }
 
 /// Granted by a push at second 2; the last answered request went out at 0.
 fn pushed(policy: RenewalPolicy, in_flight: bool) -> Renewal {
     let (validity, confirm) = (valid(at(0), WAITER), Some(at(3)));
-    Renewal::new(at(2), TTL, policy, validity, confirm, in_flight, 1).of(Arrival(7))
+    Renewal::new(at(2), TTL, policy, validity, confirm, in_flight, 1).of(Arrival(7), Token(7))
 }
 
 #[test]
@@ -113,6 +113,34 @@ fn a_waiting_answer_after_the_push_confirms_what_it_may_and_no_more() {
     assert_eq!(renewal.standpoint(), Standpoint::Held);
     assert_eq!(renewal.validity(), valid(at(1), WAITER));
     assert_eq!(renewal.poll_transmit(at(4)), Some(Request::Renew(TTL)));
+}
+
+/// A replica that has not heard of the grant was promoted, say.
+#[test]
+fn a_store_that_does_not_know_the_grant_any_more_does_not_keep_the_lease() {
+    let never_asked = |renewal: &mut Renewal| {
+        assert_eq!(renewal.poll_transmit(at(3)), Some(Request::Renew(TTL)));
+    };
+    let answered = |renewal: &mut Renewal| {
+        renewal.handle_reply(at(3), at(1), WAITER, &standing(7, None));
+        assert_eq!(renewal.poll_transmit(at(4)), Some(Request::Renew(TTL)));
+    };
+    let given_up = |renewal: &mut Renewal| {
+        renewal.handle_unanswered(at(3));
+        assert_eq!(renewal.poll_transmit(at(4)), Some(Request::Renew(TTL)));
+    };
+    let ways: [(bool, &dyn Fn(&mut Renewal)); 3] =
+        [(false, &never_asked), (true, &answered), (true, &given_up)];
+    for (in_flight, goes) in ways {
+        // It waits again, or was granted anew: others may have held meanwhile.
+        for token in [None, Some(9)] {
+            let mut renewal = pushed(THIRD, in_flight);
+            goes(&mut renewal);
+            renewal.handle_reply(at(5), at(4), TTL, &standing(7, token));
+            assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Gone));
+            assert_eq!(renewal.validity(), Validity::default());
+        }
+    }
 }
 
 #[test]

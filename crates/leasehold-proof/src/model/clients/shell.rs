@@ -222,7 +222,7 @@ impl ClientsModel {
         let known = state.grants.contains(&(arrival, token, client));
         state.broken.require(Promise::OwnToken, known);
         state.clients[client].stage = Stage::Held(Box::new(Held {
-            renewal: renewal.of(arrival),
+            renewal: renewal.of(arrival, token),
             arrival,
             token,
         }));

@@ -1,7 +1,7 @@
 //! Runs a model: through every state there is, or along random walks.
 
 use std::fmt::Debug;
-use std::hash::Hash;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -24,6 +24,17 @@ pub(super) trait Subject: Send + Sync + 'static {
     /// What comes of it; `None` if nothing.
     fn next(&self, state: &Self::State, action: Self::Action) -> Option<Self::State>;
 
+    /// Judges where a state can lead, for a sample of all states, by their hash.
+    fn look_ahead(&self, _state: &mut Self::State, _hash: u64) {}
+
+    /// A step, and all that there is to say about where it leads.
+    fn step(&self, state: &Self::State, action: Self::Action) -> Option<Self::State> {
+        let mut next = self.next(state, action)?;
+        let hash = hash_of(&next);
+        self.look_ahead(&mut next, hash);
+        Some(next)
+    }
+
     /// What has to hold in every state.
     fn promises(&self) -> &'static [Promise];
 
@@ -34,9 +45,15 @@ pub(super) trait Subject: Send + Sync + 'static {
     fn show(&self, state: &Self::State) -> String;
 
     /// How often a walk takes this action, beside others.
-    fn weight(&self, _action: Self::Action) -> u64 {
+    fn weight(&self, _state: &Self::State, _action: Self::Action) -> u64 {
         4
     }
+}
+
+pub(super) fn hash_of(state: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// How a model is run.
@@ -144,7 +161,7 @@ pub(super) fn trace<S: Subject>(subject: &S, actions: &[S::Action]) -> Vec<Strin
     let mut state = subject.init();
     let mut trace = vec![subject.show(&state)];
     for action in actions {
-        let Some(next) = subject.next(&state, *action) else {
+        let Some(next) = subject.step(&state, *action) else {
             break;
         };
         state = next;

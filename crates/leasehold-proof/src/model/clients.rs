@@ -56,6 +56,7 @@ pub(super) const ALL: &[Promise] = &[
     Promise::Exclusion,
     Promise::Tokens,
     Promise::OwnToken,
+    Promise::Truth,
     Promise::Served,
 ];
 
@@ -70,6 +71,9 @@ pub(super) struct Person {
     pub(super) attempts: u8,
     /// How much faster than real its clock runs, in millionths.
     pub(super) rate: i64,
+    /// How often a walk calls its machine or lets a message of it arrive, beside six
+    /// times for a tick.
+    pub(super) haste: u64,
 }
 
 /// How much may still go wrong.
@@ -144,6 +148,8 @@ struct Pending {
     serial: u8,
     kind: Request,
     sent: Moment,
+    /// Since then a push has told of the grant: the answer may be older.
+    overtaken: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Hash)]
@@ -174,6 +180,8 @@ pub(super) struct State {
     /// Who was granted what.
     grants: Vec<(Arrival, Token, usize)>,
     highest: Token,
+    /// Somebody has given the server up.
+    given_up: bool,
     broken: Broken,
 }
 
@@ -328,6 +336,7 @@ impl Subject for ClientsModel {
             left: self.faults,
             grants: Vec::new(),
             highest: Token(0),
+            given_up: false,
             broken: Broken::default(),
         }
     }
@@ -361,8 +370,11 @@ impl Subject for ClientsModel {
     fn next(&self, state: &State, act: Act) -> Option<State> {
         let mut next = state.clone();
         self.happen(&mut next, act);
-        self.judge_served(&mut next);
         Some(next)
+    }
+
+    fn look_ahead(&self, state: &mut State, hash: u64) {
+        self.judge_served(state, hash);
     }
 
     fn promises(&self) -> &'static [Promise] {
@@ -377,9 +389,11 @@ impl Subject for ClientsModel {
         self.story(state)
     }
 
-    fn weight(&self, act: Act) -> u64 {
+    fn weight(&self, state: &State, act: Act) -> u64 {
         match act {
-            Act::Deliver(_) | Act::Drive(_) | Act::Begin(_) => 12,
+            Act::Deliver(at) => self.people[state.wire[at].client].haste,
+            Act::Drive(client) => self.people[client].haste,
+            Act::Begin(_) => 12,
             Act::Tick | Act::Connect(_) => 6,
             Act::GiveBack(_) | Act::TimeOut(_) => 3,
             _ => 1,

@@ -247,7 +247,12 @@ impl QueueModel {
     fn happen(&self, state: &mut State, act: Act) {
         match act {
             Act::Tick => state.ticks += 1,
-            Act::StepBack => state.stepped_back = true,
+            Act::StepBack => {
+                state.stepped_back = true;
+                let shown = state.queue.look(state.clock()).at;
+                let goes_on = state.asked.is_none_or(|asked| shown >= asked);
+                state.broken.require(Promise::Lifetime, goes_on);
+            }
             Act::Forget => {
                 // A store that has lost its data is not back at once.
                 state.ticks += 1;
@@ -263,7 +268,6 @@ impl QueueModel {
             state.asked = may_step_back.then(|| state.clock());
             self.judge(&before, state, act, &outcome);
         }
-        self.judge_served(state);
     }
 }
 
@@ -324,6 +328,10 @@ impl Subject for QueueModel {
         let mut next = state.clone();
         self.happen(&mut next, act);
         Some(next)
+    }
+
+    fn look_ahead(&self, state: &mut State, hash: u64) {
+        self.judge_served(state, hash);
     }
 
     fn promises(&self) -> &'static [Promise] {

@@ -315,7 +315,7 @@ impl Subject for QuorumModel {
         self.story(state)
     }
 
-    fn weight(&self, act: Act) -> u64 {
+    fn weight(&self, _: &State, act: Act) -> u64 {
         match act {
             Act::Deliver(_) | Act::Drive(_) | Act::Begin(_) => 12,
             Act::Again(_) | Act::Renew(_) | Act::Tick => 6,

@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hasher};
 
-use super::checker::{Counterexample, Effort, Findings, Subject, trace};
+use super::checker::{Counterexample, Effort, Findings, Subject, hash_of, trace};
 use super::clock::Stopwatch;
 use super::promise::Judged;
 
@@ -41,12 +41,6 @@ struct Reached<State> {
     state: State,
 }
 
-fn hash_of(state: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    state.hash(&mut hasher);
-    hasher.finish()
-}
-
 pub(super) fn run<S: Subject>(name: &str, subject: &S, effort: Effort) -> Findings {
     let watch = Stopwatch::start();
     let mut known = Known::default();
@@ -63,7 +57,7 @@ pub(super) fn run<S: Subject>(name: &str, subject: &S, effort: Effort) -> Findin
                 complete = false;
                 break;
             }
-            let reached = expand(subject, part, effort.threads);
+            let reached = expand(subject, part, &known, effort.threads);
             broken = broken.or(add(&mut known, reached, &mut next));
         }
         frontier = next;
@@ -76,17 +70,18 @@ pub(super) fn run<S: Subject>(name: &str, subject: &S, effort: Effort) -> Findin
     findings
 }
 
-/// All that can be reached from these states in one step.
+/// All that is new, as far as is known, and can be reached from these states in one step.
 fn expand<S: Subject>(
     subject: &S,
     states: &[(u64, S::State)],
+    known: &Known,
     threads: usize,
 ) -> Vec<Vec<Reached<S::State>>> {
     let share = states.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
         let workers: Vec<_> = states
             .chunks(share)
-            .map(|share| scope.spawn(|| expand_share(subject, share)))
+            .map(|share| scope.spawn(|| expand_share(subject, share, known)))
             .collect();
         let joined = workers.into_iter().map(|worker| {
             let done = worker.join();
@@ -97,15 +92,23 @@ fn expand<S: Subject>(
     })
 }
 
-fn expand_share<S: Subject>(subject: &S, states: &[(u64, S::State)]) -> Vec<Reached<S::State>> {
+fn expand_share<S: Subject>(
+    subject: &S,
+    states: &[(u64, S::State)],
+    known: &Known,
+) -> Vec<Reached<S::State>> {
     let mut reached = Vec::new();
     let mut actions = Vec::new();
     for (from, state) in states {
         actions.clear();
         subject.actions(state, &mut actions);
         for (by, action) in (0..).zip(&actions) {
-            if let Some(state) = subject.next(state, *action) {
-                let hash = hash_of(&state);
+            let Some(mut state) = subject.next(state, *action) else {
+                continue;
+            };
+            let hash = hash_of(&state);
+            if !known.contains_key(&hash) {
+                subject.look_ahead(&mut state, hash);
                 let from = *from;
                 reached.push(Reached {
                     hash,
@@ -152,7 +155,7 @@ fn counterexample<S: Subject>(subject: &S, known: &Known, end: u64) -> Option<Co
         actions.clear();
         subject.actions(&state, &mut actions);
         let action = *actions.get(turn)?;
-        state = subject.next(&state, action)?;
+        state = subject.step(&state, action)?;
         way.push(action);
     }
     Some(Counterexample {

@@ -126,17 +126,17 @@ fn step<S: Subject>(
     actions: &[S::Action],
     dice: &mut Dice,
 ) -> Option<(S::Action, S::State)> {
-    let total: u64 = actions.iter().map(|a| subject.weight(*a)).sum();
+    let total: u64 = actions.iter().map(|a| subject.weight(state, *a)).sum();
     let mut at = dice.roll(total);
     let drawn = actions.iter().position(|action| {
-        let weight = subject.weight(*action);
+        let weight = subject.weight(state, *action);
         let here = at < weight;
         at = at.saturating_sub(weight);
         here
     })?;
     let turned = actions[drawn..].iter().chain(&actions[..drawn]);
     turned
-        .map(|action| (action, subject.next(state, *action)))
+        .map(|action| (action, subject.step(state, *action)))
         .find_map(|(action, next)| Some((*action, next?)))
 }
 
@@ -166,7 +166,7 @@ fn breaks<S: Subject>(subject: &S, way: &[S::Action], property: Promise) -> Opti
         if !actions.contains(action) {
             return None;
         }
-        state = subject.next(&state, *action)?;
+        state = subject.step(&state, *action)?;
         if !state.broken().is_empty() {
             return (state.broken().first(subject.promises()) == Some(property))
                 .then_some(taken + 1);

@@ -1,9 +1,7 @@
 //! Who stays is granted: from a sample of all states, the faults stop, and everybody
 //! does what is due.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
-use super::{Act, Budget, ClientsModel, Stage, State};
+use super::{Act, Budget, ClientsModel, Pending, Stage, State, TICK};
 use crate::model::checker::Subject;
 use crate::model::promise::Promise;
 
@@ -14,17 +12,18 @@ const SAMPLE: u64 = 64;
 /// at most, and the dead are passed.
 const PATIENCE: u64 = 40;
 
+/// For so long a client may still give up a server that it could not reach before.
+const AFTERMATH: u64 = 3;
+
 /// Enough for all that is due in one tick.
 const TURNS: usize = 200;
 
 impl ClientsModel {
-    pub(super) fn judge_served(&self, state: &mut State) {
+    pub(super) fn judge_served(&self, state: &mut State, hash: u64) {
         if !self.promises.contains(&Promise::Served) || !state.broken.is_empty() {
             return;
         }
-        let mut hasher = DefaultHasher::new();
-        state.hash(&mut hasher);
-        if hasher.finish().is_multiple_of(SAMPLE) {
+        if hash.is_multiple_of(SAMPLE) {
             let served = self.all_are_served(state);
             state.broken.require(Promise::Served, served);
         }
@@ -41,8 +40,14 @@ impl ClientsModel {
             };
         }
         let waits = |state: &State| state.clients.iter().any(|c| !c.dead && c.attempts > 0);
-        for _ in 0..PATIENCE {
+        for tick in 0..PATIENCE {
             self.calm(&mut state);
+            if tick <= AFTERMATH {
+                state.given_up = false;
+            } else if state.given_up {
+                return false;
+            }
+            self.miss_what_is_lost(&mut state);
             for client in &mut state.clients {
                 if matches!(client.stage, Stage::Held(_)) {
                     client.attempts = 0;
@@ -59,6 +64,17 @@ impl ClientsModel {
             self.pass(&mut state);
         }
         false
+    }
+
+    /// What was sent a tick ago and is not under way any more was lost.
+    fn miss_what_is_lost(&self, state: &mut State) {
+        for number in 0..state.clients.len() {
+            let now = self.moment(state, number);
+            let lost = |pending: Pending| now.since(pending.sent) >= TICK / 2;
+            if state.clients[number].pending.is_some_and(lost) {
+                self.time_out(state, number);
+            }
+        }
     }
 
     /// All that is under way arrives, in its order, and all machines are called.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Command, Event, Reply};
+use leasehold_core::{Command, Event, Now, Outcome, Reply};
 
 use super::wire::{Message, What};
 use super::{ClientsModel, State, inbox};
@@ -36,6 +36,7 @@ impl ClientsModel {
         let now = self.now(state);
         let outcome = state.queue.apply(command, now);
         self.judge_grants(state);
+        self.judge_hints(state, now, &outcome);
         if let Some((client, epoch, serial)) = to {
             self.note_reply(&outcome.reply);
             state.wire.push(Message {
@@ -78,10 +79,31 @@ impl ClientsModel {
             if !state.grants.contains(&grant) {
                 let rises = holder.token > state.highest;
                 state.broken.require(Promise::Tokens, rises);
+                if state.site.was_closed() {
+                    self.seen.note("granted after a quarantine");
+                }
                 state.grants.push(grant);
             }
             state.highest = state.highest.max(holder.token);
         }
+    }
+
+    /// Nobody is told to look later than the key may be free.
+    fn judge_hints(&self, state: &mut State, now: Now, outcome: &Outcome) {
+        let seen = state.queue.look(state.clock);
+        let lapses = seen.holders.iter().map(|holder| holder.claim.deadline);
+        let free = lapses.min().unwrap_or(outcome.at);
+        let latest = free.max(outcome.at + now.closed);
+        let answered = match outcome.reply {
+            Reply::Standing(standing) => standing.blocked_until,
+            _ => None,
+        };
+        let pushed = outcome.events.iter().filter_map(|event| match event {
+            Event::Next { blocked_until, .. } => Some(*blocked_until),
+            _ => None,
+        });
+        let fine = pushed.chain(answered).all(|until| until <= latest);
+        state.broken.require(Promise::Truth, fine);
     }
 
     fn note_reply(&self, reply: &Reply) {

@@ -68,7 +68,12 @@ impl ClientsModel {
         let it = &mut state.clients[client];
         it.serial += 1;
         let serial = it.serial;
-        it.pending = Some(Pending { serial, kind, sent });
+        it.pending = Some(Pending {
+            serial,
+            kind,
+            sent,
+            overtaken: false,
+        });
         if it.connected {
             self.send(state, client, Some(serial), command);
         } else {
@@ -91,7 +96,7 @@ impl ClientsModel {
         self.settle(state, client);
     }
 
-    fn unanswered(&self, state: &mut State, client: usize) {
+    pub(super) fn unanswered(&self, state: &mut State, client: usize) {
         let now = self.moment(state, client);
         state.clients[client].pending = None;
         match &mut state.clients[client].stage {
@@ -127,6 +132,11 @@ impl ClientsModel {
                 if let Request::Renew(ttl) = pending.kind {
                     held.renewal.handle_reply(now, pending.sent, ttl, reply);
                 }
+                let lost = matches!(held.renewal.standpoint(), Standpoint::Lost(_));
+                let token = Some(held.token);
+                let named = matches!(reply, Reply::Standing(standing) if standing.token == token);
+                let fine = lost || named || pending.overtaken;
+                state.broken.require(Promise::OwnToken, fine);
             }
         }
         self.settle(state, client);
@@ -183,7 +193,10 @@ impl ClientsModel {
             Stage::Waiting(waiter) => match waiter.verdict() {
                 None => {}
                 Some(Verdict::Granted { .. }) => self.granted(state, client),
-                Some(verdict) => self.leave(state, client, verdict != Verdict::Gone),
+                Some(verdict) => {
+                    state.given_up |= verdict == Verdict::Unreachable;
+                    self.leave(state, client, verdict != Verdict::Gone);
+                }
             },
             Stage::Held(held) => {
                 if let Standpoint::Lost(loss) = held.renewal.standpoint() {
@@ -217,7 +230,11 @@ impl ClientsModel {
             return;
         };
         let policy = RenewalPolicy::Automatic(1.0 / 3.0);
-        let in_flight = state.clients[client].pending.is_some();
+        let pending = &mut state.clients[client].pending;
+        let in_flight = pending.is_some();
+        if let Some(pending) = pending {
+            pending.overtaken = true;
+        }
         let renewal = Renewal::new(now, self.lease, policy, validity, confirm_at, in_flight, 0);
         let known = state.grants.contains(&(arrival, token, client));
         state.broken.require(Promise::OwnToken, known);

@@ -23,6 +23,12 @@ impl Site {
         self.marker = None;
     }
 
+    /// Whether it has ever granted nothing for a while.
+    pub(super) fn was_closed(&self) -> bool {
+        let marker = self.marker.as_ref();
+        marker.is_some_and(|marker| marker.until > StoreTime(START))
+    }
+
     pub(super) fn hash_all<H: Hasher>(&self, clock: StoreTime, state: &mut H) {
         (&self.marker, self.run, &self.replica.1).hash(state);
         self.replica.0.hash_essence(clock, state);
@@ -87,6 +93,8 @@ impl ClientsModel {
         state.site.run += 1;
         (state.queue, state.site.marker) = state.site.replica.clone();
         Self::break_connections(state);
+        // It is not promoted in the moment in which the primary ends.
+        self.pass(state);
     }
 
     /// What was under way to the former process does not reach the new one.

@@ -192,8 +192,19 @@ impl Step<'_> {
         let here: BTreeSet<_> = claims(&self.is).map(|claim| claim.arrival).collect();
         let mut waiters = self.was.waiters.iter().map(|waiter| &waiter.claim);
         holders
+            && self.minimum_holds_are_kept()
             && waiters.all(|old| leaves(old) || here.contains(&old.arrival) || shrinks)
             && claims(&self.is).all(|claim| self.has_its_mode(claim))
+    }
+
+    /// A holder that leaves before its minimum hold is over keeps the key till then.
+    fn minimum_holds_are_kept(&self) -> bool {
+        let at = self.outcome.at;
+        self.was.holders.iter().all(|old| {
+            let keeps = old.claim.since + self.model.parts[number(&old.claim)].min_hold > at;
+            let stays = |new: &Holder| new.token == old.token;
+            !keeps || self.act == Act::Break || self.is.holders.iter().any(stays)
+        })
     }
 
     /// Nothing but its own downgrade changes what a claim takes.

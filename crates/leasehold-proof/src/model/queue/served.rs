@@ -1,7 +1,5 @@
 //! Who stays is granted: looked at from a sample of all states.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use leasehold_core::{Command, Queue, Renew};
 
 use super::{PATIENCE, QueueModel, State, TICK, id, number};
@@ -11,10 +9,8 @@ use crate::model::promise::Promise;
 const SAMPLE: u64 = 8;
 
 impl QueueModel {
-    pub(super) fn judge_served(&self, state: &mut State) {
-        let mut hasher = DefaultHasher::new();
-        state.hash(&mut hasher);
-        if hasher.finish() % SAMPLE == 0 {
+    pub(super) fn judge_served(&self, state: &mut State, hash: u64) {
+        if hash.is_multiple_of(SAMPLE) {
             let served = self.all_are_served(state);
             state.broken.require(Promise::Served, served);
         }

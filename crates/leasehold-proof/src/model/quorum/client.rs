@@ -85,7 +85,12 @@ impl QuorumModel {
             Stage::Idle if client.attempts > 0 => actions.push(Act::Begin(number)),
             Stage::Idle => {}
             Stage::Bidding(bidding) => match bidding.bid.verdict() {
-                Some(_) => actions.extend([Act::Again(number), Act::GiveBack(number)]),
+                Some(_) => {
+                    actions.push(Act::GiveBack(number));
+                    if late {
+                        actions.push(Act::Again(number));
+                    }
+                }
                 None => {
                     if bidding.bid.poll_timeout().is_some_and(|due| due <= now) {
                         actions.push(Act::Drive(number));

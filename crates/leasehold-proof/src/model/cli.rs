@@ -24,7 +24,7 @@ pub enum Command {
 pub struct ModelArgs {
     /// Only models whose name begins so.
     names: Vec<String>,
-    /// A tenth of the walks, as for every change.
+    /// A tenth of the walks, and no model that takes minutes: as for every change.
     #[arg(long, conflicts_with = "time")]
     short: bool,
     /// For how long each model may run: walks go on till then.
@@ -87,7 +87,7 @@ fn is_named(name: &str, wanted: &[String]) -> bool {
 
 fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
     let mut all = catalogue::all();
-    all.retain(|entry| is_named(entry.name, &args.names));
+    all.retain(|entry| is_named(entry.name, &args.names) && !(args.short && entry.long));
     if all.is_empty() {
         printer.note("there is no such model: `leasehold-proof model --list` names them");
         return ExitCode::from(2);
@@ -126,11 +126,20 @@ fn mutants(args: &MutantArgs, printer: Printer) -> std::io::Result<ExitCode> {
         return Ok(ExitCode::from(2));
     }
     let workshop = Workshop::open()?;
-    let mut good = true;
+    let mut fates = Vec::new();
     for mutant in all {
         let fate = workshop.try_out(&mutant);
-        good &= fate.killed.is_some();
         printer.result(&fate.line(), &fate);
+        fates.push(fate);
+    }
+    let mut good = fates.iter().all(|fate| fate.killed.is_some());
+    if args.names.is_empty() && !args.short {
+        let never = mutants::never_broken(&fates);
+        good &= never.is_empty();
+        printer.note(&match never.is_empty() {
+            true => format!("{} mutants; every property was broken by one", fates.len()),
+            false => format!("no mutant breaks: {}", never.join(", ")),
+        });
     }
     Ok(verdict(good))
 }

@@ -13,6 +13,7 @@ use std::process::{Command, Output, Stdio};
 use serde::{Deserialize, Serialize};
 
 use super::clock::Stopwatch;
+use super::promise::Promise;
 
 /// One way to break the code.
 #[derive(Debug, Clone)]
@@ -92,6 +93,15 @@ impl Fate {
         };
         format!("{:<22} {:<58} {became}", self.mutant, self.what)
     }
+}
+
+/// The properties that no mutant has broken: nothing shows that they can fail.
+#[must_use]
+pub fn never_broken(fates: &[Fate]) -> Vec<&'static str> {
+    let killed = || fates.iter().filter_map(|fate| fate.killed.as_ref());
+    let all = Promise::ALL.into_iter().map(Promise::name);
+    all.filter(|name| !killed().any(|killed| killed.property == *name))
+        .collect()
 }
 
 /// Where the mutants' sources come from, and where they are built.

@@ -37,7 +37,7 @@ pub enum Promise {
 }
 
 impl Promise {
-    const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Exclusion,
         Self::Capacity,
         Self::Tokens,

@@ -35,7 +35,7 @@ impl Printer {
     }
 
     /// The way to a broken promise; in JSON it is part of the result.
-    pub fn counterexample(&self, found: &Counterexample) {
+    pub(crate) fn counterexample(&self, found: &Counterexample) {
         if self.json {
             return;
         }

@@ -118,6 +118,7 @@ fn a_waiting_answer_after_the_push_confirms_what_it_may_and_no_more() {
 /// A replica that has not heard of the grant was promoted, say.
 #[test]
 fn a_store_that_does_not_know_the_grant_any_more_does_not_keep_the_lease() {
+    type Way<'a> = (bool, &'a dyn Fn(&mut Renewal));
     let never_asked = |renewal: &mut Renewal| {
         assert_eq!(renewal.poll_transmit(at(3)), Some(Request::Renew(TTL)));
     };
@@ -129,8 +130,7 @@ fn a_store_that_does_not_know_the_grant_any_more_does_not_keep_the_lease() {
         renewal.handle_unanswered(at(3));
         assert_eq!(renewal.poll_transmit(at(4)), Some(Request::Renew(TTL)));
     };
-    let ways: [(bool, &dyn Fn(&mut Renewal)); 3] =
-        [(false, &never_asked), (true, &answered), (true, &given_up)];
+    let ways: [Way; 3] = [(false, &never_asked), (true, &answered), (true, &given_up)];
     for (in_flight, goes) in ways {
         // It waits again, or was granted anew: others may have held meanwhile.
         for token in [None, Some(9)] {

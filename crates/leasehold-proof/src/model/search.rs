@@ -58,7 +58,8 @@ pub(super) fn run<S: Subject>(name: &str, subject: &S, effort: Effort) -> Findin
                 break;
             }
             let reached = expand(subject, part, &known, effort.threads);
-            broken = broken.or(add(&mut known, reached, &mut next));
+            let found = add(&mut known, reached, &mut next);
+            broken = broken.or(found);
         }
         frontier = next;
     }

@@ -177,7 +177,8 @@ fn failovers() -> Vec<Entry> {
 }
 
 /// One client is slow and often cut off, the others are quick: what it believes is late.
-fn sleeper(crowd: ClientsModel) -> ClientsModel {
+fn sleeper() -> ClientsModel {
+    let crowd = crowd(&[Mode::Exclusive; 3]);
     let mut people = crowd.people.clone();
     people[0].haste = 1;
     let cuts = 4;
@@ -205,7 +206,7 @@ fn crowds() -> Vec<Entry> {
                 ..crowd(&[writer; 3])
             },
         ),
-        walks("clients/sleeper walks", sleeper(crowd(&[writer; 3]))),
+        walks("clients/sleeper walks", sleeper()),
         walks(
             "clients/readers walks",
             crowd(&[writer, reader, reader, writer]),

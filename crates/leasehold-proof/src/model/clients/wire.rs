@@ -46,7 +46,7 @@ impl ClientsModel {
                     let pending = client.pending.is_some_and(|p| p.serial == serial);
                     pending && message.epoch == client.epoch && !client.dead
                 }
-                What::Push(..) => !client.dead && !(idle && client.attempts == 0),
+                What::Push(..) => !client.dead && (!idle || client.attempts > 0),
             }
         });
     }

@@ -210,7 +210,8 @@ impl Step<'_> {
     /// Nothing but its own downgrade changes what a claim takes.
     fn has_its_mode(&self, claim: &ClaimView) -> bool {
         let old = claims(&self.was).find(|old| old.arrival == claim.arrival);
-        let before = old.map_or(self.model.parts[number(claim)].mode, |old| old.mode);
+        let asked = || self.model.parts[number(claim)].mode;
+        let before = old.map_or_else(asked, |old| old.mode);
         let downgraded = self.act == Act::Downgrade(number(claim)) && claim.mode == Mode::Shared;
         claim.mode == before || downgraded
     }
@@ -352,7 +353,8 @@ impl Step<'_> {
         modes.push(part.mode);
         let owner_holds = part.secret.is_some()
             && (self.is.holders.iter()).any(|h| self.model.secret(&h.claim) == part.secret);
-        let free = fit(&modes, self.is.capacity.or(Some(part.mode.capacity())));
+        let capacity = self.is.capacity;
+        let free = fit(&modes, capacity.or_else(|| Some(part.mode.capacity())));
         owner_holds || (free && (self.is.waiters.is_empty() || part.ahead))
     }
 

@@ -53,8 +53,10 @@ pub struct Killed {
     pub checker: String,
     /// Which promise was broken.
     pub property: String,
-    /// In how many states, or steps.
+    /// After how many states, or steps of walks.
     pub states: u64,
+    /// How many steps lead there.
+    pub steps: usize,
 }
 
 /// The part of a model's findings that counts here.
@@ -69,6 +71,8 @@ struct Found {
 #[derive(Deserialize)]
 struct Broke {
     property: String,
+    /// The beginning, and each step.
+    trace: Vec<String>,
 }
 
 impl Fate {
@@ -77,13 +81,14 @@ impl Fate {
     pub fn line(&self) -> String {
         let became = match (&self.killed, &self.failed) {
             (Some(killed), _) => format!(
-                "killed: {}, {} ({}, {} {})",
+                "killed: {}, {}, in {} steps ({}, {} {})",
                 killed.property,
                 killed.model,
+                killed.steps,
                 killed.checker,
                 killed.states,
                 if killed.checker == "walks" {
-                    "steps"
+                    "steps walked"
                 } else {
                     "states"
                 },
@@ -249,6 +254,7 @@ fn run(program: &Path, mutant: &Mutant) -> io::Result<Option<Killed>> {
                 checker: found.checker,
                 property: broken.property,
                 states: found.states,
+                steps: broken.trace.len().saturating_sub(1),
             }));
         }
         last = found.model;

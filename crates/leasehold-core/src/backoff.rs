@@ -7,7 +7,7 @@ use crate::time::micros;
 ///
 /// Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015
 /// ("equal jitter").
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Backoff {
     base: Duration,
     cap: Duration,

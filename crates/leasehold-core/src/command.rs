@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Arrival, Capacity, ClaimId, Inbox, Mode, Note, Owner, OwnerSecret, StoreTime, Token};
 
 /// Joins the queue, or finds itself where it already stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// The claim's id. The same id asked again finds the same claim.
     pub id: ClaimId,
@@ -59,7 +59,7 @@ impl Claim {
 
 /// Raises a claim's deadline to `now + ttl`; never lowers it, since a late
 /// duplicate must not shorten a lease. In the same step the claim may change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Renew {
     /// Which claim.
     pub id: ClaimId,
@@ -90,7 +90,7 @@ impl Renew {
 
 /// Replaces a claim's id, so that one that leaked goes stale. Of concurrent
 /// rotations exactly one wins; the same one asked again finds itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rotate {
     /// The new id.
     pub to: ClaimId,
@@ -102,7 +102,7 @@ pub struct Rotate {
 
 /// Who takes a claim over. A claim that holds gets a new, higher token, and so
 /// do the other claims of its owner.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Adopt {
     /// Where the new client hears.
     pub inbox: Option<Inbox>,
@@ -112,7 +112,7 @@ pub struct Adopt {
 
 /// Leaves, holding or waiting. Unless settled, the id stays released: see
 /// [`crate::TOMBSTONES`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Release {
     /// Which claim.
     pub id: ClaimId,
@@ -127,7 +127,7 @@ pub struct Release {
 }
 
 /// One atomic step on one key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Command {
     /// See [`Claim`]. Answered by `Standing`, `Busy`, `Quarantined`, `Gone` (already
     /// released), `Taken` or `Mismatch`.
@@ -176,7 +176,7 @@ pub enum Command {
 }
 
 /// Where a claim stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Standing {
     /// Its place in the order of arrival.
     pub arrival: Arrival,
@@ -192,7 +192,7 @@ pub struct Standing {
 }
 
 /// What a step answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reply {
     /// The claim is in the queue.
     Standing(Standing),
@@ -249,7 +249,7 @@ impl Reply {
 
 /// Something an inbox should hear. It saves time and carries no authority
 /// beyond the queue's own state; it names no claim id.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A waiting claim was granted.
     Granted {
@@ -330,7 +330,7 @@ impl Event {
 }
 
 /// What a step leaves behind besides the queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Outcome {
     /// The answer to whoever asked.
     pub reply: Reply,
@@ -341,7 +341,7 @@ pub struct Outcome {
 }
 
 /// A key as it can be looked at, without the claim ids.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Snapshot {
     /// What the key can bear; `None` when nobody holds or waits.
     pub capacity: Option<Capacity>,
@@ -358,7 +358,7 @@ pub struct Snapshot {
 }
 
 /// What holders and waiters have in common.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClaimView {
     /// The place in the order of arrival.
     pub arrival: Arrival,
@@ -379,7 +379,7 @@ pub struct ClaimView {
 }
 
 /// One who holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The claim.
     pub claim: ClaimView,
@@ -388,7 +388,7 @@ pub struct Holder {
 }
 
 /// One who waits.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WaiterView {
     /// The claim.
     pub claim: ClaimView,

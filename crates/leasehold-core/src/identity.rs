@@ -15,7 +15,7 @@ use crate::{ClaimId, Rotate};
 /// identity.handle_rotated(&first.to);
 /// assert_eq!((identity.id(), identity.version()), (&first.to, 1));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     id: ClaimId,
     version: u64,

@@ -10,7 +10,7 @@ use crate::StoreTime;
 
 /// What a client's settings say about the server, or the set of servers, that it
 /// uses. All its clients say the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SetTerms {
     /// Names the members and the settings that safety rests on.
     pub set: String,
@@ -21,7 +21,7 @@ pub struct SetTerms {
 }
 
 /// Why a server grants nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Closed {
     /// It may have forgotten something.
     Quarantined {
@@ -35,7 +35,7 @@ pub enum Closed {
 /// What a server knows about itself: as which process it was last seen, since
 /// when it grants, and for which set. It is lost with the data, and that is how
 /// a loss is noticed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Marker {
     /// The run id of the server process.
     pub run: String,

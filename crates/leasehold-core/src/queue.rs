@@ -8,9 +8,11 @@
 //! - `rule`: who is granted;
 //! - `told`: who is told, and what is answered;
 //! - `tombstone`: released ids;
-//! - `record`, `look`: a queue as it is written down, and as people see it.
+//! - `record`, `look`: a queue as it is written down, and as people see it;
+//! - `essence`: what tells two queues apart for a model.
 
 mod claim;
+mod essence;
 mod leave;
 mod look;
 mod record;

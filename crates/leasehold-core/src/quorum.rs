@@ -22,7 +22,7 @@ pub use node::{Acquire, Body, Ear, Extend, Hold, Node, Part, Told, Vote, WAITERS
 use crate::Invalid;
 
 /// How many servers there are, and how many of them have to agree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QuorumSize {
     servers: usize,
     quorum: usize,

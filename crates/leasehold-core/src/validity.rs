@@ -18,7 +18,7 @@ fn reliable(ttl: Duration) -> Duration {
 ///
 /// Counted from the *sending* of a request whose answer has arrived: the store
 /// cannot have acted earlier. It rises on answers only and never falls by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Validity {
     until: Moment,
 }

@@ -18,7 +18,7 @@ const ASK_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::fr
 const ASK_SHARE: u32 = 8;
 
 /// How a claim is brought to its grant.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WaiterConfig {
     /// The TTL of a grant.
     pub lease_ttl: Duration,
@@ -33,7 +33,7 @@ pub struct WaiterConfig {
 }
 
 /// What is to be sent for a claim now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Request {
     /// Ask for the key, with both TTLs.
     Claim,
@@ -42,7 +42,7 @@ pub enum Request {
 }
 
 /// How waiting ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The key is ours.
     Granted {
@@ -75,7 +75,7 @@ pub enum Verdict {
 
 /// One claim on its way to a grant: asks, keeps its place, looks when the one
 /// ahead can lapse, and knows which pushes to believe.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Waiter {
     config: WaiterConfig,
     phase: Phase,
@@ -96,7 +96,7 @@ pub struct Waiter {
     backoff: Backoff,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     Asking,
     Waiting {

@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use leasehold_proof::model;
+#[cfg(feature = "clients")]
 use leasehold_proof::{faults, simulate};
 
 /// Runs the evidence for what leasehold promises.
@@ -15,15 +17,22 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "clients")]
     #[command(flatten)]
     Faults(faults::cli::Command),
+    #[command(flatten)]
+    Model(model::cli::Command),
     /// Run whole clients in a world of virtual time that follows from a seed.
+    #[cfg(feature = "clients")]
     Simulate(simulate::Options),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Model(command) => command.run(),
+        #[cfg(feature = "clients")]
         Command::Faults(command) => command.run(faults::cli::no_peer),
+        #[cfg(feature = "clients")]
         Command::Simulate(options) => match simulate::simulate(&options, &mut std::io::stdout()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
@@ -32,6 +41,7 @@ fn main() -> ExitCode {
     }
 }
 
+#[cfg(feature = "clients")]
 #[allow(clippy::print_stderr, reason = "there is nowhere else to say it")]
 fn complain(error: &std::io::Error) -> ExitCode {
     eprintln!("leasehold-proof: {error}");

@@ -8,7 +8,7 @@ use crate::{Moment, Token, drift_allowance};
 const ROUNDS: u32 = 4;
 
 /// How a claim bids for a key.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BidConfig {
     /// How many servers, and how many have to agree.
     pub size: QuorumSize,
@@ -19,7 +19,7 @@ pub struct BidConfig {
 }
 
 /// How a bid ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BidVerdict {
     /// A quorum votes for the claim.
     Held {
@@ -47,7 +47,7 @@ pub enum BidVerdict {
 }
 
 /// What a server said to the current proposal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Ballot {
     Unsent,
     Open,
@@ -60,7 +60,7 @@ enum Ballot {
 ///
 /// Each transmission must be answered by [`Bid::handle_vote`] or
 /// [`Bid::handle_silence`]; after the verdict that is optional.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Bid {
     config: BidConfig,
     started: Moment,

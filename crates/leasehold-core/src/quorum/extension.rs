@@ -2,7 +2,7 @@ use super::{QuorumSize, Vote};
 use crate::Moment;
 
 /// How a renewal ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExtensionVerdict {
     /// A quorum votes on: the lease is good for another TTL from the sending.
     Held,
@@ -16,7 +16,7 @@ pub enum ExtensionVerdict {
 ///
 /// What is unknown here is asked again by [`crate::Renewal`], until the lease's
 /// validity is over.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Extension {
     size: QuorumSize,
     deadline: Moment,
@@ -25,7 +25,7 @@ pub struct Extension {
     verdict: Option<ExtensionVerdict>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Ballot {
     Yes,
     No,

@@ -4,7 +4,7 @@ use super::QuorumSize;
 use crate::{Backoff, Moment};
 
 /// What is known of a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FarewellVerdict {
     /// The claim has left, and was ours till then.
     Held,
@@ -14,7 +14,7 @@ pub enum FarewellVerdict {
 
 /// One claim that leaves: told to every server, again and again, until each has
 /// confirmed it, or until the votes have lapsed by themselves.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Farewell {
     size: QuorumSize,
     until: Moment,
@@ -23,7 +23,7 @@ pub struct Farewell {
     servers: Vec<Server>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Server {
     due: Moment,
     in_flight: bool,

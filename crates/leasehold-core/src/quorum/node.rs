@@ -12,7 +12,7 @@ pub const WAITING_LIFE: Duration = Duration::from_secs(3);
 /// What one server keeps of one key. Its rules are Algorithm F: a token is
 /// accepted once, from one claim, and only above all that was accepted or
 /// released before.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Node {
     /// The highest token accepted.
     pub accepted: Token,
@@ -31,7 +31,7 @@ pub struct Node {
 }
 
 /// A vote that was given.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Hold {
     /// For which claim.
     pub id: ClaimId,
@@ -46,7 +46,7 @@ pub struct Hold {
 }
 
 /// What a claim says about itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Body {
     /// Where its client hears, at this server.
     pub inbox: Inbox,
@@ -57,7 +57,7 @@ pub struct Body {
 }
 
 /// Somebody who wants to hear of a key, for a while.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ear {
     /// Where.
     pub inbox: Inbox,
@@ -66,7 +66,7 @@ pub struct Ear {
 }
 
 /// A request for a vote.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Acquire {
     /// For which claim.
     pub id: ClaimId,
@@ -84,7 +84,7 @@ pub struct Acquire {
 }
 
 /// A request to vote on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Extend {
     /// What was asked for when it was acquired; `wait` does not count.
     pub vote: Acquire,
@@ -94,7 +94,7 @@ pub struct Extend {
 }
 
 /// A request to forget a vote.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Part {
     /// Which claim.
     pub id: ClaimId,
@@ -106,7 +106,7 @@ pub struct Part {
 }
 
 /// What a server answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Vote {
     /// It votes for the claim.
     Yes,
@@ -162,7 +162,7 @@ impl From<Closed> for Vote {
 }
 
 /// What an inbox should hear.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Told {
     /// The key may be free, or has another holder or note: look.
     Changed,

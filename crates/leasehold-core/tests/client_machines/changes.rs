@@ -253,7 +253,7 @@ impl World {
         let (policy, arrival, end) = (attempt.policy, standing.arrival, attempt.end);
         let renewal = Renewal::new(now, climate.lease, policy, validity, None, false, seed);
         attempt.stage = Stage::Held(Box::new(Held {
-            renewal: renewal.of(arrival),
+            renewal: renewal.of(arrival, standing.token.unwrap_or_default()),
             arrival,
             since: now,
             whole: true,

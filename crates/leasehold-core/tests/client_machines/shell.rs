@@ -389,7 +389,7 @@ impl World {
                         in_flight,
                         seed,
                     );
-                    let renewal = renewal.of(arrival).at_most(attempt.max_hold);
+                    let renewal = renewal.of(arrival, token).at_most(attempt.max_hold);
                     attempt.stage = Stage::Held(Box::new(Held {
                         renewal,
                         arrival,

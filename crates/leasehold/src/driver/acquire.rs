@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Backoff, Claim, Moment, Renewal, Reply, Retry, Standpoint, Validity, Verdict, Waiter,
-    WaiterConfig,
+    Arrival, Backoff, Claim, Moment, Renewal, Reply, Retry, Standpoint, Token, Validity, Verdict,
+    Waiter, WaiterConfig,
 };
 
 use super::acknowledged::confirm;
@@ -208,7 +208,7 @@ async fn attempt(
             validity,
             ..
         }) => {
-            let entry = keep(driver, &subject, &signal, arrival, validity);
+            let entry = keep(driver, &subject, &signal, (arrival, token), validity);
             asking.end();
             departure.confirmed();
             signal.set_token(token);
@@ -373,7 +373,7 @@ pub(super) fn keep(
     driver: &Arc<Driver>,
     subject: &Subject,
     signal: &Arc<Signal>,
-    arrival: Arrival,
+    (arrival, token): (Arrival, Token),
     validity: Validity,
 ) -> EntryId {
     let Terms {
@@ -385,7 +385,7 @@ pub(super) fn keep(
     signal.set_standpoint(Standpoint::Held, validity.until());
     driver.with_registry(|registry, now| {
         let renewal = Renewal::new(now, ttl, policy, validity, None, false, random_seed(now))
-            .of(arrival)
+            .of(arrival, token)
             .at_most(max_hold);
         registry.insert_held(subject.clone(), renewal, signal.clone(), arrival, now)
     })

@@ -119,7 +119,7 @@ pub(crate) async fn acquire_all(
         }
         let mut validity = Validity::default();
         validity.confirm(sent, wish.terms.ttl);
-        let entry = keep(driver, &subject, &signal, arrival, validity);
+        let entry = keep(driver, &subject, &signal, (arrival, token), validity);
         grants.push((wish, entry, subject, signal));
     }
     drop(asking);

@@ -112,7 +112,7 @@ async fn adopt_as(
     if let Some(acknowledged) = answer.achieved() {
         signal.set_acknowledged(acknowledged);
     }
-    let entry = keep(driver, &subject, &signal, arrival, validity);
+    let entry = keep(driver, &subject, &signal, (arrival, token), validity);
     drop(asking);
     departure.confirmed();
     let grant = Grant {

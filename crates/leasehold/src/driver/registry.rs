@@ -354,7 +354,7 @@ impl Registry {
                     self.waiting -= 1;
                     entry.stage = Stage::Held(
                         Renewal::new(now, ttl, policy, validity, confirm_at, in_flight, seed)
-                            .of(arrival)
+                            .of(arrival, token)
                             .at_most(max_hold),
                     );
                     entry.signal.set_token(token);

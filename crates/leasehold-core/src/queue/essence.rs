@@ -1,0 +1,53 @@
+//! What tells two queues apart, for models that must not go through the same twice.
+
+use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
+
+use super::{Entry, Queue};
+use crate::StoreTime;
+
+impl Queue {
+    /// Hashes what decides how this queue goes on from `clock`: two queues alike in it do
+    /// and answer the same, counted from now. Beside the numbers, that is: of tokens and
+    /// arrivals only the order and the distance from the clock decide, and a position
+    /// stays the upper bound that it is.
+    ///
+    /// It takes for granted that the clock does not step back again, and that released
+    /// ids are remembered for as long as anybody looks.
+    pub fn hash_essence<H: Hasher>(&self, clock: StoreTime, state: &mut H) {
+        let now = self.now(clock).0;
+        self.capacity.hash(state);
+        let ahead = |number: u64| number.saturating_sub(clock.0);
+        ahead(self.last_token.0).hash(state);
+        if self.is_empty() {
+            ahead(self.last_arrival.0).hash(state);
+        } else {
+            self.earliest.since(now).hash(state);
+        }
+        let mut before = None;
+        for ((token, _), entry) in &self.granted {
+            (before == Some(token)).hash(state);
+            before = Some(token);
+            Self::hash_entry(entry, now, state);
+        }
+        self.granted.len().hash(state);
+        for entry in self.waiting.values() {
+            Self::hash_entry(entry, now, state);
+        }
+        for (watcher, until) in &self.watchers {
+            (watcher, until.since(now)).hash(state);
+        }
+        let buried = self.released.iter().filter(|buried| buried.forget > now);
+        let buried: BTreeSet<_> = buried.map(|buried| (&buried.id, buried.rotated)).collect();
+        buried.hash(state);
+    }
+
+    fn hash_entry<H: Hasher>(entry: &Entry, now: StoreTime, state: &mut H) {
+        let lives = entry.deadline.since(now);
+        let kept = entry.keep_until().since(now);
+        (&entry.id, lives, kept, entry.kept).hash(state);
+        (entry.mode, &entry.inbox, &entry.owner, entry.secret).hash(state);
+        // A claim that waits is kept from its grant on.
+        (entry.min_hold, &entry.note, entry.version, &entry.previous).hash(state);
+    }
+}

@@ -1,0 +1,232 @@
+//! Clients against one server, and a server that fails over.
+
+use std::time::Duration;
+
+use leasehold_core::Mode;
+
+use super::Entry;
+use crate::model::checker::Method;
+use crate::model::clients::{self, Budget, ClientsModel, Person};
+use crate::model::seen::Seen;
+
+fn person(mode: Mode, attempts: u8, rate: i64) -> Person {
+    Person {
+        mode,
+        attempts,
+        rate,
+        haste: 12,
+    }
+}
+
+/// Two who want the key alone. One clock is slow, the other and the server's are fast:
+/// by nearly as much as the allowance bears.
+fn two_writers() -> ClientsModel {
+    ClientsModel {
+        people: vec![
+            person(Mode::Exclusive, 1, -4_500),
+            person(Mode::Exclusive, 1, 4_500),
+        ],
+        lease: Duration::from_secs(2),
+        waiter: Duration::from_secs(2),
+        horizon: 4,
+        faults: Budget::default(),
+        server_rate: 4_500,
+        quarantine: None,
+        hears_silence: true,
+        promises: clients::ALL,
+        seen: Seen::wanting(&["waits", "granted by a push"]),
+    }
+}
+
+/// All that may go wrong without an assumption failing.
+const WEATHER: Budget = Budget {
+    doubled: 3,
+    late: 6,
+    cuts: 3,
+    deaths: 1,
+    breaks: 0,
+    losses: 0,
+    restarts: 0,
+    copies: 0,
+    failovers: 0,
+    jumps: 0,
+};
+
+fn crowd(modes: &[Mode]) -> ClientsModel {
+    let rates = [-4_500, 4_500, 0, 2_000];
+    let people = modes.iter().zip(rates);
+    ClientsModel {
+        people: people.map(|(mode, rate)| person(*mode, 3, rate)).collect(),
+        // Longer than a grant lives at least, so that a cut shows.
+        lease: Duration::from_secs(6),
+        waiter: Duration::from_secs(5),
+        horizon: 30,
+        faults: WEATHER,
+        seen: Seen::wanting(&[
+            "waits",
+            "gone",
+            "granted by a push",
+            "lost: gone",
+            "lost: unanswered",
+        ]),
+        ..two_writers()
+    }
+}
+
+pub(super) fn all() -> Vec<Entry> {
+    let mut all = every_order();
+    all.extend(failovers());
+    all.extend(crowds());
+    all
+}
+
+fn exhaustive(name: &'static str, subject: ClientsModel) -> Entry {
+    Entry::new(name, Method::Exhaustive, subject)
+}
+
+fn walks(name: &'static str, subject: ClientsModel) -> Entry {
+    let walks = Method::Walks {
+        walks: 50_000,
+        steps: 200,
+    };
+    Entry::new(name, walks, subject)
+}
+
+fn with(faults: Budget) -> ClientsModel {
+    ClientsModel {
+        faults,
+        horizon: 3,
+        ..two_writers()
+    }
+}
+
+fn every_order() -> Vec<Entry> {
+    let none = Budget::default();
+    let (late, doubled, cuts) = (1, 1, 1);
+    let (deaths, losses, breaks, jumps) = (1, 1, 1, 1);
+    // What the assumptions exclude: tokens rise all the same.
+    let void = |faults| ClientsModel {
+        promises: clients::TOKENS,
+        ..with(faults)
+    };
+    vec![
+        exhaustive("clients/drift", two_writers()),
+        exhaustive("clients/late", with(Budget { late, ..none })),
+        exhaustive("clients/doubled", with(Budget { doubled, ..none })),
+        exhaustive("clients/cut", with(Budget { cuts, ..none })),
+        exhaustive("clients/deaths", with(Budget { deaths, ..none })),
+        exhaustive("clients/loss", void(Budget { losses, ..none })),
+        exhaustive("clients/break", void(Budget { breaks, ..none })),
+        exhaustive("clients/jump", void(Budget { jumps, ..none })),
+    ]
+}
+
+/// A server that may have forgotten grants nothing for a while, and then all that was
+/// promised holds: nothing else is given up.
+fn failovers() -> Vec<Entry> {
+    let none = Budget::default();
+    let (losses, restarts, copies, failovers) = (1, 1, 1, 1);
+    // As long as a lease at most, by clocks that differ as much as is allowed.
+    let guarded = |horizon, faults| ClientsModel {
+        quarantine: Some(Duration::from_secs(2)),
+        horizon,
+        seen: Seen::wanting(&[
+            "granted by a push",
+            "quarantined",
+            "granted after a quarantine",
+        ]),
+        ..with(faults)
+    };
+    let unguarded = |faults| ClientsModel {
+        quarantine: None,
+        promises: clients::TOKENS,
+        seen: Seen::wanting(&["granted by a push", "lost: gone"]),
+        ..guarded(2, faults)
+    };
+    let loss = Budget { losses, ..none };
+    let restart = Budget { restarts, ..none };
+    let replica = Budget {
+        copies,
+        failovers,
+        ..none
+    };
+    vec![
+        exhaustive("failover/loss", guarded(3, loss)),
+        exhaustive("failover/restart", guarded(2, restart)),
+        exhaustive("failover/replica", guarded(2, replica)),
+        exhaustive("failover/unguarded", unguarded(replica)),
+        exhaustive("failover/longer restart", guarded(3, restart)).long(),
+        exhaustive("failover/longer replica", guarded(3, replica)).long(),
+        walks(
+            "failover/walks",
+            ClientsModel {
+                // A lease of six seconds, and by how much two clocks differ.
+                quarantine: Some(Duration::from_secs(7)),
+                faults: Budget {
+                    losses: 1,
+                    restarts: 1,
+                    copies: 3,
+                    failovers: 2,
+                    ..WEATHER
+                },
+                horizon: 60,
+                ..crowd(&[Mode::Exclusive, Mode::Exclusive, Mode::Shared])
+            },
+        ),
+    ]
+}
+
+/// One client is slow and often cut off, the others are quick: what it believes is late.
+fn sleeper() -> ClientsModel {
+    let crowd = crowd(&[Mode::Exclusive; 3]);
+    let mut people = crowd.people.clone();
+    people[0].haste = 1;
+    let cuts = 4;
+    ClientsModel {
+        people,
+        faults: Budget {
+            cuts,
+            ..Budget::default()
+        },
+        horizon: 20,
+        seen: Seen::wanting(&["waits", "gone", "granted by a push", "lost: unanswered"]),
+        ..crowd
+    }
+}
+
+fn crowds() -> Vec<Entry> {
+    let permits = |take| Mode::Permits { of: 3, take };
+    let (writer, reader) = (Mode::Exclusive, Mode::Shared);
+    vec![
+        walks("clients/mutex walks", crowd(&[writer; 3])),
+        walks(
+            "clients/deaf walks",
+            ClientsModel {
+                hears_silence: false,
+                ..crowd(&[writer; 3])
+            },
+        ),
+        walks("clients/sleeper walks", sleeper()),
+        walks(
+            "clients/readers walks",
+            crowd(&[writer, reader, reader, writer]),
+        ),
+        walks(
+            "clients/permits walks",
+            crowd(&[permits(2), permits(1), permits(3), permits(2)]),
+        ),
+        walks(
+            "clients/nothing holds walks",
+            ClientsModel {
+                promises: clients::TOKENS,
+                faults: Budget {
+                    breaks: 2,
+                    losses: 2,
+                    jumps: 1,
+                    ..WEATHER
+                },
+                ..crowd(&[writer; 3])
+            },
+        ),
+    ]
+}

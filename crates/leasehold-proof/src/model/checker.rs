@@ -1,0 +1,198 @@
+//! Runs a model: through every state there is, or along random walks.
+
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::promise::{Judged, Promise};
+use super::seen::Seen;
+use super::{search, walk};
+
+/// A model: its states, what can happen in each, and what it promises.
+pub(super) trait Subject: Send + Sync + 'static {
+    type State: Judged + Clone + Hash + Send + Sync;
+    type Action: Copy + Debug + PartialEq + Send + Sync;
+
+    /// Where it begins.
+    fn init(&self) -> Self::State;
+
+    /// All that can happen; nothing, in a state that has broken a promise.
+    fn actions(&self, state: &Self::State, actions: &mut Vec<Self::Action>);
+
+    /// What comes of it; `None` if nothing.
+    fn next(&self, state: &Self::State, action: Self::Action) -> Option<Self::State>;
+
+    /// Judges where a state can lead, for a sample of all states, by their hash.
+    fn look_ahead(&self, _state: &mut Self::State, _hash: u64) {}
+
+    /// A step, and all that there is to say about where it leads.
+    fn step(&self, state: &Self::State, action: Self::Action) -> Option<Self::State> {
+        let mut next = self.next(state, action)?;
+        let hash = hash_of(&next);
+        self.look_ahead(&mut next, hash);
+        Some(next)
+    }
+
+    /// What has to hold in every state.
+    fn promises(&self) -> &'static [Promise];
+
+    /// What has to happen somewhere, or the model shows nothing.
+    fn seen(&self) -> &Seen;
+
+    /// A state in a few lines.
+    fn show(&self, state: &Self::State) -> String;
+
+    /// How often a walk takes this action, beside others.
+    fn weight(&self, _state: &Self::State, _action: Self::Action) -> u64 {
+        4
+    }
+}
+
+pub(super) fn hash_of(state: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// How a model is run.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Method {
+    /// Every state that can be reached.
+    Exhaustive,
+    /// So many walks of at most so many steps.
+    Walks { walks: u64, steps: usize },
+}
+
+/// How much may be spent.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// Walk for so long instead of so often; also the most that one exhaustive run may take.
+    pub time: Option<Duration>,
+    /// A tenth of the walks.
+    pub short: bool,
+    /// Where walks come from.
+    pub seed: u64,
+    /// How many threads.
+    pub threads: usize,
+}
+
+/// What a run has found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Findings {
+    /// Which model.
+    pub model: String,
+    /// `exhaustive`, or `walks`.
+    pub checker: &'static str,
+    /// Different states (exhaustive), or steps taken (walks).
+    pub states: u64,
+    /// How many steps the longest way had.
+    pub depth: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Whether every state was reached; walks reach as many as they were asked to.
+    pub complete: bool,
+    /// What held.
+    pub held: Vec<&'static str>,
+    /// What has never happened, though it must somewhere.
+    pub never: Vec<&'static str>,
+    /// What did not hold, and how it came about.
+    pub broken: Option<Counterexample>,
+}
+
+/// The way to a broken promise.
+#[derive(Debug, Clone, Serialize)]
+pub struct Counterexample {
+    /// What did not hold.
+    pub property: &'static str,
+    /// How to see it again, where it was found by chance.
+    pub seed: Option<u64>,
+    /// Each step, and the state after it.
+    pub trace: Vec<String>,
+}
+
+impl Findings {
+    /// Whether all that was to be shown was shown.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.broken.is_none() && self.never.is_empty() && self.complete
+    }
+
+    /// In one line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let states = match self.checker {
+            "walks" => "steps",
+            _ => "states",
+        };
+        let verdict = match &self.broken {
+            Some(broken) => format!("BROKEN: {}", broken.property),
+            None if !self.never.is_empty() => format!("NEVER: {}", self.never.join(", ")),
+            None if !self.complete => "not all states were reached".to_owned(),
+            None => format!("{} properties held", self.held.len()),
+        };
+        format!(
+            "{:<24} {:<10} {:>11} {states:<6} depth {:>3} {:>7.1} s  {verdict}",
+            self.model, self.checker, self.states, self.depth, self.seconds,
+        )
+    }
+}
+
+/// Runs a model by a method.
+pub(super) fn run<S: Subject>(name: &str, subject: &S, method: Method, effort: Effort) -> Findings {
+    subject.seen().forget();
+    let mut findings = match method {
+        Method::Exhaustive => search::run(name, subject, effort),
+        Method::Walks { walks, steps } => {
+            let walks = if effort.short { walks / 10 } else { walks };
+            walk::run(name, subject, walks, steps, effort)
+        }
+    };
+    // A run that was ended by a find has not seen everything.
+    if findings.broken.is_none() && findings.complete {
+        findings.never = subject.seen().missing();
+    }
+    findings
+}
+
+/// What happens, step by step.
+pub(super) fn trace<S: Subject>(subject: &S, actions: &[S::Action]) -> Vec<String> {
+    let mut state = subject.init();
+    let mut trace = vec![subject.show(&state)];
+    for action in actions {
+        let Some(next) = subject.step(&state, *action) else {
+            break;
+        };
+        state = next;
+        trace.push(format!("{action:?}\n{}", subject.show(&state)));
+    }
+    trace
+}
+
+impl Findings {
+    /// What came of a run.
+    pub(super) fn of<S: Subject>(
+        subject: &S,
+        (model, checker): (&str, &'static str),
+        (states, depth): (u64, u64),
+        seconds: f64,
+        broken: Option<Counterexample>,
+    ) -> Self {
+        let held = match broken {
+            Some(_) => Vec::new(),
+            None => subject.promises().iter().map(|p| p.name()).collect(),
+        };
+        Self {
+            model: model.to_owned(),
+            checker,
+            states,
+            depth,
+            seconds,
+            complete: broken.is_none(),
+            held,
+            never: Vec::new(),
+            broken,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The commands: `leasehold-proof model`, `leasehold-proof mutants`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::catalogue;
+use super::checker::Effort;
+use super::mutants::{self, Workshop};
+use crate::report::Printer;
+
+/// What can be run.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check the models of the queue, the clients and the quorum.
+    Model(ModelArgs),
+    /// Break the code under test on purpose, and see that the models find it.
+    Mutants(MutantArgs),
+}
+
+/// Which models, and how far.
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    /// Only models whose name begins so.
+    names: Vec<String>,
+    /// A tenth of the walks, and no model that takes minutes: as for every change.
+    #[arg(long, conflicts_with = "time")]
+    short: bool,
+    /// For how long each model may run: walks go on till then.
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    time: Option<Duration>,
+    /// End with the first model that is broken.
+    #[arg(long)]
+    until_broken: bool,
+    /// Only say which models there are.
+    #[arg(long)]
+    list: bool,
+    /// Where random walks come from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many threads work.
+    #[arg(long, default_value_t = threads())]
+    threads: usize,
+    /// Write one JSON value a line instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which mutants.
+#[derive(Debug, Args)]
+pub struct MutantArgs {
+    /// Only mutants whose name begins so.
+    names: Vec<String>,
+    /// A fixed few of them.
+    #[arg(long)]
+    short: bool,
+    /// Write one JSON value a line instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+impl Command {
+    /// Does it.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        match self {
+            Self::Model(args) => models(&args, Printer::new(args.json)),
+            Self::Mutants(args) => {
+                let printer = Printer::new(args.json);
+                mutants(&args, printer).unwrap_or_else(|error| {
+                    printer.note(&format!("the mutants cannot be tried: {error}"));
+                    ExitCode::from(2)
+                })
+            }
+        }
+    }
+}
+
+fn is_named(name: &str, wanted: &[String]) -> bool {
+    wanted.is_empty() || wanted.iter().any(|wanted| name.starts_with(wanted))
+}
+
+fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
+    let mut all = catalogue::all();
+    all.retain(|entry| is_named(entry.name, &args.names) && !(args.short && entry.long));
+    if all.is_empty() {
+        printer.note("there is no such model: `leasehold-proof model --list` names them");
+        return ExitCode::from(2);
+    }
+    if args.list {
+        all.iter()
+            .for_each(|entry| printer.result(entry.name, &entry.name));
+        return ExitCode::SUCCESS;
+    }
+    let effort = Effort {
+        time: args.time,
+        short: args.short,
+        seed: args.seed,
+        threads: args.threads.max(1),
+    };
+    let mut good = true;
+    for entry in all {
+        let findings = entry.run(effort);
+        good &= findings.is_good();
+        printer.result(&findings.line(), &findings);
+        if let Some(broken) = &findings.broken {
+            printer.counterexample(broken);
+            if args.until_broken {
+                break;
+            }
+        }
+    }
+    verdict(good)
+}
+
+fn mutants(args: &MutantArgs, printer: Printer) -> std::io::Result<ExitCode> {
+    let mut all = mutants::all()?;
+    all.retain(|mutant| is_named(&mutant.name, &args.names) && (mutant.short || !args.short));
+    if all.is_empty() {
+        printer.note("there is no such mutant: their names are those of the patches");
+        return Ok(ExitCode::from(2));
+    }
+    let workshop = Workshop::open()?;
+    let mut fates = Vec::new();
+    for mutant in all {
+        let fate = workshop.try_out(&mutant);
+        printer.result(&fate.line(), &fate);
+        fates.push(fate);
+    }
+    let mut good = fates.iter().all(|fate| fate.killed.is_some());
+    if args.names.is_empty() && !args.short {
+        let never = mutants::never_broken(&fates);
+        good &= never.is_empty();
+        printer.note(&match never.is_empty() {
+            true => format!("{} mutants; every property was broken by one", fates.len()),
+            false => format!("no mutant breaks: {}", never.join(", ")),
+        });
+    }
+    Ok(verdict(good))
+}
+
+fn verdict(good: bool) -> ExitCode {
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,406 @@
+//! Clients' machines against the queue: messages that are lost, doubled, late and out of
+//! order, connections that break, clients that stall and die, clocks that drift.
+//!
+//! A message that is lost is one that is never delivered; a client that stalls is one
+//! whose machine nobody calls. So neither needs an event of its own.
+
+mod checks;
+mod served;
+mod server;
+mod shell;
+mod site;
+mod wire;
+
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use leasehold_core::{
+    Arrival, Inbox, Mode, Moment, Queue, Renewal, Request, StoreTime, Token, Waiter,
+};
+
+use self::site::Site;
+use self::wire::Message;
+use super::checker::Subject;
+use super::promise::{Broken, Judged, Promise};
+use super::seen::Seen;
+
+/// What passes with one tick.
+pub(super) const TICK: Duration = Duration::from_secs(1);
+
+/// When the model begins, by the store's clock.
+const START: u64 = 1_000_000_000;
+
+/// A model of clients and one server.
+#[derive(Debug, Clone)]
+pub(super) struct ClientsModel {
+    pub(super) people: Vec<Person>,
+    pub(super) lease: Duration,
+    pub(super) waiter: Duration,
+    /// When the model ends, in ticks.
+    pub(super) horizon: u64,
+    pub(super) faults: Budget,
+    /// How much faster than real the server's clock runs, in millionths.
+    pub(super) server_rate: i64,
+    /// For how long a server that may have forgotten grants nothing; `None`: it takes its
+    /// chances.
+    pub(super) quarantine: Option<Duration>,
+    /// Whether the store can tell that nobody listens at an inbox.
+    pub(super) hears_silence: bool,
+    /// What is promised here: not all of it where the assumptions do not hold.
+    pub(super) promises: &'static [Promise],
+    pub(super) seen: Seen,
+}
+
+/// All that is promised while the assumptions hold.
+pub(super) const ALL: &[Promise] = &[
+    Promise::Exclusion,
+    Promise::Tokens,
+    Promise::OwnToken,
+    Promise::Truth,
+    Promise::Served,
+];
+
+/// What is promised even when they do not.
+pub(super) const TOKENS: &[Promise] = &[Promise::Tokens, Promise::OwnToken];
+
+/// One client: what it wants, and how its clock runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Person {
+    pub(super) mode: Mode,
+    /// How often it begins.
+    pub(super) attempts: u8,
+    /// How much faster than real its clock runs, in millionths.
+    pub(super) rate: i64,
+    /// How often a walk calls its machine or lets a message of it arrive, beside six
+    /// times for a tick.
+    pub(super) haste: u64,
+}
+
+/// How much may still go wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
+    pub(super) doubled: u8,
+    /// Requests that take too long.
+    pub(super) late: u8,
+    pub(super) cuts: u8,
+    pub(super) deaths: u8,
+    pub(super) breaks: u8,
+    /// The server forgets everything.
+    pub(super) losses: u8,
+    /// It restarts with its data.
+    pub(super) restarts: u8,
+    /// A replica is brought up to date, and one is promoted as it is.
+    pub(super) copies: u8,
+    pub(super) failovers: u8,
+    /// Its clock steps forward.
+    pub(super) jumps: u8,
+}
+
+/// One thing that happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Act {
+    Tick,
+    /// A client wants the key.
+    Begin(usize),
+    /// A client's machine is called.
+    Drive(usize),
+    /// A request has taken too long.
+    TimeOut(usize),
+    /// The caller gives its lease back.
+    GiveBack(usize),
+    /// A message arrives, and is gone.
+    Deliver(usize),
+    /// A message arrives, and may do so again.
+    Double(usize),
+    Cut(usize),
+    Connect(usize),
+    Die(usize),
+    Break,
+    /// The server forgets everything.
+    Forget,
+    /// The server restarts with its data.
+    Restart,
+    /// The replica is brought up to date.
+    Copy,
+    /// The replica is promoted, with what it has.
+    FailOver,
+    /// The server's clock steps forward.
+    Jump,
+}
+
+#[derive(Debug, Clone, PartialEq, Hash)]
+enum Stage {
+    Idle,
+    Waiting(Box<Waiter>),
+    Held(Box<Held>),
+}
+
+#[derive(Debug, Clone, PartialEq, Hash)]
+struct Held {
+    renewal: Renewal,
+    arrival: Arrival,
+    token: Token,
+}
+
+/// A request whose answer is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Hash)]
+struct Pending {
+    serial: u8,
+    kind: Request,
+    sent: Moment,
+    /// Since then a push has told of the grant: the answer may be older.
+    overtaken: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Hash)]
+struct Client {
+    stage: Stage,
+    pending: Option<Pending>,
+    /// How often it may still begin, and how often it has.
+    attempts: u8,
+    begun: u8,
+    serial: u8,
+    epoch: u64,
+    connected: bool,
+    dead: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct State {
+    queue: Queue,
+    site: Site,
+    ticks: u64,
+    /// What the server's clock shows.
+    clock: StoreTime,
+    /// How far the server's clock has stepped forward, in ticks.
+    ahead: u64,
+    clients: Vec<Client>,
+    wire: Vec<Message>,
+    left: Budget,
+    /// Who was granted what.
+    grants: Vec<(Arrival, Token, usize)>,
+    highest: Token,
+    /// Somebody has given the server up.
+    given_up: bool,
+    broken: Broken,
+}
+
+impl Judged for State {
+    fn broken(&self) -> Broken {
+        self.broken
+    }
+}
+
+impl ClientsModel {
+    fn run_at(rate: i64, ticks: u64) -> u64 {
+        let real = i64::try_from(ticks).unwrap_or(i64::MAX / 4) * 1_000_000;
+        u64::try_from(real + real / 1_000_000 * rate).unwrap_or_default()
+    }
+
+    /// Lets time pass.
+    fn pass(&self, state: &mut State) {
+        state.ticks += 1;
+        self.set_clock(state);
+    }
+
+    fn set_clock(&self, state: &mut State) {
+        let run = Self::run_at(self.server_rate, state.ticks + state.ahead);
+        state.clock = StoreTime(START + run);
+    }
+
+    fn moment(&self, state: &State, client: usize) -> Moment {
+        Moment(START + Self::run_at(self.people[client].rate, state.ticks))
+    }
+
+    fn happen(&self, state: &mut State, act: Act) {
+        match act {
+            Act::Tick => self.pass(state),
+            Act::Begin(client) => self.begin(state, client),
+            Act::Drive(client) => self.drive(state, client),
+            Act::TimeOut(client) => {
+                state.left.late -= 1;
+                self.time_out(state, client);
+            }
+            Act::GiveBack(client) => self.leave(state, client, true),
+            Act::Deliver(at) => {
+                let message = state.wire.remove(at);
+                self.arrive(state, message);
+            }
+            Act::Double(at) => {
+                state.left.doubled -= 1;
+                let message = state.wire[at].clone();
+                self.arrive(state, message);
+            }
+            Act::Cut(client) => {
+                state.left.cuts -= 1;
+                state.clients[client].connected = false;
+            }
+            Act::Connect(client) => self.connect(state, client),
+            Act::Die(client) => {
+                state.left.deaths -= 1;
+                let client = &mut state.clients[client];
+                (client.dead, client.connected) = (true, false);
+                client.stage = Stage::Idle;
+            }
+            Act::Break => {
+                state.left.breaks -= 1;
+                self.take_step(state, &leasehold_core::Command::Break, None);
+            }
+            Act::Forget => {
+                state.left.losses -= 1;
+                state.queue = Queue::default();
+                state.site.forget();
+                // It is not back at once.
+                self.pass(state);
+            }
+            Act::Restart => self.restart(state),
+            Act::Copy => self.copy(state),
+            Act::FailOver => self.fail_over(state),
+            Act::Jump => {
+                state.left.jumps -= 1;
+                state.ahead += 2;
+                self.set_clock(state);
+            }
+        }
+        self.prune(state);
+        self.judge(state);
+    }
+
+    fn client_actions(&self, state: &State, number: usize, actions: &mut Vec<Act>) {
+        let client = &state.clients[number];
+        if client.dead {
+            return;
+        }
+        let now = self.moment(state, number);
+        let due = match &client.stage {
+            Stage::Idle => None,
+            Stage::Waiting(waiter) => waiter.poll_timeout(),
+            Stage::Held(held) => held.renewal.poll_timeout(),
+        };
+        if due.is_some_and(|due| due <= now) {
+            actions.push(Act::Drive(number));
+        }
+        let slow = |pending: Pending| now.since(pending.sent) >= TICK / 2;
+        if client.pending.is_some_and(slow) && state.left.late > 0 {
+            actions.push(Act::TimeOut(number));
+        }
+        match client.stage {
+            Stage::Idle if client.attempts > 0 => actions.push(Act::Begin(number)),
+            Stage::Held(_) => actions.push(Act::GiveBack(number)),
+            _ => {}
+        }
+        if !client.connected {
+            actions.push(Act::Connect(number));
+        } else if state.left.cuts > 0 && !matches!(client.stage, Stage::Idle) {
+            actions.push(Act::Cut(number));
+        }
+        if state.left.deaths > 0 && !matches!(client.stage, Stage::Idle) {
+            actions.push(Act::Die(number));
+        }
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.queue.hash_essence(self.clock, state);
+        self.site.hash_all(self.clock, state);
+        (self.ticks, self.clock, &self.clients, self.left).hash(state);
+        wire::hash_all(&self.wire, state);
+        (&self.grants, self.highest, self.broken).hash(state);
+    }
+}
+
+impl Subject for ClientsModel {
+    type State = State;
+    type Action = Act;
+
+    fn init(&self) -> State {
+        let clients = self.people.iter().map(|person| Client {
+            stage: Stage::Idle,
+            pending: None,
+            attempts: person.attempts,
+            begun: 0,
+            serial: 0,
+            epoch: 1,
+            connected: true,
+            dead: false,
+        });
+        State {
+            queue: Queue::default(),
+            site: self.site(),
+            ticks: 0,
+            clock: StoreTime(START),
+            ahead: 0,
+            clients: clients.collect(),
+            wire: Vec::new(),
+            left: self.faults,
+            grants: Vec::new(),
+            highest: Token(0),
+            given_up: false,
+            broken: Broken::default(),
+        }
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Act>) {
+        for number in 0..state.clients.len() {
+            self.client_actions(state, number, actions);
+        }
+        for at in 0..state.wire.len() {
+            actions.push(Act::Deliver(at));
+            if state.left.doubled > 0 {
+                actions.push(Act::Double(at));
+            }
+        }
+        let left = state.left;
+        let events = [
+            (left.breaks, Act::Break),
+            (left.losses, Act::Forget),
+            (left.restarts, Act::Restart),
+            (left.copies, Act::Copy),
+            (left.failovers, Act::FailOver),
+            (left.jumps, Act::Jump),
+        ];
+        let may = events.into_iter().filter(|(times, _)| *times > 0);
+        actions.extend(may.map(|(_, act)| act));
+        if state.ticks < self.horizon {
+            actions.push(Act::Tick);
+        }
+    }
+
+    fn next(&self, state: &State, act: Act) -> Option<State> {
+        let mut next = state.clone();
+        self.happen(&mut next, act);
+        Some(next)
+    }
+
+    fn look_ahead(&self, state: &mut State, hash: u64) {
+        self.judge_served(state, hash);
+    }
+
+    fn promises(&self) -> &'static [Promise] {
+        self.promises
+    }
+
+    fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    fn show(&self, state: &State) -> String {
+        self.story(state)
+    }
+
+    fn weight(&self, state: &State, act: Act) -> u64 {
+        match act {
+            Act::Deliver(at) => self.people[state.wire[at].client].haste,
+            Act::Drive(client) => self.people[client].haste,
+            Act::Begin(_) => 12,
+            Act::Tick | Act::Connect(_) => 6,
+            Act::GiveBack(_) | Act::TimeOut(_) => 3,
+            _ => 1,
+        }
+    }
+}
+
+fn inbox(client: usize) -> Inbox {
+    Inbox::from_random(client as u64 + 1)
+}

@@ -1,0 +1,84 @@
+//! What must hold in every state, and how a state is told.
+
+use leasehold_core::Mode;
+
+use super::wire::What;
+use super::{ClientsModel, Stage, State};
+use crate::model::promise::Promise;
+
+/// Whether these may be relied on together, by what the kinds of lock mean.
+fn relied_on_fit(modes: &[Mode]) -> bool {
+    let taken: u32 = modes.iter().map(|mode| permits(*mode).0).sum();
+    let of = modes.iter().map(|mode| permits(*mode).1).max();
+    let alone = modes.contains(&Mode::Exclusive);
+    (!alone || modes.len() == 1) && of.is_none_or(|of| taken <= of)
+}
+
+fn permits(mode: Mode) -> (u32, u32) {
+    match mode {
+        Mode::Permits { of, take } => (take, of),
+        _ => (0, 0),
+    }
+}
+
+impl ClientsModel {
+    /// "While a lease is valid by its client's clock, nobody else's is."
+    pub(super) fn judge(&self, state: &mut State) {
+        let mut relied_on = Vec::new();
+        for (number, client) in state.clients.iter().enumerate() {
+            if let Stage::Held(held) = &client.stage
+                && held.renewal.validity().until() > self.moment(state, number)
+            {
+                relied_on.push(self.people[number].mode);
+            }
+        }
+        if relied_on.len() > 1 {
+            self.seen.note("two hold together");
+        }
+        if self.promises.contains(&Promise::Exclusion) {
+            let fits = relied_on_fit(&relied_on);
+            state.broken.require(Promise::Exclusion, fits);
+        }
+    }
+
+    pub(super) fn story(&self, state: &State) -> String {
+        let mut lines = vec![format!("  tick {}", state.ticks)];
+        for (number, client) in state.clients.iter().enumerate() {
+            let now = self.moment(state, number);
+            let stage = match &client.stage {
+                _ if client.dead => "is dead".to_owned(),
+                Stage::Idle => "is idle".to_owned(),
+                Stage::Waiting(_) => "waits".to_owned(),
+                Stage::Held(held) => {
+                    let left = held.renewal.validity().remaining(now).as_secs_f64();
+                    format!("holds {} for {left:.3} s", held.token)
+                }
+            };
+            lines.push(format!("    client {number} {stage}"));
+        }
+        let seen = state.queue.look(state.clock);
+        for holder in seen.holders {
+            let left = holder.claim.deadline.since(seen.at).as_secs_f64();
+            let whose = holder.claim.owner.pid;
+            lines.push(format!(
+                "    server: {whose} holds {} for {left:.3} s",
+                holder.token
+            ));
+        }
+        for (at, message) in state.wire.iter().enumerate() {
+            let what = match &*message.what {
+                What::Request(_, command) => format!("asks {command:?}"),
+                What::Answer(_, reply, _) => format!("is answered {reply:?}"),
+                What::Push(event, _) => format!("is told {event:?}"),
+            };
+            lines.push(format!(
+                "    under way {at}: client {} {what}",
+                message.client
+            ));
+        }
+        if !state.broken.is_empty() {
+            lines.push(format!("    BROKEN {:?}", state.broken));
+        }
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,53 @@
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use leasehold_core::{Command, Event, Reply, StoreTime};
+
+use super::{ClientsModel, Stage, State};
+
+/// Something under way between a client and the server.
+#[derive(Debug, Clone, PartialEq, Hash)]
+pub(super) struct Message {
+    pub(super) client: usize,
+    pub(super) epoch: u64,
+    pub(super) what: Arc<What>,
+}
+
+#[derive(Debug, PartialEq, Hash)]
+pub(super) enum What {
+    /// What the client asks; the number of the request, unless nobody waits for an answer.
+    Request(Option<u8>, Command),
+    /// An answer, to which request, and the server's time of the step.
+    Answer(u8, Reply, StoreTime),
+    /// A push, and the server's time of the step.
+    Push(Event, StoreTime),
+}
+
+/// The order in which messages were sent says nothing: any may come next.
+pub(super) fn hash_all<H: Hasher>(wire: &[Message], state: &mut H) {
+    let each = wire.iter().map(|message| {
+        let mut hasher = DefaultHasher::new();
+        message.hash(&mut hasher);
+        hasher.finish()
+    });
+    each.fold(0_u64, u64::wrapping_add).hash(state);
+}
+
+impl ClientsModel {
+    /// Drops what would change nothing wherever it arrives.
+    pub(super) fn prune(&self, state: &mut State) {
+        let clients = &state.clients;
+        state.wire.retain(|message| {
+            let client = &clients[message.client];
+            let idle = matches!(client.stage, Stage::Idle);
+            match *message.what {
+                What::Request(..) => true,
+                What::Answer(serial, ..) => {
+                    let pending = client.pending.is_some_and(|p| p.serial == serial);
+                    pending && message.epoch == client.epoch && !client.dead
+                }
+                What::Push(..) => !client.dead && (!idle || client.attempts > 0),
+            }
+        });
+    }
+}

@@ -1,0 +1,68 @@
+use std::time::Duration;
+
+use leasehold_core::{Mode, OwnerSecret};
+
+use super::TICK;
+
+/// One claim that takes part: how it wants the key.
+#[derive(Debug, Clone)]
+pub(in crate::model) struct Part {
+    pub(super) mode: Mode,
+    pub(super) lease: Duration,
+    pub(super) waiter: Duration,
+    pub(super) wait: bool,
+    pub(super) ahead: bool,
+    pub(super) secret: Option<OwnerSecret>,
+    pub(super) min_hold: Duration,
+}
+
+impl Part {
+    fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            lease: 2 * TICK,
+            waiter: 2 * TICK,
+            wait: true,
+            ahead: false,
+            secret: None,
+            min_hold: Duration::ZERO,
+        }
+    }
+
+    pub(in crate::model) fn writer() -> Self {
+        Self::new(Mode::Exclusive)
+    }
+
+    pub(in crate::model) fn reader() -> Self {
+        Self::new(Mode::Shared)
+    }
+
+    /// So many of three permits.
+    pub(in crate::model) fn permits(take: u32) -> Self {
+        Self::new(Mode::Permits { of: 3, take })
+    }
+
+    /// A re-entrant claim of that owner.
+    pub(in crate::model) fn of(mut self, owner: u128) -> Self {
+        self.secret = Some(OwnerSecret::from_random(owner));
+        self
+    }
+
+    /// Leaves rather than wait.
+    pub(in crate::model) fn tries(mut self) -> Self {
+        self.wait = false;
+        self
+    }
+
+    /// May be granted past those who wait.
+    pub(in crate::model) fn ahead(mut self) -> Self {
+        self.ahead = true;
+        self
+    }
+
+    /// Keeps the key for so many ticks at least.
+    pub(in crate::model) fn keeps(mut self, ticks: u32) -> Self {
+        self.min_hold = TICK * ticks;
+        self
+    }
+}

@@ -1,0 +1,389 @@
+//! What each step of a queue must leave behind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use leasehold_core::{
+    Arrival, Capacity, ClaimView, Event, Holder, Mode, Outcome, OwnerSecret, PROMOTED_FLOOR, Reply,
+    Snapshot, Token, UNHEARD_CUT,
+};
+
+use super::{Act, QueueModel, State, claims, inbox, number};
+use crate::model::promise::Promise;
+
+/// One step: the key before and after, at the same time.
+struct Step<'a> {
+    model: &'a QueueModel,
+    act: Act,
+    was: Snapshot,
+    is: Snapshot,
+    outcome: &'a Outcome,
+}
+
+impl QueueModel {
+    pub(super) fn judge(&self, before: &State, state: &mut State, act: Act, outcome: &Outcome) {
+        let clock = state.clock();
+        let step = Step {
+            model: self,
+            act,
+            was: before.queue.look(clock),
+            is: state.queue.look(clock),
+            outcome,
+        };
+        step.remember(before, state);
+        let fine = [
+            (Promise::Capacity, step.what_is_granted_fits()),
+            (Promise::Tokens, step.tokens_rise(before.highest)),
+            (Promise::Order, step.nobody_was_passed()),
+            (Promise::Idle, step.the_first_in_line_does_not_fit()),
+            (Promise::Standing, step.others_stand()),
+            (Promise::Lifetime, step.lives_as_asked(state)),
+            (Promise::Ended, step.nothing_came_back(before)),
+            (Promise::Told, step.those_granted_are_told()),
+            (Promise::Truth, step.the_answer_is_true()),
+        ];
+        for (promise, holds) in fine {
+            state.broken.require(promise, holds);
+        }
+        step.note();
+    }
+
+    pub(super) fn secret(&self, claim: &ClaimView) -> Option<OwnerSecret> {
+        self.parts[number(claim)].secret
+    }
+}
+
+/// Whether such holds can be at the same time, by what the kinds of lock mean.
+pub(super) fn fit(modes: &[Mode], capacity: Option<Capacity>) -> bool {
+    let alone = modes.contains(&Mode::Exclusive);
+    let taken: u64 = modes.iter().map(|mode| permits(*mode)).sum();
+    let of = match capacity {
+        Some(Capacity::Permits(of)) => u64::from(of),
+        _ => 0,
+    };
+    (!alone || modes.len() == 1) && taken <= of
+}
+
+fn permits(mode: Mode) -> u64 {
+    match mode {
+        Mode::Permits { take, .. } => u64::from(take),
+        _ => 0,
+    }
+}
+
+/// The modes that hold; claims of one owner hold as one.
+pub(super) fn held(seen: &Snapshot) -> Vec<Mode> {
+    let by_token: BTreeMap<_, _> = seen
+        .holders
+        .iter()
+        .map(|holder| (holder.token, holder.claim.mode))
+        .collect();
+    by_token.into_values().collect()
+}
+
+impl Step<'_> {
+    fn holder_before(&self, arrival: Arrival) -> Option<&Holder> {
+        let holders = self.was.holders.iter();
+        holders.into_iter().find(|h| h.claim.arrival == arrival)
+    }
+
+    /// The claims that this step has granted.
+    fn granted(&self) -> impl Iterator<Item = &Holder> {
+        let holders = self.is.holders.iter();
+        holders.filter(|h| self.holder_before(h.claim.arrival).is_none())
+    }
+
+    fn of_actor<'a>(&self, seen: &'a Snapshot) -> Option<&'a ClaimView> {
+        let actor = self.act.actor()?;
+        claims(seen).find(|claim| number(claim) == actor && !claim.kept)
+    }
+
+    /// Keeps what the checks of later steps need.
+    fn remember(&self, before: &State, state: &mut State) {
+        let at = self.outcome.at;
+        let granted = self.is.holders.iter().map(|holder| holder.token);
+        state.highest = granted.fold(before.highest, Token::max);
+        for holder in self.granted() {
+            let part = &self.model.parts[number(&holder.claim)];
+            let floor = at + PROMOTED_FLOOR.max(part.min_hold);
+            let ghost = &mut state.ghosts[number(&holder.claim)];
+            ghost.bound = ghost.bound.max(floor);
+        }
+        if let (Some(actor), Reply::Standing(_)) = (self.act.actor(), self.outcome.reply) {
+            let ghost = &mut state.ghosts[actor];
+            ghost.bound = ghost.bound.max(at + self.model.parts[actor].lease);
+        }
+        match self.act {
+            Act::Release(actor) | Act::Vacate(actor) => state.ghosts[actor].left = true,
+            Act::Bury(dead) => state.ghosts[dead].dead = true,
+            Act::Break => {
+                for holder in &self.was.holders {
+                    state.ghosts[number(&holder.claim)].left = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn what_is_granted_fits(&self) -> bool {
+        let taken = |modes: &[Mode]| -> u64 { modes.iter().map(|mode| permits(*mode)).sum() };
+        let (was, is) = (held(&self.was), held(&self.is));
+        // A shrinking semaphore revokes nothing.
+        let shrunk = taken(&is) > 0 && taken(&is) <= taken(&was);
+        let due_before = matches!(self.act, Act::Resize(_)) && fit(&is, self.was.capacity);
+        fit(&is, self.is.capacity) || (shrunk && self.model.events.resizes) || due_before
+    }
+
+    fn tokens_rise(&self, highest: Token) -> bool {
+        let of_one_owner = |a: &Holder, b: &Holder| {
+            let secrets = (self.model.secret(&a.claim), self.model.secret(&b.claim));
+            a.token != b.token || (secrets.0.is_some() && secrets.0 == secrets.1)
+        };
+        let holders = &self.is.holders;
+        let apart = holders.iter().all(|a| {
+            let others = holders
+                .iter()
+                .filter(|b| b.claim.arrival != a.claim.arrival);
+            others.into_iter().all(|b| of_one_owner(a, b))
+        });
+        let joins = |new: &Holder| self.was.holders.iter().any(|old| old.token == new.token);
+        apart && self.granted().all(|new| new.token > highest || joins(new))
+    }
+
+    fn nobody_was_passed(&self) -> bool {
+        let Some(first) = self.is.waiters.first() else {
+            return true;
+        };
+        self.granted().all(|new| {
+            let part = &self.model.parts[number(&new.claim)];
+            let joins = |other: &Holder| {
+                other.token == new.token && other.claim.arrival != new.claim.arrival
+            };
+            new.claim.arrival < first.claim.arrival
+                || (part.ahead && part.secret.is_none())
+                || self.is.holders.iter().any(joins)
+        })
+    }
+
+    fn the_first_in_line_does_not_fit(&self) -> bool {
+        let hands_on = !matches!(self.act, Act::Vacate(_) | Act::Unheard(_));
+        let Some(first) = self.is.waiters.first().filter(|_| hands_on) else {
+            return true;
+        };
+        let mut modes = held(&self.is);
+        modes.push(first.claim.mode);
+        !fit(&modes, self.is.capacity)
+    }
+
+    fn others_stand(&self) -> bool {
+        let leaves = |claim: &ClaimView| match self.act {
+            Act::Release(actor) | Act::Vacate(actor) | Act::Bury(actor) => actor == number(claim),
+            _ => false,
+        };
+        let breaks = self.act == Act::Break;
+        let shrinks = matches!(self.act, Act::Resize(_)) || self.model.events.resizes;
+        let holders = self.was.holders.iter().all(|old| {
+            let same = |new: &Holder| {
+                new.claim.arrival == old.claim.arrival
+                    && new.token == old.token
+                    && new.claim.kept == old.claim.kept
+            };
+            breaks || leaves(&old.claim) || self.is.holders.iter().any(same)
+        });
+        let here: BTreeSet<_> = claims(&self.is).map(|claim| claim.arrival).collect();
+        let mut waiters = self.was.waiters.iter().map(|waiter| &waiter.claim);
+        holders
+            && self.minimum_holds_are_kept()
+            && waiters.all(|old| leaves(old) || here.contains(&old.arrival) || shrinks)
+            && claims(&self.is).all(|claim| self.has_its_mode(claim))
+    }
+
+    /// A holder that leaves before its minimum hold is over keeps the key till then.
+    fn minimum_holds_are_kept(&self) -> bool {
+        let at = self.outcome.at;
+        self.was.holders.iter().all(|old| {
+            let keeps = old.claim.since + self.model.parts[number(&old.claim)].min_hold > at;
+            let stays = |new: &Holder| new.token == old.token;
+            !keeps || self.act == Act::Break || self.is.holders.iter().any(stays)
+        })
+    }
+
+    /// Nothing but its own downgrade changes what a claim takes.
+    fn has_its_mode(&self, claim: &ClaimView) -> bool {
+        let old = claims(&self.was).find(|old| old.arrival == claim.arrival);
+        let asked = || self.model.parts[number(claim)].mode;
+        let before = old.map_or_else(asked, |old| old.mode);
+        let downgraded = self.act == Act::Downgrade(number(claim)) && claim.mode == Mode::Shared;
+        claim.mode == before || downgraded
+    }
+
+    fn lives_as_asked(&self, state: &State) -> bool {
+        let not_longer = claims(&self.is).all(|c| c.deadline <= state.ghosts[number(c)].bound);
+        let not_shorter = claims(&self.was).all(|old| {
+            let new = claims(&self.is).find(|new| new.arrival == old.arrival);
+            new.is_none_or(|new| match self.act {
+                _ if new.kept && !old.kept => true,
+                Act::Unheard(cut) if cut == number(old) => {
+                    new.deadline >= old.deadline.min(self.outcome.at + UNHEARD_CUT)
+                }
+                _ => new.deadline >= old.deadline,
+            })
+        });
+        let as_answered = match (self.act.actor(), self.outcome.reply) {
+            (Some(actor), Reply::Standing(standing)) => {
+                standing.deadline >= self.outcome.at + self.model.parts[actor].lease
+            }
+            _ => true,
+        };
+        not_longer && not_shorter && as_answered && self.no_grant_lapses_on_its_way()
+    }
+
+    /// Who is granted by another's step has time to hear of it, unless nobody listens.
+    fn no_grant_lapses_on_its_way(&self) -> bool {
+        let actor = self.act.actor();
+        let heard = self
+            .granted()
+            .filter(|new| Some(number(&new.claim)) != actor);
+        heard.into_iter().all(|new| {
+            let part = &self.model.parts[number(&new.claim)];
+            new.claim.deadline >= self.outcome.at + PROMOTED_FLOOR.max(part.min_hold)
+        })
+    }
+
+    fn nothing_came_back(&self, before: &State) -> bool {
+        let stands = matches!(self.outcome.reply, Reply::Standing(_));
+        let revived = match self.act {
+            Act::Renew(_) | Act::Downgrade(_) => self.of_actor(&self.was).is_none() && stands,
+            Act::Claim(actor) => before.ghosts[actor].left && stands,
+            _ => false,
+        };
+        // A break voids tokens: its number is one of those that went with them.
+        let void = self.act != Act::Break || self.is.last_token > self.was.last_token;
+        let here = |claim: &ClaimView| before.ghosts[number(claim)].left && !claim.kept;
+        !revived && void && !claims(&self.is).any(here)
+    }
+
+    fn those_granted_are_told(&self) -> bool {
+        let actor = self.act.actor();
+        let told: Vec<_> = self
+            .outcome
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Granted {
+                    inbox,
+                    arrival,
+                    token,
+                    deadline,
+                } => Some((inbox.clone(), *arrival, *token, *deadline)),
+                _ => None,
+            })
+            .collect();
+        let granted: Vec<_> = self
+            .granted()
+            .filter(|new| Some(number(&new.claim)) != actor)
+            .map(|new| {
+                let claim = &new.claim;
+                (
+                    inbox(number(claim)),
+                    claim.arrival,
+                    new.token,
+                    claim.deadline,
+                )
+            })
+            .collect();
+        let all = granted.iter().all(|one| told.contains(one));
+        let hints = self.outcome.events.iter().all(|event| match event {
+            Event::Next { blocked_until, .. } => {
+                let free = self.is.holders.iter().map(|h| h.claim.deadline).min();
+                *blocked_until <= free.unwrap_or(self.outcome.at)
+            }
+            _ => true,
+        });
+        all && told.len() == granted.len() && hints && self.those_broken_are_told()
+    }
+
+    fn those_broken_are_told(&self) -> bool {
+        let told = |holder: &&Holder| {
+            let arrival = Some(holder.claim.arrival);
+            let revoked = |event: &Event| {
+                matches!(event, Event::Revoked { .. }) && event.arrival() == arrival
+            };
+            holder.claim.kept || self.outcome.events.iter().any(revoked)
+        };
+        self.act != Act::Break || self.was.holders.iter().all(|holder| told(&holder))
+    }
+
+    fn the_answer_is_true(&self) -> bool {
+        let here = self.of_actor(&self.is);
+        let held = |claim: &ClaimView, seen: &Snapshot| {
+            let holders = seen.holders.iter();
+            holders
+                .into_iter()
+                .any(|h| h.claim.arrival == claim.arrival)
+        };
+        match self.outcome.reply {
+            _ if matches!(self.act, Act::Stranger(_)) => self.outcome.reply == Reply::Taken,
+            Reply::Standing(standing) => here.is_some_and(|claim| {
+                let holder = self
+                    .is
+                    .holders
+                    .iter()
+                    .find(|h| h.claim.arrival == claim.arrival);
+                claim.arrival == standing.arrival
+                    && claim.deadline == standing.deadline
+                    && holder.map(|holder| holder.token) == standing.token
+                    && (standing.position == 0) == holder.is_some()
+            }),
+            Reply::Busy { .. } => here.is_none() && !self.could_be_granted(),
+            Reply::Released { held: was } => self
+                .of_actor(&self.was)
+                .is_some_and(|claim| held(claim, &self.was) == was),
+            Reply::Absent => self.of_actor(&self.was).is_none(),
+            Reply::Gone => here.is_none(),
+            _ => true,
+        }
+    }
+
+    /// Whether a claim that did not wait could have been granted.
+    fn could_be_granted(&self) -> bool {
+        let Some(part) = self.act.actor().map(|actor| &self.model.parts[actor]) else {
+            return false;
+        };
+        let mut modes = held(&self.is);
+        modes.push(part.mode);
+        let owner_holds = part.secret.is_some()
+            && (self.is.holders.iter()).any(|h| self.model.secret(&h.claim) == part.secret);
+        let capacity = self.is.capacity;
+        let free = fit(&modes, capacity.or_else(|| Some(part.mode.capacity())));
+        owner_holds || (free && (self.is.waiters.is_empty() || part.ahead))
+    }
+
+    /// Notes what has happened, for those who want to be sure that it does.
+    fn note(&self) {
+        let seen = &self.model.seen;
+        let actor = self.act.actor();
+        for new in self.granted() {
+            if Some(number(&new.claim)) == actor && new.claim.since == self.outcome.at {
+                seen.note("granted at once");
+            } else {
+                seen.note("granted while it waited");
+            }
+        }
+        match self.outcome.reply {
+            Reply::Gone => seen.note("gone"),
+            Reply::Busy { .. } => seen.note("busy"),
+            Reply::Taken => seen.note("taken"),
+            Reply::Mismatch { .. } => seen.note("mismatch"),
+            _ => {}
+        }
+        let tokens: BTreeSet<_> = self.is.holders.iter().map(|h| h.token).collect();
+        if tokens.len() < self.is.holders.len() {
+            seen.note("two claims of one owner");
+        } else if tokens.len() > 1 {
+            seen.note("two hold together");
+        }
+        if self.is.holders.iter().any(|holder| holder.claim.kept) {
+            seen.note("kept by its minimum hold");
+        }
+    }
+}

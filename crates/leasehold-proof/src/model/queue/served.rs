@@ -1,0 +1,40 @@
+//! Who stays is granted: looked at from a sample of all states.
+
+use leasehold_core::{Command, Queue, Renew};
+
+use super::{PATIENCE, QueueModel, State, TICK, id, number};
+use crate::model::promise::Promise;
+
+/// One state of so many is looked at.
+const SAMPLE: u64 = 8;
+
+impl QueueModel {
+    pub(super) fn judge_served(&self, state: &mut State, hash: u64) {
+        if hash.is_multiple_of(SAMPLE) {
+            let served = self.all_are_served(state);
+            state.broken.require(Promise::Served, served);
+        }
+    }
+
+    /// From here on those who hold are silent, and those who wait stay.
+    fn all_are_served(&self, state: &State) -> bool {
+        let mut queue = state.queue.clone();
+        let mut clock = state.clock();
+        for _ in 0..PATIENCE {
+            let seen = queue.look(clock);
+            if seen.waiters.is_empty() {
+                return true;
+            }
+            for waiter in seen.waiters {
+                self.stay(&mut queue, number(&waiter.claim), clock);
+            }
+            clock = clock + TICK;
+        }
+        false
+    }
+
+    fn stay(&self, queue: &mut Queue, part: usize, clock: leasehold_core::StoreTime) {
+        let ttl = self.parts[part].waiter;
+        queue.apply(&Command::Renew(Renew::new(id(part), ttl)), clock);
+    }
+}

@@ -1,0 +1,326 @@
+//! Votes of independent servers: Algorithm F with its renewals, releases, tombstones,
+//! restarts and quarantine.
+//!
+//! With clocks: ticks pass, rates differ, times of day differ, and leases exclude each
+//! other. Without: any vote may lapse at any moment, no client knows what time it is, and
+//! tokens rise all the same.
+
+mod checks;
+mod client;
+mod server;
+mod symmetry;
+
+use std::time::Duration;
+
+use leasehold_core::quorum::{Bid, Extension, Farewell, Part, QuorumSize, Vote};
+use leasehold_core::{ClaimId, Moment, StoreTime, Token, Validity};
+
+use self::server::{Message, Server};
+use super::checker::Subject;
+use super::promise::{Broken, Judged, Promise};
+use super::seen::Seen;
+
+/// What passes with one tick.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The time of day when the model begins, with room to both sides.
+const START: u64 = 1_000_000_000;
+
+/// A model of clients and independent servers.
+#[derive(Debug, Clone)]
+pub(super) struct QuorumModel {
+    pub(super) size: QuorumSize,
+    pub(super) people: Vec<Person>,
+    pub(super) ttl: Duration,
+    /// How long a server that may have forgotten gives no votes.
+    pub(super) quarantine: Duration,
+    /// Whether a server that lacks a claim takes it up again at a renewal.
+    pub(super) repair: bool,
+    /// When the model ends, in ticks; `None`: without clocks, any vote may lapse at any
+    /// moment.
+    pub(super) horizon: Option<u64>,
+    pub(super) faults: Budget,
+    /// How much faster than real the servers' clocks run, in millionths.
+    pub(super) server_rate: i64,
+    pub(super) promises: &'static [Promise],
+    pub(super) seen: Seen,
+}
+
+/// One client.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Person {
+    /// How often it begins.
+    pub(super) attempts: u8,
+    /// How much faster than real its clock runs, in millionths.
+    pub(super) rate: i64,
+    /// How far its time of day is off, in microseconds.
+    pub(super) off: i64,
+}
+
+/// How much may still happen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
+    pub(super) doubled: u8,
+    /// Requests that are given up; each ends one wait of one client.
+    pub(super) late: u8,
+    pub(super) renewals: u8,
+    /// Servers that restart with their data.
+    pub(super) restarts: u8,
+    /// Servers that restart without.
+    pub(super) losses: u8,
+}
+
+/// What is promised with clocks.
+pub(super) const TIMED: &[Promise] = &[
+    Promise::Exclusion,
+    Promise::Tokens,
+    Promise::Kept,
+    Promise::Ended,
+    Promise::Orphan,
+];
+
+/// What is promised whatever the clocks say.
+pub(super) const UNTIMED: &[Promise] = &[Promise::Tokens, Promise::Ended, Promise::Orphan];
+
+/// One thing that happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Act {
+    Tick,
+    Begin(usize),
+    /// A client's machines are called.
+    Drive(usize),
+    /// A client takes those that have not answered for silent.
+    Silence(usize),
+    /// A bid without an answer is made again, with its token.
+    Again(usize),
+    Renew(usize),
+    GiveBack(usize),
+    /// A client dies without a word.
+    Die(usize),
+    Deliver(usize),
+    Double(usize),
+    /// A server restarts with its data.
+    Restart(usize),
+    /// A server restarts without.
+    Lose(usize),
+    /// A server's vote lapses, whatever the time is.
+    Lapse(usize),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Stage {
+    Idle,
+    Bidding(Box<Bidding>),
+    Held(Box<Held>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Bidding {
+    bid: Bid,
+    /// What each server has said to the proposal of now, and how many came before it.
+    heard: Vec<Option<Vote>>,
+    rounds: u8,
+    sent: Moment,
+    /// The highest token completed when it began.
+    floor: Token,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Held {
+    token: Token,
+    validity: Validity,
+    renewal: Option<Renewing>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Renewing {
+    extension: Extension,
+    heard: Vec<Option<Vote>>,
+    sent: Moment,
+    /// The highest token completed when it was sent.
+    floor: Token,
+}
+
+/// A claim that leaves.
+#[derive(Debug, Clone, PartialEq)]
+struct Leaving {
+    attempt: u8,
+    farewell: Farewell,
+    part: Part,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Client {
+    stage: Stage,
+    leaving: Vec<Leaving>,
+    attempts: u8,
+    begun: u8,
+    /// What an answer must name to count.
+    number: u8,
+    seen: Token,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct State {
+    ticks: u64,
+    servers: Vec<Server>,
+    clients: Vec<Client>,
+    wire: Vec<Message>,
+    left: Budget,
+    completed: Vec<Token>,
+    broken: Broken,
+}
+
+impl Judged for State {
+    fn broken(&self) -> Broken {
+        self.broken
+    }
+}
+
+impl State {
+    fn highest(&self) -> Token {
+        self.completed.iter().copied().max().unwrap_or_default()
+    }
+}
+
+impl QuorumModel {
+    fn run_at(rate: i64, ticks: u64) -> i64 {
+        let real = i64::try_from(ticks).unwrap_or(i64::MAX / 4) * 1_000_000;
+        real + real / 1_000_000 * rate
+    }
+
+    fn moment(&self, state: &State, client: usize) -> Moment {
+        let run = Self::run_at(self.people[client].rate, state.ticks);
+        Moment(START.saturating_add_signed(run))
+    }
+
+    fn wall(&self, state: &State, client: usize) -> u64 {
+        let moment = self.moment(state, client).0;
+        moment.saturating_add_signed(self.people[client].off)
+    }
+
+    fn clock(&self, state: &State, server: usize) -> StoreTime {
+        let run = Self::run_at(self.server_rate, state.ticks + state.servers[server].ahead);
+        StoreTime(START.saturating_add_signed(run))
+    }
+
+    fn id(client: usize, begun: u8) -> ClaimId {
+        ClaimId::from_random((client as u128) << 8 | u128::from(begun))
+    }
+
+    fn happen(&self, state: &mut State, act: Act) {
+        match act {
+            Act::Tick => state.ticks += 1,
+            Act::Begin(client) => self.begin(state, client),
+            Act::Drive(client) => self.drive(state, client),
+            Act::Silence(client) => self.silence(state, client),
+            Act::Again(client) => self.again(state, client),
+            Act::Renew(client) => self.renew(state, client),
+            Act::GiveBack(client) => self.leave(state, client),
+            Act::Die(client) => state.clients[client].stage = Stage::Idle,
+            Act::Deliver(at) => {
+                let message = state.wire.remove(at);
+                self.arrive(state, &message);
+            }
+            Act::Double(at) => {
+                state.left.doubled -= 1;
+                let message = state.wire[at].clone();
+                self.arrive(state, &message);
+            }
+            Act::Restart(server) => {
+                state.left.restarts -= 1;
+                state.servers[server].restart(false);
+            }
+            Act::Lose(server) => {
+                state.left.losses -= 1;
+                state.servers[server].restart(true);
+            }
+            Act::Lapse(server) => {
+                // Votes last for one TTL at most.
+                state.servers[server].ahead += self.ttl.as_secs();
+            }
+        }
+        Self::prune(state);
+        self.judge(state);
+    }
+}
+
+impl Subject for QuorumModel {
+    type State = State;
+    type Action = Act;
+
+    fn init(&self) -> State {
+        let clients = self.people.iter().map(|person| Client {
+            stage: Stage::Idle,
+            leaving: Vec::new(),
+            attempts: person.attempts,
+            begun: 0,
+            number: 0,
+            seen: Token(0),
+        });
+        let servers = (0..self.size.servers()).map(|_| Server::new(self));
+        State {
+            ticks: 0,
+            servers: servers.collect(),
+            clients: clients.collect(),
+            wire: Vec::new(),
+            left: self.faults,
+            completed: Vec::new(),
+            broken: Broken::default(),
+        }
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Act>) {
+        for number in 0..state.clients.len() {
+            self.client_actions(state, number, actions);
+        }
+        for at in 0..state.wire.len() {
+            actions.push(Act::Deliver(at));
+            if state.left.doubled > 0 {
+                actions.push(Act::Double(at));
+            }
+        }
+        for number in 0..state.servers.len() {
+            if state.left.restarts > 0 {
+                actions.push(Act::Restart(number));
+            }
+            if state.left.losses > 0 {
+                actions.push(Act::Lose(number));
+            }
+            let votes = || state.servers[number].node.live(self.clock(state, number));
+            if self.horizon.is_none() && votes().is_some() {
+                actions.push(Act::Lapse(number));
+            }
+        }
+        if self.horizon.is_some_and(|horizon| state.ticks < horizon) {
+            actions.push(Act::Tick);
+        }
+    }
+
+    fn next(&self, state: &State, act: Act) -> Option<State> {
+        let mut next = state.clone();
+        self.happen(&mut next, act);
+        Some(next)
+    }
+
+    fn promises(&self) -> &'static [Promise] {
+        self.promises
+    }
+
+    fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    fn show(&self, state: &State) -> String {
+        self.story(state)
+    }
+
+    fn weight(&self, _: &State, act: Act) -> u64 {
+        match act {
+            Act::Deliver(_) | Act::Drive(_) | Act::Begin(_) => 12,
+            Act::Again(_) | Act::Renew(_) | Act::Tick => 6,
+            Act::GiveBack(_) | Act::Silence(_) => 3,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What must hold in every state, and how a state is told.
+
+use super::server::What;
+use super::{QuorumModel, Stage, State};
+use crate::model::promise::Promise;
+
+impl QuorumModel {
+    pub(super) fn judge(&self, state: &mut State) {
+        let valid = |number: &usize| match &state.clients[*number].stage {
+            Stage::Held(held) => held.validity.until() > self.moment(state, *number),
+            _ => false,
+        };
+        let relied_on = (0..state.clients.len()).filter(valid).count();
+        let alone = relied_on <= 1 || self.horizon.is_none();
+        let orphan = self.has_orphan(state);
+        state.broken.require(Promise::Exclusion, alone);
+        state.broken.require(Promise::Orphan, !orphan);
+    }
+
+    /// Whether a server votes for a claim after it has confirmed that it left.
+    fn has_orphan(&self, state: &State) -> bool {
+        let leaving = state.clients.iter().flat_map(|client| &client.leaving);
+        leaving.into_iter().any(|leaving| {
+            let open: Vec<_> = leaving.farewell.unconfirmed().collect();
+            let mut confirmed = (0..state.servers.len()).filter(|n| !open.contains(n));
+            confirmed.any(|n| {
+                let live = state.servers[n].node.live(self.clock(state, n));
+                live.is_some_and(|hold| hold.id == leaving.part.id)
+            })
+        })
+    }
+
+    /// A renewal was completed though another bid was, with a higher token, before it
+    /// was even sent.
+    pub(super) fn judge_renewal(&self, state: &mut State, passed: bool) {
+        let forgets = self.faults.losses > 0;
+        state.broken.require(Promise::Ended, !passed || forgets);
+    }
+
+    /// A renewal says that the lease is gone, while it is valid.
+    pub(super) fn judge_loss(&self, state: &mut State, valid: bool) {
+        self.seen.note("gone");
+        let excused = state.servers.iter().any(|server| server.restarted);
+        let timed = self.horizon.is_some();
+        state
+            .broken
+            .require(Promise::Kept, !(valid && timed) || excused);
+    }
+
+    pub(super) fn story(&self, state: &State) -> String {
+        let mut lines = vec![format!("  tick {}", state.ticks)];
+        for (number, client) in state.clients.iter().enumerate() {
+            let now = self.moment(state, number);
+            let stage = match &client.stage {
+                Stage::Idle => "is idle".to_owned(),
+                Stage::Bidding(bidding) => format!("bids {}", bidding.bid.token()),
+                Stage::Held(held) => {
+                    let left = held.validity.remaining(now).as_secs_f64();
+                    format!("holds {} for {left:.3} s", held.token)
+                }
+            };
+            lines.push(format!("    client {number} {stage}"));
+        }
+        for (number, server) in state.servers.iter().enumerate() {
+            let node = &server.node;
+            let vote = match node.live(self.clock(state, number)) {
+                Some(hold) => format!(", votes for {} {}", hold.id.expose(), hold.token),
+                None => String::new(),
+            };
+            lines.push(format!(
+                "    server {number} run {}: accepted {}, released {}{vote}",
+                server.run, node.accepted, node.released
+            ));
+        }
+        for (at, message) in state.wire.iter().enumerate() {
+            let what = match &*message.what {
+                What::Acquire(ask) => format!("asks to acquire {}", ask.token),
+                What::Extend(ask) => format!("asks to extend {}", ask.vote.token),
+                What::Release(part) => format!("asks to release {}", part.token),
+                What::Answer(vote) => format!("is answered {vote:?}"),
+            };
+            let (client, server) = (message.client, message.server);
+            lines.push(format!(
+                "    under way {at}: client {client} and server {server}: {what}"
+            ));
+        }
+        if !state.broken.is_empty() {
+            lines.push(format!("    BROKEN {:?}", state.broken));
+        }
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,345 @@
+//! A client around its machines: bids, keeps, gives back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::quorum::{
+    Acquire, Bid, BidConfig, BidVerdict, Body, Extend, Extension, ExtensionVerdict, Farewell, Part,
+    Vote,
+};
+use leasehold_core::{Inbox, Owner, Token, Validity};
+
+use super::server::{Message, Tag, What};
+use super::{Act, Bidding, Client, Held, Leaving, QuorumModel, Renewing, Stage, State, TICK};
+use crate::model::promise::Promise;
+
+impl Client {
+    /// Whether an answer can still mean something.
+    pub(super) fn awaits(&self, server: usize, tag: Tag) -> bool {
+        match (tag, &self.stage) {
+            (Tag::Bid(number, _), Stage::Bidding(_)) => number == self.number,
+            (Tag::Renewal(number), Stage::Held(held)) => {
+                held.renewal.is_some() && number == self.number
+            }
+            (Tag::Farewell(attempt), _) => self.leaving.iter().any(|leaving| {
+                let open = leaving.farewell.unconfirmed().any(|open| open == server);
+                leaving
+                    .part
+                    .id
+                    .expose()
+                    .ends_with(&format!("{attempt:02x}"))
+                    && open
+            }),
+            _ => false,
+        }
+    }
+}
+
+impl QuorumModel {
+    fn config(&self) -> BidConfig {
+        BidConfig {
+            size: self.size,
+            ttl: self.ttl,
+            // Without clocks it is silence that ends a wait, not time.
+            patience: match self.horizon {
+                Some(_) => TICK,
+                None => self.ttl,
+            },
+        }
+    }
+
+    fn acquire(&self, state: &State, client: usize, token: Token) -> Acquire {
+        Acquire {
+            id: Self::id(client, state.clients[client].begun),
+            token,
+            ttl: self.ttl,
+            body: Body {
+                inbox: Inbox::from_random(client as u64),
+                owner: Owner::default(),
+                note: None,
+            },
+            wait: false,
+            ahead: match self.horizon {
+                Some(_) => self.quarantine,
+                None => Duration::from_secs(1 << 30),
+            },
+        }
+    }
+
+    fn send(state: &mut State, client: usize, server: usize, tag: Tag, what: What) {
+        let run = state.servers[server].run;
+        state.wire.push(Message {
+            client,
+            server,
+            run,
+            tag,
+            what: Arc::new(what),
+        });
+    }
+
+    pub(super) fn client_actions(&self, state: &State, number: usize, actions: &mut Vec<Act>) {
+        let client = &state.clients[number];
+        let now = self.moment(state, number);
+        let late = state.left.late > 0;
+        match &client.stage {
+            Stage::Idle if client.attempts > 0 => actions.push(Act::Begin(number)),
+            Stage::Idle => {}
+            Stage::Bidding(bidding) => match bidding.bid.verdict() {
+                Some(_) => {
+                    actions.push(Act::GiveBack(number));
+                    if late {
+                        actions.push(Act::Again(number));
+                    }
+                }
+                None => {
+                    if bidding.bid.poll_timeout().is_some_and(|due| due <= now) {
+                        actions.push(Act::Drive(number));
+                    } else if late {
+                        actions.push(Act::Silence(number));
+                    }
+                }
+            },
+            Stage::Held(held) => {
+                actions.extend([Act::GiveBack(number), Act::Die(number)]);
+                let valid = !held.validity.remaining(now).is_zero() || self.horizon.is_none();
+                match &held.renewal {
+                    None if valid && state.left.renewals > 0 => actions.push(Act::Renew(number)),
+                    Some(_) if late => actions.push(Act::Silence(number)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    pub(super) fn begin(&self, state: &mut State, client: usize) {
+        let (now, wall) = (self.moment(state, client), self.wall(state, client));
+        let floor = state.highest();
+        let it = &mut state.clients[client];
+        it.attempts -= 1;
+        it.begun += 1;
+        it.number += 1;
+        let bid = Bid::new(self.config(), it.seen, wall, now);
+        it.stage = Stage::Bidding(Box::new(Bidding {
+            bid,
+            heard: vec![None; self.size.servers()],
+            rounds: 1,
+            sent: now,
+            floor,
+        }));
+        self.drive(state, client);
+    }
+
+    /// The same claim asks again with the token that it has proposed.
+    pub(super) fn again(&self, state: &mut State, client: usize) {
+        let now = self.moment(state, client);
+        let it = &mut state.clients[client];
+        it.number += 1;
+        state.left.late -= 1;
+        if let Stage::Bidding(bidding) = &mut it.stage {
+            let token = bidding.bid.token();
+            bidding.bid = Bid::again(self.config(), token, it.seen, false, now);
+            bidding.heard.fill(None);
+            bidding.rounds = 1;
+            bidding.sent = now;
+        }
+        self.drive(state, client);
+    }
+
+    pub(super) fn drive(&self, state: &mut State, client: usize) {
+        let now = self.moment(state, client);
+        let mut proposals = Vec::new();
+        if let Stage::Bidding(bidding) = &mut state.clients[client].stage {
+            bidding.bid.handle_timeout(now);
+            proposals.extend(std::iter::from_fn(|| bidding.bid.poll_transmit()));
+            if !proposals.is_empty() && bidding.heard.iter().any(Option::is_some) {
+                bidding.heard.fill(None);
+                bidding.rounds += 1;
+                self.seen.note("proposed again");
+            }
+        }
+        for (server, token) in proposals {
+            let tag = Tag::Bid(state.clients[client].number, token);
+            let ask = self.acquire(state, client, token);
+            Self::send(state, client, server, tag, What::Acquire(ask));
+        }
+        self.settle(state, client);
+    }
+
+    pub(super) fn silence(&self, state: &mut State, client: usize) {
+        let now = self.moment(state, client);
+        state.left.late -= 1;
+        match &mut state.clients[client].stage {
+            Stage::Idle => {}
+            Stage::Bidding(bidding) => {
+                let token = bidding.bid.token();
+                for server in 0..self.size.servers() {
+                    bidding.bid.handle_silence(now, server, token);
+                }
+            }
+            Stage::Held(held) => {
+                if let Some(renewal) = &mut held.renewal {
+                    renewal.extension.handle_timeout(now + self.ttl);
+                }
+            }
+        }
+        self.drive(state, client);
+    }
+
+    pub(super) fn renew(&self, state: &mut State, client: usize) {
+        let now = self.moment(state, client);
+        let floor = state.highest();
+        state.left.renewals -= 1;
+        let it = &mut state.clients[client];
+        it.number += 1;
+        let number = it.number;
+        let Stage::Held(held) = &mut it.stage else {
+            return;
+        };
+        held.renewal = Some(Renewing {
+            extension: Extension::new(self.size, now + self.ttl),
+            heard: vec![None; self.size.servers()],
+            sent: now,
+            floor,
+        });
+        let token = held.token;
+        for server in 0..self.size.servers() {
+            let ask = Extend {
+                vote: self.acquire(state, client, token),
+                repair: self.repair,
+            };
+            let tag = Tag::Renewal(number);
+            Self::send(state, client, server, tag, What::Extend(ask));
+        }
+    }
+
+    pub(super) fn hear(
+        &self,
+        state: &mut State,
+        client: usize,
+        server: usize,
+        tag: Tag,
+        vote: Vote,
+    ) {
+        let now = self.moment(state, client);
+        let it = &mut state.clients[client];
+        if !it.awaits(server, tag) {
+            return;
+        }
+        match (tag, &mut it.stage) {
+            (Tag::Bid(_, token), Stage::Bidding(bidding)) => {
+                if token == bidding.bid.token() {
+                    bidding.heard[server] = Some(vote);
+                }
+                bidding.bid.handle_vote(now, server, token, vote);
+            }
+            (Tag::Renewal(_), Stage::Held(held)) => {
+                if let Some(renewal) = &mut held.renewal {
+                    renewal.heard[server] = Some(vote);
+                    renewal.extension.handle_vote(server, vote);
+                }
+            }
+            (Tag::Farewell(attempt), _) => {
+                let leaving = it.leaving.iter_mut().find(|one| one.attempt == attempt);
+                if let (Some(leaving), Vote::Released { held }) = (leaving, vote) {
+                    leaving.farewell.handle_released(server, held);
+                }
+            }
+            _ => {}
+        }
+        self.drive(state, client);
+    }
+
+    /// Moves on where a machine has come to an end.
+    fn settle(&self, state: &mut State, client: usize) {
+        let now = self.moment(state, client);
+        let it = &mut state.clients[client];
+        match &mut it.stage {
+            Stage::Idle => {}
+            Stage::Bidding(bidding) => {
+                it.seen = it.seen.max(bidding.bid.seen());
+                match bidding.bid.verdict() {
+                    None => {}
+                    Some(BidVerdict::Held { token }) => {
+                        let mut validity = Validity::default();
+                        validity.confirm(bidding.sent, self.ttl);
+                        let floor = bidding.floor;
+                        it.stage = Stage::Held(Box::new(Held {
+                            token,
+                            validity,
+                            renewal: None,
+                        }));
+                        self.complete(state, token, floor);
+                    }
+                    // It may ask again: see `Act::Again`.
+                    Some(BidVerdict::Unanswered) if state.left.late > 0 => {}
+                    Some(_) => self.leave(state, client),
+                }
+            }
+            Stage::Held(held) => {
+                let Some(renewal) = held.renewal.as_ref() else {
+                    return;
+                };
+                let Some(verdict) = renewal.extension.verdict() else {
+                    return;
+                };
+                let (sent, floor) = (renewal.sent, renewal.floor);
+                held.renewal = None;
+                match verdict {
+                    ExtensionVerdict::Held => {
+                        self.seen.note("renewed");
+                        held.validity.confirm(sent, self.ttl);
+                        let passed = floor > held.token;
+                        self.judge_renewal(state, passed);
+                    }
+                    ExtensionVerdict::Gone => {
+                        let valid = !held.validity.remaining(now).is_zero();
+                        self.judge_loss(state, valid);
+                        self.leave(state, client);
+                    }
+                    ExtensionVerdict::Unanswered => {}
+                }
+            }
+        }
+    }
+
+    /// A bid is completed with this token; when it began, `floor` was the highest.
+    fn complete(&self, state: &mut State, token: Token, floor: Token) {
+        self.seen.note("held");
+        if state.servers.iter().any(|server| server.restarted) {
+            self.seen.note("held after a restart");
+        }
+        let rises = token > floor && !state.completed.contains(&token);
+        state.broken.require(Promise::Tokens, rises);
+        state.completed.push(token);
+        // Only the order counts, and whether one is there.
+        state.completed.sort_unstable();
+    }
+
+    /// Ends an attempt: every server is told, also those that were never reached.
+    pub(super) fn leave(&self, state: &mut State, client: usize) {
+        let now = self.moment(state, client);
+        let begun = state.clients[client].begun;
+        let stage = std::mem::replace(&mut state.clients[client].stage, Stage::Idle);
+        let (token, valid) = match stage {
+            Stage::Idle => return,
+            Stage::Bidding(bidding) => (bidding.bid.token(), false),
+            Stage::Held(held) => (held.token, !held.validity.remaining(now).is_zero()),
+        };
+        let part = Part {
+            id: Self::id(client, begun),
+            token,
+            wake: false,
+        };
+        let mut farewell = Farewell::new(self.size, now, now + self.ttl, valid, 0);
+        while let Some(server) = farewell.poll_transmit(now) {
+            let tag = Tag::Farewell(begun);
+            Self::send(state, client, server, tag, What::Release(part.clone()));
+        }
+        let leaving = Leaving {
+            attempt: begun,
+            farewell,
+            part,
+        };
+        state.clients[client].leaving.push(leaving);
+    }
+}

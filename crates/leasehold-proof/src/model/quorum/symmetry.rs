@@ -1,0 +1,84 @@
+//! Servers are alike: which of them has done what says nothing. So a state is hashed as
+//! the clients, and as a set of servers, each with what was heard of it and what is under
+//! way there.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::{Client, Stage, State};
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.ticks, self.left, &self.completed, self.broken).hash(state);
+        for client in &self.clients {
+            client.hash_own(state);
+        }
+        let servers = (0..self.servers.len()).map(|server| self.hash_of_server(server));
+        servers.fold(0_u64, u64::wrapping_add).hash(state);
+    }
+}
+
+impl State {
+    fn hash_of_server(&self, server: usize) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.servers[server].hash(&mut hasher);
+        for client in &self.clients {
+            client.hash_heard(server, &mut hasher);
+        }
+        // In which order messages were sent says nothing either.
+        let here = self.wire.iter().filter(|message| message.server == server);
+        let each = here.map(|message| {
+            let mut hasher = DefaultHasher::new();
+            (message.client, message.run, message.tag, &message.what).hash(&mut hasher);
+            hasher.finish()
+        });
+        each.fold(0_u64, u64::wrapping_add).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl Client {
+    /// All but what single servers have said.
+    fn hash_own<H: Hasher>(&self, state: &mut H) {
+        (self.attempts, self.begun, self.number, self.seen).hash(state);
+        match &self.stage {
+            Stage::Idle => 0.hash(state),
+            Stage::Bidding(bidding) => {
+                let bid = &bidding.bid;
+                (
+                    1,
+                    bid.token(),
+                    bid.seen(),
+                    bid.verdict(),
+                    bid.poll_timeout(),
+                )
+                    .hash(state);
+                (bidding.rounds, bidding.sent, bidding.floor).hash(state);
+            }
+            Stage::Held(held) => {
+                (2, held.token, held.validity).hash(state);
+                if let Some(renewal) = &held.renewal {
+                    (renewal.sent, renewal.floor, renewal.extension.verdict()).hash(state);
+                }
+            }
+        }
+        for leaving in &self.leaving {
+            (leaving.attempt, &leaving.part).hash(state);
+        }
+    }
+
+    /// What one server has said.
+    fn hash_heard<H: Hasher>(&self, server: usize, state: &mut H) {
+        match &self.stage {
+            Stage::Bidding(bidding) => bidding.heard[server].hash(state),
+            Stage::Held(held) => {
+                let renewal = held.renewal.as_ref();
+                renewal.map(|renewal| renewal.heard[server]).hash(state);
+            }
+            Stage::Idle => {}
+        }
+        for leaving in &self.leaving {
+            let open = leaving.farewell.unconfirmed().any(|open| open == server);
+            open.hash(state);
+        }
+    }
+}

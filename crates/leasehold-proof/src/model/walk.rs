@@ -1,0 +1,176 @@
+//! Random walks: deeper than every state can be reached, and each from a seed.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::checker::{Counterexample, Effort, Findings, Subject, trace};
+use super::clock::Stopwatch;
+use super::promise::{Judged, Promise};
+
+/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+/// generators", 2014).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % sides.max(1)
+    }
+}
+
+/// What all threads share.
+struct Tally {
+    next: AtomicU64,
+    steps: AtomicU64,
+    longest: AtomicU64,
+    done: AtomicBool,
+    /// By the number of the walk, so that the same seed reports the same find.
+    found: Mutex<BTreeMap<u64, Counterexample>>,
+}
+
+pub(super) fn run<S: Subject>(
+    name: &str,
+    subject: &S,
+    walks: u64,
+    length: usize,
+    effort: Effort,
+) -> Findings {
+    let watch = Stopwatch::start();
+    let tally = Tally {
+        next: AtomicU64::new(0),
+        steps: AtomicU64::new(0),
+        longest: AtomicU64::new(0),
+        done: AtomicBool::new(false),
+        found: Mutex::default(),
+    };
+    let limit = match effort.time {
+        Some(_) => u64::MAX,
+        None => walks,
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..effort.threads {
+            scope.spawn(|| stroll(subject, length, limit, effort, &watch, &tally));
+        }
+    });
+    let found = tally.found.into_inner().unwrap_or_default();
+    let size = (tally.steps.into_inner(), tally.longest.into_inner());
+    let seconds = watch.elapsed().as_secs_f64();
+    let broken = found.into_values().next();
+    Findings::of(subject, (name, "walks"), size, seconds, broken)
+}
+
+/// One thread: walk after walk, until there are enough or one has found something.
+fn stroll<S: Subject>(
+    subject: &S,
+    length: usize,
+    limit: u64,
+    effort: Effort,
+    watch: &Stopwatch,
+    tally: &Tally,
+) {
+    let over = |time: Option<Duration>| time.is_some_and(|time| watch.elapsed() >= time);
+    while !tally.done.load(Ordering::Relaxed) && !over(effort.time) {
+        let number = tally.next.fetch_add(1, Ordering::Relaxed);
+        if number >= limit {
+            return;
+        }
+        let seed = effort.seed.wrapping_add(number);
+        let (way, broken) = one(subject, seed, length);
+        tally.steps.fetch_add(way.len() as u64, Ordering::Relaxed);
+        tally.longest.fetch_max(way.len() as u64, Ordering::Relaxed);
+        if let Some(property) = broken {
+            tally.done.store(true, Ordering::Relaxed);
+            let found = Counterexample {
+                seed: Some(seed),
+                trace: trace(subject, &shorten(subject, way, property)),
+                property: property.name(),
+            };
+            if let Ok(mut all) = tally.found.lock() {
+                all.insert(number, found);
+            }
+        }
+    }
+}
+
+/// One walk: its steps, and what it broke.
+fn one<S: Subject>(subject: &S, seed: u64, length: usize) -> (Vec<S::Action>, Option<Promise>) {
+    // Neighbouring seeds are no neighbours.
+    let mut dice = Dice(seed.wrapping_mul(0xA076_1D64_78BD_642F));
+    let mut way = Vec::new();
+    let mut state = subject.init();
+    let mut actions = Vec::new();
+    while way.len() < length {
+        actions.clear();
+        subject.actions(&state, &mut actions);
+        let Some((action, next)) = step(subject, &state, &actions, &mut dice) else {
+            break;
+        };
+        way.push(action);
+        state = next;
+        if !state.broken().is_empty() {
+            return (way, state.broken().first(subject.promises()));
+        }
+    }
+    (way, None)
+}
+
+/// An action drawn by weight, of those that lead somewhere.
+fn step<S: Subject>(
+    subject: &S,
+    state: &S::State,
+    actions: &[S::Action],
+    dice: &mut Dice,
+) -> Option<(S::Action, S::State)> {
+    let total: u64 = actions.iter().map(|a| subject.weight(state, *a)).sum();
+    let mut at = dice.roll(total);
+    let drawn = actions.iter().position(|action| {
+        let weight = subject.weight(state, *action);
+        let here = at < weight;
+        at = at.saturating_sub(weight);
+        here
+    })?;
+    let turned = actions[drawn..].iter().chain(&actions[..drawn]);
+    turned
+        .map(|action| (action, subject.step(state, *action)))
+        .find_map(|(action, next)| Some((*action, next?)))
+}
+
+/// The same find with as few steps as leaving out one at a time gives.
+fn shorten<S: Subject>(subject: &S, mut way: Vec<S::Action>, property: Promise) -> Vec<S::Action> {
+    let mut at = way.len();
+    while at > 0 {
+        at -= 1;
+        let mut shorter = way.clone();
+        shorter.remove(at);
+        if let Some(length) = breaks(subject, &shorter, property) {
+            shorter.truncate(length);
+            way = shorter;
+            at = at.min(way.len());
+        }
+    }
+    way
+}
+
+/// After how many of these steps the promise is broken, if they can be taken.
+fn breaks<S: Subject>(subject: &S, way: &[S::Action], property: Promise) -> Option<usize> {
+    let mut state = subject.init();
+    let mut actions = Vec::new();
+    for (taken, action) in way.iter().enumerate() {
+        actions.clear();
+        subject.actions(&state, &mut actions);
+        if !actions.contains(action) {
+            return None;
+        }
+        state = subject.step(&state, *action)?;
+        if !state.broken().is_empty() {
+            return (state.broken().first(subject.promises()) == Some(property))
+                .then_some(taken + 1);
+        }
+    }
+    None
+}

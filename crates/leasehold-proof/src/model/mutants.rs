@@ -310,3 +310,20 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of them, whereas the short form tries a few.
+    #[test]
+    fn every_patch_applies() {
+        let workshop = Workshop::open().unwrap();
+        for mutant in all().unwrap() {
+            for reverse in [false, true] {
+                let applied = workshop.apply(&mutant, reverse);
+                assert!(applied.is_ok(), "{}: {applied:?}", mutant.name);
+            }
+        }
+    }
+}

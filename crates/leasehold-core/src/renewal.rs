@@ -33,6 +33,10 @@ impl Hash for RenewalPolicy {
 pub enum Loss {
     /// The store says that the claim has gone: another may hold the key.
     Gone,
+    /// The store knows the claim, and not this grant: it has forgotten it, as a replica
+    /// may that was promoted, or gave a new one, since another of the owner's claims was
+    /// adopted. Another may hold the key.
+    Forgotten,
     /// No renewal was answered while the lease was valid.
     Unanswered,
     /// The lease was not to be renewed, and its time is over.
@@ -53,6 +57,7 @@ impl std::fmt::Display for Loss {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Gone => "the store has no such claim any more",
+            Self::Forgotten => "the store does not know this grant any more",
             Self::Unanswered => "no renewal was answered in time",
             Self::Expired => "its time is over and it is not renewed by itself",
             Self::Revoked => "an administrator broke the lock",
@@ -231,6 +236,7 @@ impl Renewal {
                     self.due = self.next_due(sent);
                 }
             }
+            Reply::Standing(_) => self.lose(Loss::Forgotten),
             Reply::Superseded => self.lose(Loss::Superseded),
             _ => self.lose(Loss::Gone),
         }

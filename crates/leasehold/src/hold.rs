@@ -208,8 +208,9 @@ impl Hold {
             .release(Some(self.entry), self.subject.clone())
             .await;
         match released {
-            Ok(true) => Ok(Released::StillOurs),
-            Ok(false) => Ok(Released::AlreadyGone),
+            // What the store has given this claim since is not this grant.
+            Ok(true) if known != Standpoint::Lost(Loss::Forgotten) => Ok(Released::StillOurs),
+            Ok(_) => Ok(Released::AlreadyGone),
             Err(error) => Err(self.error(Operation::Release, error)),
         }
     }

@@ -143,9 +143,9 @@ impl Guard {
 
     fn ended(&self, now: Instant, remaining: Duration, standpoint: Standpoint) -> Option<End> {
         match standpoint {
-            Standpoint::Lost(loss @ (Loss::Gone | Loss::Revoked | Loss::Superseded)) => {
-                Some(End::ByStore(loss))
-            }
+            Standpoint::Lost(
+                loss @ (Loss::Gone | Loss::Forgotten | Loss::Revoked | Loss::Superseded),
+            ) => Some(End::ByStore(loss)),
             Standpoint::Lost(loss) => Some(End::ByClock(loss)),
             _ if remaining <= self.margin => Some(End::ByClock(self.why(now, remaining))),
             _ => None,

@@ -228,6 +228,7 @@ impl From<&Failure> for Event {
 fn reason_name(reason: &Loss) -> &'static str {
     match reason {
         Loss::Gone => "gone",
+        Loss::Forgotten => "forgotten",
         Loss::Unanswered => "unanswered",
         Loss::Expired => "expired",
         Loss::Revoked => "revoked",

@@ -83,7 +83,7 @@ fn an_answer_about_another_claim_of_the_id_is_a_loss() {
         let mut renewal = direct(THIRD);
         assert!(renewal.poll_transmit(at(10)).is_some());
         renewal.handle_reply(at(11), at(10), TTL, &reply);
-        assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Gone));
+        assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Forgotten));
         assert_eq!(renewal.validity(), Validity::default());
     }
     let mut unnamed = Renewal::new(at(0), TTL, THIRD, valid(at(0), TTL), None, false, 1);
@@ -146,7 +146,7 @@ fn a_store_that_does_not_know_the_grant_any_more_does_not_keep_the_lease() {
             let mut renewal = pushed(THIRD, in_flight);
             goes(&mut renewal);
             renewal.handle_reply(at(5), at(4), TTL, &standing(7, token));
-            assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Gone));
+            assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Forgotten));
             assert_eq!(renewal.validity(), Validity::default());
         }
     }

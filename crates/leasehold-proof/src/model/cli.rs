@@ -24,7 +24,7 @@ pub enum Command {
 pub struct ModelArgs {
     /// Only models whose name begins so.
     names: Vec<String>,
-    /// A tenth of the walks, and no model that takes minutes: as for every change.
+    /// A tenth of the walks, and not the largest models: as for every change.
     #[arg(long, conflicts_with = "time")]
     short: bool,
     /// For how long each model may run: walks go on till then.

@@ -156,6 +156,20 @@ pub async fn a_reentrant_lease_stays_one(fixture: &dyn Fixture) {
     inner.release().await.expect("an answer");
     outer.release().await.expect("an answer");
 
+    // One of two is handed over: the other has the old token, and leaves when it hears so.
+    let former = a.reentrant("k", &owner).expect("a lock");
+    let stays = former.lock().await.expect("a lease");
+    let goes = former.lock().await.expect("a lease");
+    let parts = goes.into_parts().await.expect("parts");
+    let taken = lock.adopt(&parts).await.expect("a lease");
+    assert!(taken.token() > stays.token());
+    stays.renew().await.expect_err("another token");
+    assert_eq!(soon("the loss", stays.lost()).await, Loss::Forgotten);
+    drop(stays);
+    taken.release().await.expect("an answer");
+    let next = soon("the key", mutex.lock()).await.expect("a lease");
+    next.release().await.expect("an answer");
+
     let plain = mutex.lock().await.expect("a lease");
     let parts = plain.into_parts().await.expect("parts");
     let refused = lock.adopt(&parts).await.expect_err("another kind");

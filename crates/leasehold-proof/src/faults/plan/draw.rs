@@ -36,7 +36,7 @@ impl Plan {
             beyond,
             ttl: millis(ttl),
             clients: clients.len(),
-            ours,
+            algorithm,
         };
         let acknowledge = (deployment == Deployment::Acknowledged).then_some({
             // One of two does not bind who is promoted.
@@ -103,7 +103,7 @@ struct Drawing {
     beyond: bool,
     ttl: u64,
     clients: usize,
-    ours: bool,
+    algorithm: Algorithm,
 }
 
 type Draw = fn(&Drawing, &mut Rng) -> Fault;
@@ -187,6 +187,14 @@ impl Drawing {
 
     /// What the deployment claims to survive.
     fn menu(&self) -> Vec<Draw> {
+        if self.algorithm == Algorithm::ValidFromAnswer {
+            // All that it is wrong about: a grant that is told late, and whoever comes next
+            // is told in time.
+            return vec![|it, random| {
+                let late = random.u64(200..500);
+                Fault::Delay(it.which(random), Way::Back, late, late + 100)
+            }];
+        }
         use Deployment::{
             Acknowledged, Cluster, Local, Redlock3, Redlock5, Sentinel, Server, ServerAof,
             ServerQuarantine,
@@ -318,7 +326,7 @@ impl Drawing {
                 |_, _| Fault::TakeOver { agreed: false },
             ],
             // Nobody waits there until what was forgotten is over.
-            Redlock3 | Redlock5 if !self.ours => {
+            Redlock3 | Redlock5 if self.algorithm != Algorithm::Leasehold => {
                 vec![|_, random| Fault::KillAll(random.u64(0..300))]
             }
             Redlock3 | Redlock5 => vec![

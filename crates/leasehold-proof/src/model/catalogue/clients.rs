@@ -113,7 +113,7 @@ fn every_order() -> Vec<Entry> {
         exhaustive("clients/drift", two_writers()),
         exhaustive("clients/late", with(Budget { late, ..none })),
         exhaustive("clients/doubled", with(Budget { doubled, ..none })),
-        exhaustive("clients/cut", with(Budget { cuts, ..none })),
+        exhaustive("clients/cut", with(Budget { cuts, ..none })).long(),
         exhaustive("clients/deaths", with(Budget { deaths, ..none })),
         exhaustive("clients/loss", void(Budget { losses, ..none })),
         exhaustive("clients/break", void(Budget { breaks, ..none })),
@@ -154,7 +154,7 @@ fn failovers() -> Vec<Entry> {
         exhaustive("failover/loss", guarded(3, loss)),
         exhaustive("failover/restart", guarded(2, restart)),
         exhaustive("failover/replica", guarded(2, replica)),
-        exhaustive("failover/unguarded", unguarded(replica)),
+        exhaustive("failover/unguarded", unguarded(replica)).long(),
         exhaustive("failover/longer restart", guarded(3, restart)).long(),
         exhaustive("failover/longer replica", guarded(3, replica)).long(),
         walks(

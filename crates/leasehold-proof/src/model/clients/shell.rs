@@ -209,7 +209,7 @@ impl ClientsModel {
 
     fn note_loss(&self, loss: Loss) {
         match loss {
-            Loss::Gone => self.seen.note("lost: gone"),
+            Loss::Gone | Loss::Forgotten => self.seen.note("lost: gone"),
             Loss::Unanswered => self.seen.note("lost: unanswered"),
             _ => {}
         }

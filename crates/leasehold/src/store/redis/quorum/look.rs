@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use leasehold_core::quorum::{Hold, Node, Vote};
+use leasehold_core::quorum::{Hold, Node, QuorumSize, Vote};
 use leasehold_core::{Arrival, Capacity, ClaimView, Holder, Key, Mode, Snapshot, StoreTime, Token};
 
 use super::super::classic;
@@ -45,7 +45,7 @@ impl Inner {
         if seen.len() < self.size.quorum() {
             return Err(report.error(self, ErrorKind::Unavailable, limit));
         }
-        Ok(self.view(&seen))
+        Ok(view(self.size, &seen))
     }
 
     /// The same where other libraries hold, too.
@@ -82,45 +82,6 @@ impl Inner {
         });
         let nobody = classic::Found::Nothing;
         Ok(classic::view(holder.unwrap_or(&nobody), super::wall()))
-    }
-
-    fn view(&self, seen: &[(StoreTime, Node)]) -> (Snapshot, Token) {
-        let highest = seen.iter().map(|(_, node)| node.highest()).max();
-        let highest = highest.unwrap_or_default();
-        let silent = self.size.servers() - seen.len();
-        let votes = |(clock, node): &(StoreTime, Node)| {
-            node.live(*clock).map(|hold| (hold.id.clone(), hold.token))
-        };
-        // A claim that holds, or may hold by the votes of those who are silent.
-        let holder = seen.iter().find_map(|one| {
-            let for_whom = votes(one)?;
-            let count = seen
-                .iter()
-                .filter(|other| votes(other).as_ref() == Some(&for_whom))
-                .count();
-            (count + silent >= self.size.quorum()).then_some(one)
-        });
-        let clock = holder
-            .or_else(|| seen.first())
-            .map_or(StoreTime(0), |(clock, _)| *clock);
-        let holders: Vec<_> = holder
-            .and_then(|(clock, node)| node.live(*clock))
-            .map(view_of)
-            .into_iter()
-            .collect();
-        let snapshot = Snapshot {
-            capacity: (!holders.is_empty()).then_some(Capacity::Lock),
-            last_token: seen
-                .iter()
-                .map(|(_, node)| node.accepted)
-                .max()
-                .unwrap_or_default(),
-            at: clock,
-            clock,
-            holders,
-            waiters: Vec::new(),
-        };
-        (snapshot, highest)
     }
 
     /// The keys that somebody holds.
@@ -171,6 +132,52 @@ impl Inner {
         }
         Ok(live)
     }
+}
+
+/// What so many of the servers say of a key together, and the highest token that any
+/// has heard of.
+pub(super) fn view(size: QuorumSize, seen: &[(StoreTime, Node)]) -> (Snapshot, Token) {
+    let highest = seen.iter().map(|(_, node)| node.highest()).max();
+    let silent = size.servers() - seen.len();
+    let live: Vec<_> = seen
+        .iter()
+        .filter_map(|(clock, node)| Some((*clock, node.live(*clock)?)))
+        .collect();
+    let votes = |hold: &Hold| {
+        let alike = |(_, other): &&(_, &Hold)| (&other.id, other.token) == (&hold.id, hold.token);
+        live.iter().filter(alike).count()
+    };
+    // What a claim says of itself may have been changed since a server heard of it: a
+    // change that was confirmed is known to most.
+    let say_so = |hold: &Hold| {
+        let alike = |(_, other): &&(_, &Hold)| {
+            (&other.id, other.token, &other.body.note) == (&hold.id, hold.token, &hold.body.note)
+        };
+        live.iter().filter(alike).count()
+    };
+    // A claim that holds, or may hold by the votes of those who are silent.
+    let holder = live
+        .iter()
+        .filter(|(_, hold)| votes(hold) + silent >= size.quorum())
+        .rev()
+        .max_by_key(|(_, hold)| (votes(hold), say_so(hold)));
+    let clock = holder
+        .map(|(clock, _)| *clock)
+        .or_else(|| seen.first().map(|(clock, _)| *clock))
+        .unwrap_or(StoreTime(0));
+    let snapshot = Snapshot {
+        capacity: holder.map(|_| Capacity::Lock),
+        last_token: seen
+            .iter()
+            .map(|(_, node)| node.accepted)
+            .max()
+            .unwrap_or_default(),
+        at: clock,
+        clock,
+        holders: holder.map(|(_, hold)| view_of(hold)).into_iter().collect(),
+        waiters: Vec::new(),
+    };
+    (snapshot, highest.unwrap_or_default())
 }
 
 /// The keys of one server.

@@ -1,4 +1,5 @@
 //! What is tested from within.
 
+mod look;
 mod options;
 mod replay;

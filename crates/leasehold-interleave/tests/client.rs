@@ -31,8 +31,10 @@ fn explore(case: fn()) {
 
 /// So many times as many orders.
 fn explore_more(times: usize, case: fn()) {
-    let runs = std::env::var("LEASEHOLD_INTERLEAVINGS").ok();
-    let runs = runs.and_then(|runs| runs.parse().ok()).unwrap_or(2_000) * times;
+    let runs = std::env::var("LEASEHOLD_INTERLEAVINGS").unwrap_or_else(|_| "2000".to_owned());
+    let runs: usize = runs.parse().expect("a number of orders");
+    assert!(runs > 0, "no orders");
+    let runs = runs * times;
     let mut config = shuttle::Config::new();
     // The client's futures lie on it, one within the other.
     config.stack_size = 512 * 1024;

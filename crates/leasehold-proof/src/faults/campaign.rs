@@ -9,6 +9,7 @@ mod table;
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Read};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,7 @@ pub struct Campaign {
     /// The schedules.
     pub jobs: VecDeque<Job>,
     /// How many at once.
-    pub at_once: usize,
+    pub at_once: NonZeroUsize,
     /// Begins no schedule after this time.
     pub limit: Option<Duration>,
     /// Where the files of schedules that found something are kept.
@@ -60,7 +61,7 @@ impl Campaign {
     /// come: what is taken out of them is not run.
     ///
     /// # Errors
-    /// That there is no place for files.
+    /// That there is no place for files, or that it was interrupted.
     pub async fn run(self, mut tell: impl FnMut(&Done, &mut VecDeque<Job>)) -> io::Result<()> {
         // Removed with everything in it, also what killed schedules have left.
         let scratch = tempfile::Builder::new()
@@ -76,7 +77,7 @@ impl Campaign {
         let over = Arc::new(AtomicBool::new(false));
         let (done, mut results) = mpsc::unbounded_channel();
         let mut workers = Vec::new();
-        for _ in 0..self.at_once.max(1) {
+        for _ in 0..self.at_once.get() {
             let (jobs, over, done) = (Arc::clone(&jobs), Arc::clone(&over), done.clone());
             let (scratch, keep) = (scratch.path().to_owned(), self.keep.clone());
             workers.push(thread::spawn(move || {
@@ -97,7 +98,7 @@ impl Campaign {
                 // What has begun is ended; its servers end with it.
                 _ = tokio::signal::ctrl_c() => {
                     over.store(true, Ordering::Relaxed);
-                    return Ok(());
+                    return Err(io::Error::other("interrupted: not all schedules were run"));
                 }
             }
         }

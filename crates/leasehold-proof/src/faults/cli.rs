@@ -6,6 +6,7 @@
 )]
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,9 +43,9 @@ pub enum Command {
 pub struct Faults {
     /// Where the locks are; everywhere unless said.
     deployments: Vec<Deployment>,
-    /// How many schedules of each.
-    #[arg(long, default_value_t = 3)]
-    schedules: u64,
+    /// How many schedules of each: 3 unless said, or as many as fit in the time.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    schedules: Option<u64>,
     #[command(flatten)]
     how: How,
     /// Whether they stay within what the deployment assumes. Drawn unless said: one in four does
@@ -60,7 +61,7 @@ pub struct Power {
     #[arg(long, value_enum)]
     algorithm: Vec<Algorithm>,
     /// How many schedules of each.
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..))]
     schedules: u64,
     /// Leaves a lock alone once it has been found out.
     #[arg(long)]
@@ -71,15 +72,15 @@ pub struct Power {
 
 #[derive(Debug, Args)]
 struct How {
-    /// Begins no schedule after this many seconds.
-    #[arg(long = "for", value_name = "SECONDS")]
-    limit: Option<u64>,
+    /// Begins no schedule after this time, as in 10m.
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    limit: Option<Duration>,
     /// The seed of the first schedule; the next has the next.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How many at once.
-    #[arg(long, default_value_t = 6)]
-    at_once: usize,
+    #[arg(long, default_value = "6")]
+    at_once: NonZeroUsize,
     /// Keeps the histories of schedules that broke a promise in this directory.
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -127,6 +128,9 @@ impl Assumptions {
 /// Something other than a finding has gone wrong.
 const TROUBLE: u8 = 2;
 
+/// More than fit in a day.
+const AS_MANY_AS_FIT: u64 = 100_000;
+
 /// No schedule takes longer, unless its servers hang.
 const LIMIT: Duration = Duration::from_secs(150);
 
@@ -164,7 +168,7 @@ impl How {
         Campaign {
             jobs: jobs.into_iter().collect(),
             at_once: self.at_once,
-            limit: self.limit.map(Duration::from_secs),
+            limit: self.limit,
             keep: self.keep.clone(),
         }
     }
@@ -190,8 +194,10 @@ impl Faults {
             &self.deployments
         };
         let beyond = self.assumptions.beyond();
+        let as_many = self.how.limit.map_or(3, |_| AS_MANY_AS_FIT);
+        let seeds = self.how.seeds(self.schedules.unwrap_or(as_many));
         // One of each in turn, so that a run that is cut short has had all.
-        let jobs = self.how.seeds(self.schedules).flat_map(|seed| {
+        let jobs = seeds.flat_map(|seed| {
             deployments.iter().map(move |deployment| Job {
                 choice: Choice {
                     deployment: *deployment,
@@ -203,8 +209,15 @@ impl Faults {
         });
         let mut table = Table::default();
         let campaign = self.how.campaign(jobs);
-        runtime()?.block_on(campaign.run(|done, _| count(&mut table, done)))?;
+        let run = runtime()?.block_on(campaign.run(|done, _| count(&mut table, done)));
         println!("\n{table}");
+        run?;
+        let has_run = |deployment: &Deployment| table.0.contains_key(&deployment.name());
+        if !deployments.iter().all(has_run) {
+            return Err(io::Error::other(
+                "not every deployment had a schedule: give it more time with --for",
+            ));
+        }
         let sound = |row: &Row| row.broken() == 0 && row.failed == 0;
         Ok(table.0.values().all(sound))
     }
@@ -239,15 +252,16 @@ impl Power {
         let seeds = self.how.seeds(self.schedules);
         let jobs: Vec<_> = seeds.flat_map(|seed| trials.jobs(seed)).collect();
         let campaign = self.how.campaign(jobs);
-        runtime()?.block_on(campaign.run(|done, to_come| {
+        let run = runtime()?.block_on(campaign.run(|done, to_come| {
             if let Some(told) = trials.add(done) {
                 println!("{told}");
             }
             if self.until_found {
                 to_come.retain(|job| trials.is_open(job));
             }
-        }))?;
+        }));
         println!("\n{trials}");
+        run?;
         Ok(trials.all_as_they_should_be())
     }
 }

@@ -85,13 +85,25 @@ fn is_named(name: &str, wanted: &[String]) -> bool {
     wanted.is_empty() || wanted.iter().any(|wanted| name.starts_with(wanted))
 }
 
+/// The first wanted name with which none of these begins: a slip must not leave out what
+/// was to be checked.
+fn unknown<'a>(wanted: &'a [String], names: &[&str]) -> Option<&'a String> {
+    let is_known = |wanted: &String| names.iter().any(|name| name.starts_with(wanted));
+    wanted.iter().find(|wanted| !is_known(wanted))
+}
+
 fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
     let mut all = catalogue::all();
-    all.retain(|entry| is_named(entry.name, &args.names) && !(args.short && entry.long));
-    if all.is_empty() {
-        printer.note("there is no such model: `leasehold-proof model --list` names them");
+    all.retain(|entry| !(args.short && entry.long));
+    let names: Vec<_> = all.iter().map(|entry| entry.name).collect();
+    if let Some(name) = unknown(&args.names, &names) {
+        let short = if args.short { " --short" } else { "" };
+        printer.note(&format!(
+            "there is no model {name}: `leasehold-proof model{short} --list` names them"
+        ));
         return ExitCode::from(2);
     }
+    all.retain(|entry| is_named(entry.name, &args.names));
     if args.list {
         all.iter()
             .for_each(|entry| printer.result(entry.name, &entry.name));
@@ -120,11 +132,15 @@ fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
 
 fn mutants(args: &MutantArgs, printer: Printer) -> std::io::Result<ExitCode> {
     let mut all = mutants::all()?;
-    all.retain(|mutant| is_named(&mutant.name, &args.names) && (mutant.short || !args.short));
-    if all.is_empty() {
-        printer.note("there is no such mutant: their names are those of the patches");
+    all.retain(|mutant| mutant.short || !args.short);
+    let names: Vec<_> = all.iter().map(|mutant| &*mutant.name).collect();
+    if let Some(name) = unknown(&args.names, &names) {
+        printer.note(&format!(
+            "there is no mutant {name}: their names are those of the patches"
+        ));
         return Ok(ExitCode::from(2));
     }
+    all.retain(|mutant| is_named(&mutant.name, &args.names));
     let workshop = Workshop::open()?;
     let mut fates = Vec::new();
     for mutant in all {

@@ -2,6 +2,7 @@
 //! own.
 
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -23,7 +24,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// So many seeds, one after another.
-    #[arg(long, value_name = "N", conflicts_with = "time")]
+    #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
     /// Seeds for so long.
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -49,11 +50,11 @@ pub struct Options {
     pub trace: bool,
     /// How many seeds run at a time.
     #[arg(long, value_name = "N", default_value_t = threads())]
-    pub jobs: usize,
+    pub jobs: NonZeroUsize,
 }
 
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+fn threads() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 /// What many runs came to.
@@ -157,7 +158,7 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
     let failed = Mutex::new(None);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
+        for _ in 0..options.jobs.get() {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -187,6 +188,11 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
     }
     let (tally, out) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     summary(&tally, began.elapsed(), out)?;
+    if tally.runs == 0 {
+        return Err(io::Error::other(
+            "no seed was run: give it more time with --for",
+        ));
+    }
     Ok(tally.failed == 0)
 }
 

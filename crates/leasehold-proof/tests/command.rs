@@ -1,0 +1,28 @@
+//! Evidence that was not gathered must not look like evidence that holds.
+
+#![allow(clippy::unwrap_used, reason = "a test fails with the message")]
+
+use std::process::Command;
+
+#[test]
+fn what_checks_nothing_does_not_pass() {
+    for arguments in [
+        "faults --schedules 0",
+        "faults local --for 0s",
+        "faults local --at-once 0",
+        "power --schedules 0",
+        "simulate --seeds 0",
+        "simulate --for 0s",
+        "simulate --seeds 1 --jobs 0",
+        "model queue/mutexes",
+        "model queue/mutex queue/mutexes",
+        "model --short queue/mutex --for 1s",
+        "mutants nobody",
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-proof"));
+        let output = command.args(arguments.split(' ')).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {said}");
+        assert!(!said.is_empty(), "{arguments}");
+    }
+}

@@ -13,8 +13,10 @@ mod redis_support;
 use std::time::Duration;
 
 use leasehold::store::LockStore;
+use leasehold::store::redis::{RedisOptions, RedisStore};
 
 use leasehold::{Client, ErrorKind, Loss, Settings, Standpoint};
+use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::server::Program;
 use redis_support::*;
 use tokio::time::{Instant, timeout};
@@ -79,6 +81,50 @@ async fn a_grant_says_who_has_it() {
     let client = client_with(&primary, "acknowledge=none").await;
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
     assert_eq!(lease.acknowledged(), None);
+}
+
+/// Claims travel on connections of their own, which releases could overtake; and the key
+/// remembers a few of those who have left only.
+#[tokio::test]
+async fn a_claim_that_was_given_up_on_its_way_holds_nothing_however_many_leave() {
+    let (primary, _replicas) = with_replicas(1);
+    let proxy = Proxy::to(&primary);
+    let url = proxy.through(&format!("{}?acknowledge=1", primary.url()));
+    let strict = RedisStore::connect(RedisOptions::from_url(&url).unwrap());
+    let strict = std::sync::Arc::new(strict.await.unwrap());
+    let plain = store(&primary).await;
+    let key = key("k");
+    // From here on the server knows the scripts.
+    strict.claim(&key, &claim(&strict, 1)).await.unwrap();
+    strict.release(&key, &release(1)).await.unwrap();
+    let before = plain.inspect(&key).await.unwrap().last_token;
+
+    let held = proxy.hold_request(|it| it.is("EVALSHA") && it.has("lock:k"), 1);
+    let asking = tokio::spawn({
+        let (store, key, claim) = (strict.clone(), key.clone(), claim(&strict, 2));
+        async move { store.claim(&key, &claim).await }
+    });
+    held.wait().await;
+    asking.abort();
+    assert!(asking.await.unwrap_err().is_cancelled());
+    let leaving = tokio::spawn({
+        let (store, key) = (strict.clone(), key.clone());
+        async move { store.release(&key, &release(2)).await }
+    });
+    for number in 100..300 {
+        plain.release(&key, &release(number)).await.unwrap();
+    }
+    held.release();
+    leaving.await.unwrap().unwrap();
+    timeout(SOON, async {
+        while plain.inspect(&key).await.unwrap().last_token == before {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
+    .expect("the claim arrives");
+    let seen = plain.inspect(&key).await.unwrap();
+    assert!(seen.holders.is_empty(), "{seen:?}");
 }
 
 #[tokio::test]

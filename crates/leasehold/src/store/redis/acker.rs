@@ -9,13 +9,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use leasehold_core::TOMBSTONES;
+use leasehold_core::{ClaimId, TOMBSTONES};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::acknowledge::Demand;
+use super::flights::Landing;
 use super::refusal;
 use super::wire::Wire;
 use crate::error::StoreError;
@@ -26,9 +27,9 @@ const CONNECTIONS: usize = 4;
 
 /// How many scripts travel with one `WAIT` at most.
 ///
-/// A claim that is given up is released over the shared connection, which may
-/// overtake it. The record then knows it as released, as long as no more than its
-/// tombstones are under way.
+/// A release waits for claims that were given up on their way ([`super::flights`]), but
+/// cannot know what becomes of them when their connection ends. The record then knows
+/// them as released, as long as no more than its tombstones are under way.
 const PIPELINE: usize = TOMBSTONES / CONNECTIONS;
 const _: () = assert!(PIPELINE > 0 && PIPELINE * CONNECTIONS <= TOMBSTONES);
 
@@ -41,6 +42,7 @@ type Outcome = Result<(Value, Result<Acknowledged, StoreError>), StoreError>;
 struct Job {
     command: Cmd,
     answer: oneshot::Sender<Outcome>,
+    landing: Landing,
 }
 
 /// The connections beside a wire, to the same process of the same server.
@@ -87,13 +89,24 @@ impl Acker {
         Ok(())
     }
 
-    /// Sends one command, and waits for its answer and for what its `WAIT`
-    /// answers. May be dropped at any point.
-    pub(super) async fn send(&self, wire: &Arc<Wire>, command: Cmd) -> Outcome {
+    /// Sends one command for these claims, and waits for its answer and for what its
+    /// `WAIT` answers. May be dropped at any point.
+    pub(super) async fn send(
+        &self,
+        wire: &Arc<Wire>,
+        command: Cmd,
+        claims: &[&ClaimId],
+    ) -> Outcome {
+        let link = wire.link().ok_or_else(broken)?;
+        let (flight, landing) = link.flights().begin(claims);
         let (answer, answered) = oneshot::channel();
         let more = {
             let mut state = self.state();
-            state.jobs.push(Job { command, answer });
+            state.jobs.push(Job {
+                command,
+                answer,
+                landing,
+            });
             let more = state.workers < CONNECTIONS;
             state.workers += usize::from(more);
             more
@@ -104,7 +117,10 @@ impl Acker {
         tokio::select! {
             biased;
             () = wire.signals.died() => Err(broken()),
-            outcome = answered => outcome.unwrap_or_else(|_| Err(broken())),
+            outcome = answered => {
+                flight.answered();
+                outcome.unwrap_or_else(|_| Err(broken()))
+            }
         }
     }
 }
@@ -224,9 +240,11 @@ async fn turn(
 ) -> Option<MultiplexedConnection> {
     let mut pipeline = Pipeline::with_capacity(jobs.len() + 1);
     let mut answers = Vec::with_capacity(jobs.len());
+    let mut landings = Vec::with_capacity(jobs.len());
     for job in jobs {
         pipeline.add_command(job.command);
         answers.push(job.answer);
+        landings.push(job.landing);
     }
     pipeline.add_command(demand.command());
     let sent = connection.send_packed_commands(&pipeline, 0, answers.len() + 1);

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::connect::Target;
 use super::finder::Named;
+use super::flights::Flights;
 use super::wire::{Signals, Wire};
 use super::{primary, push, refusal, rights};
 use crate::error::{ErrorKind, StoreError};
@@ -41,6 +42,7 @@ pub(super) struct Shared {
     channel: String,
     state: watch::Sender<State>,
     sink: Mutex<Option<Arc<dyn PushSink>>>,
+    flights: Arc<Flights>,
     epochs: AtomicU64,
     subscribing: tokio::sync::Mutex<()>,
     reconnecting: Mutex<Option<AbortHandle>>,
@@ -101,6 +103,7 @@ impl Shared {
             observer,
             state: watch::Sender::new(State::Down(None)),
             sink: Mutex::default(),
+            flights: Arc::default(),
             epochs: AtomicU64::new(0),
             subscribing: tokio::sync::Mutex::default(),
             reconnecting: Mutex::default(),
@@ -138,6 +141,11 @@ impl Shared {
 
     pub(super) fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// What was given up on its way, on whatever connection.
+    pub(super) fn flights(&self) -> &Arc<Flights> {
+        &self.flights
     }
 
     /// The connection; waits while it is being opened again, for as long as an

@@ -21,6 +21,7 @@ mod connect;
 mod dial;
 mod doctor;
 mod finder;
+mod flights;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -192,7 +193,7 @@ impl RedisStore {
 
     async fn step_by(
         &self,
-        way: Way,
+        way: Way<'_>,
         script: &Script,
         key: &Key,
         arguments: impl Fn(&mut Cmd, Terms),
@@ -205,7 +206,7 @@ impl RedisStore {
     /// Runs a script where its keys are.
     async fn ask(
         &self,
-        way: Way,
+        way: Way<'_>,
         script: &Script,
         keys: &[&str],
         arguments: impl Fn(&mut Cmd, Terms),
@@ -245,7 +246,8 @@ impl LockStore for RedisStore {
     async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
         claim.mode.check()?;
         self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
-        self.step_by(Way::Acknowledged, &SCRIPTS.claim, key, |call, terms| {
+        let way = Way::Acknowledged(&[&claim.id]);
+        self.step_by(way, &SCRIPTS.claim, key, |call, terms| {
             script::add_claim(call, claim, terms);
         })
         .await
@@ -264,14 +266,11 @@ impl LockStore for RedisStore {
         if matches!(self.route, Route::Cluster(_)) && !Cluster::are_together(&keys) {
             return Ok(None);
         }
-        let asked = self.ask(
-            Way::Acknowledged,
-            &SCRIPTS.claim_all,
-            &keys,
-            |call, terms| {
-                script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
-            },
-        );
+        let ids: Vec<_> = parts.iter().map(|(_, claim)| &claim.id).collect();
+        let way = Way::Acknowledged(&ids);
+        let asked = self.ask(way, &SCRIPTS.claim_all, &keys, |call, terms| {
+            script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
+        });
         let (value, context) = asked.await?;
         if matches!(&value, Value::ServerError(error) if error.code() == "TRYAGAIN") {
             // Their slot is on its way, and some have arrived before others.
@@ -301,13 +300,17 @@ impl LockStore for RedisStore {
 
     async fn confirm(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
         self.check_ttl(renew.ttl)?;
-        self.step_by(Way::Acknowledged, &SCRIPTS.renew, key, |call, terms| {
+        let way = Way::Acknowledged(&[&renew.id]);
+        self.step_by(way, &SCRIPTS.renew, key, |call, terms| {
             script::add_renew(call, renew, terms);
         })
         .await
     }
 
     async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
+        if let (Route::One(shared), false) = (&self.route, release.settled) {
+            shared.flights().landed(&release.id).await;
+        }
         self.step(&SCRIPTS.release, key, |call, terms| {
             script::add_release(call, release, terms);
         })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Reply, StoreTime};
+use leasehold_core::{ClaimId, Reply, StoreTime};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
@@ -16,12 +16,12 @@ use crate::store::{Acknowledged, Answer};
 
 /// How a script is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Way<'a> {
     /// Its answer counts at once.
     Plain,
-    /// If its answer holds the key, it counts once it is acknowledged, where a
-    /// policy asks for it.
-    Acknowledged,
+    /// If its answer holds the key for one of these claims, it counts once it is
+    /// acknowledged, where a policy asks for it.
+    Acknowledged(&'a [&'a ClaimId]),
     /// To a server on its way to which the key's slot is.
     Asking,
 }
@@ -46,7 +46,7 @@ impl Context {
 /// nothing: the request goes to the next, for as long as an answer may take.
 pub(super) async fn ask_primary(
     shared: &Arc<Shared>,
-    way: Way,
+    way: Way<'_>,
     script: &Script,
     keys: &[&str],
     arguments: impl Fn(&mut Cmd, Terms),
@@ -95,7 +95,7 @@ pub(super) async fn ask_primary(
 /// Runs a script, whose answer counts at once.
 pub(super) async fn run(
     wire: &Arc<Wire>,
-    way: Way,
+    way: Way<'_>,
     script: &Script,
     keys: &[&str],
     arguments: impl Fn(&mut Cmd),
@@ -107,7 +107,7 @@ pub(super) async fn run(
 /// Runs a script, which the server is told in full if it does not know it.
 async fn run_by(
     wire: &Arc<Wire>,
-    way: Way,
+    way: Way<'_>,
     script: &Script,
     keys: &[&str],
     arguments: impl Fn(&mut Cmd),
@@ -120,12 +120,12 @@ async fn run_by(
         };
         arguments(&mut call);
         let value = match (way, &wire.acker) {
-            (Way::Acknowledged, Some(acker)) => {
-                let (value, acknowledged) = acker.send(wire, call).await?;
+            (Way::Acknowledged(claims), Some(acker)) => {
+                let (value, acknowledged) = acker.send(wire, call, claims).await?;
                 return Ok((value, Some(acknowledged)));
             }
             (Way::Asking, _) => wire.send_asking(call).await,
-            (Way::Plain | Way::Acknowledged, _) => wire.send(call).await,
+            (Way::Plain | Way::Acknowledged(_), _) => wire.send(call).await,
         };
         Ok((value.map_err(refusal::of_connection)?, None))
     };

@@ -1,0 +1,107 @@
+//! Requests for claims that travel on connections of their own.
+//!
+//! A claim that is given up is released over another connection, which may overtake the
+//! request. The key remembers who has left, but no more than a few of them
+//! ([`leasehold_core::TOMBSTONES`]): where many leave at once, a request that comes late
+//! would hold the key, and nobody would know. So a release waits for what was given up on
+//! its way.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold_core::ClaimId;
+use tokio::sync::watch;
+
+/// What was given up while it was on its way, and has not arrived yet.
+#[derive(Default)]
+pub(super) struct Flights(Mutex<Vec<GivenUp>>);
+
+struct GivenUp {
+    claims: Vec<ClaimId>,
+    landed: watch::Receiver<()>,
+}
+
+/// Kept beside a request until it was answered or cannot be carried out any more.
+pub(super) struct Landing {
+    _landed: watch::Sender<()>,
+}
+
+/// Kept by who waits for the answer.
+pub(super) struct Flight {
+    flights: Arc<Flights>,
+    given_up: Option<GivenUp>,
+}
+
+impl Flights {
+    fn lock(&self) -> MutexGuard<'_, Vec<GivenUp>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|it| it.landed.has_changed().is_ok());
+        all
+    }
+
+    /// A request for these claims begins.
+    pub(super) fn begin(self: &Arc<Self>, claims: &[&ClaimId]) -> (Flight, Landing) {
+        let (landing, landed) = watch::channel(());
+        let claims = claims.iter().copied().cloned().collect();
+        let flight = Flight {
+            flights: Arc::clone(self),
+            given_up: Some(GivenUp { claims, landed }),
+        };
+        (flight, Landing { _landed: landing })
+    }
+
+    /// Waits until nothing that was given up is on its way for this claim.
+    pub(super) async fn landed(&self, claim: &ClaimId) {
+        let under_way: Vec<_> = self
+            .lock()
+            .iter()
+            .filter(|it| it.claims.contains(claim))
+            .map(|it| it.landed.clone())
+            .collect();
+        for mut landed in under_way {
+            // Nothing is ever sent: it ends with the landing.
+            let _ = landed.changed().await;
+        }
+    }
+}
+
+impl Flight {
+    /// The answer has come.
+    pub(super) fn answered(mut self) {
+        self.given_up = None;
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if let Some(given_up) = self.given_up.take() {
+            self.flights.lock().push(given_up);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_what_was_given_up_is_waited_for() {
+        let flights = Arc::new(Flights::default());
+        let [a, b, c] = [1, 2, 3].map(ClaimId::from_random);
+        let (flight, landing) = flights.begin(&[&a, &b]);
+        assert!(flights.landed(&a).now_or_never().is_some(), "not given up");
+        drop(flight);
+        assert!(flights.landed(&c).now_or_never().is_some(), "another");
+        let mut waiting = Box::pin(flights.landed(&b));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        drop(landing);
+        assert!(waiting.now_or_never().is_some());
+        assert!(flights.lock().is_empty());
+
+        let (flight, landing) = flights.begin(&[&a]);
+        flight.answered();
+        assert!(flights.landed(&a).now_or_never().is_some());
+        drop(landing);
+    }
+}

@@ -210,10 +210,10 @@ impl Bid {
         let stale = self.count(|b| matches!(b, Ballot::Given(Vote::Stale { .. })));
         if yes >= quorum {
             self.verdict = Some(BidVerdict::Held { token: self.token });
-        } else if self.count(|b| *b == Ballot::Given(Vote::Taken)) > 0 {
-            self.verdict = Some(BidVerdict::Taken);
         } else if yes + open >= quorum {
             // Not decided yet.
+        } else if self.count(|b| *b == Ballot::Given(Vote::Taken)) > 0 {
+            self.verdict = Some(BidVerdict::Taken);
         } else if self.fixed {
             self.verdict = Some(self.found_no_more(open));
         } else if yes + open + stale >= quorum && self.rounds < ROUNDS {
@@ -463,6 +463,20 @@ mod tests {
     fn an_id_of_another_is_taken() {
         let mut bid = bid(3);
         vote(&mut bid, 2, Vote::Taken);
+        assert_eq!(bid.verdict(), None);
+        vote(&mut bid, 0, Vote::Taken);
         assert_eq!(bid.verdict(), Some(BidVerdict::Taken));
+    }
+
+    /// Another may have come to one server first.
+    #[test]
+    fn one_server_does_not_take_an_id_from_who_has_a_quorum() {
+        let mut bid = Bid::again(config(3, None), Token(9), Token(9), true, Moment(0));
+        ask(&mut bid);
+        vote(&mut bid, 2, Vote::Taken);
+        vote(&mut bid, 0, Vote::Yes);
+        assert_eq!(bid.verdict(), None);
+        vote(&mut bid, 1, Vote::Yes);
+        assert_eq!(bid.verdict(), Some(BidVerdict::Held { token: Token(9) }));
     }
 }

@@ -72,16 +72,19 @@ async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
 
 /// Waits until nobody holds or waits for `key`.
 async fn idle(client: &Client, key: &str) {
-    soon("an idle key", async {
+    let mut seen = None;
+    let look = async {
         loop {
-            let seen = client.inspect(key).await.expect("a look");
-            if seen.holders.is_empty() && seen.waiters.is_empty() {
+            let now = client.inspect(key).await.expect("a look");
+            if now.holders.is_empty() && now.waiters.is_empty() {
                 return;
             }
+            seen = Some(now);
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-    })
-    .await;
+    };
+    let idle = timeout(LIMIT, look).await;
+    assert!(idle.is_ok(), "not idle after {LIMIT:?}: {seen:?}");
 }
 
 /// Waits until the store sees no client that listens.

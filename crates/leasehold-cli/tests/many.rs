@@ -19,6 +19,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use common::Store;
+use leasehold_testkit::dice::Dice;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::{Data, RedisServer};
 use serde_json::Value;
@@ -100,7 +101,8 @@ async fn two_hundred_commands_lose_no_update_to_kills(store: &Store) {
         "local" => ("30s", Duration::from_secs(30)),
         _ => ("2s", Duration::from_secs(3)),
     };
-    let mut dice = Dice::new();
+    let seed = RandomState::new().hash_one("seed");
+    let mut dice = Dice(seed);
     for file in ["began", "truth", "log"] {
         fs::write(store.path(file), "").unwrap();
     }
@@ -117,10 +119,10 @@ async fn two_hundred_commands_lose_no_update_to_kills(store: &Store) {
             continue;
         };
         seen = began.len();
-        if dice.below(6) != 0 {
+        if !dice.one_in(6) {
             continue;
         }
-        tokio::time::sleep(Duration::from_millis(dice.below(25))).await;
+        tokio::time::sleep(dice.millis(0, 25)).await;
         let at = running.iter().position(|each| u64::from(each.pid()) == pid);
         let victim = running.swap_remove(at.unwrap());
         let shot = Instant::now();
@@ -149,10 +151,9 @@ async fn two_hundred_commands_lose_no_update_to_kills(store: &Store) {
     let since_shot = freed.iter().map(|times| times.0).max().unwrap_or_default();
     let since_gone = freed.iter().map(|times| times.1).max().unwrap_or_default();
     println!(
-        "{}: {killed} killed (seed {}), {} updates, {} logged; the next began at most \
+        "{}: {killed} killed (seed {seed}), {} updates, {} logged; the next began at most \
          {since_shot:?} after the kill, {since_gone:?} after the last of the killed was gone",
         kind(store),
-        dice.seed,
         truth.len(),
         log.len(),
     );
@@ -502,24 +503,4 @@ fn signed_ms(from: SystemTime, to: SystemTime) -> i128 {
 /// Files tell nobody that they have changed.
 async fn nap() {
     tokio::time::sleep(Duration::from_millis(2)).await;
-}
-
-/// Numbers at random, from a seed that a failing run has printed.
-struct Dice {
-    seed: u64,
-    state: u64,
-}
-
-impl Dice {
-    fn new() -> Self {
-        let seed = RandomState::new().hash_one("seed") | 1;
-        Self { seed, state: seed }
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state % end
-    }
 }

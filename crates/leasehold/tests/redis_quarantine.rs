@@ -19,8 +19,9 @@ use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::{Client, ErrorKind, Owner, Retry, Settings, Standpoint};
 use leasehold_testkit::conformance::Fixture;
 use leasehold_testkit::deployment::Sentinels;
+use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::{Program, RedisServer};
-use quarantine_support::{Contention, Dice, retry_after};
+use quarantine_support::{Contention, retry_after};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -15,6 +15,7 @@ use leasehold::core::Reply;
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold::{Client, ErrorKind, Released, Settings};
+use leasehold_testkit::dice::Dice;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use redlock_support::{Data, RedisServer, Set, claim, key, release, renew, token};
 use tokio::time::timeout;
@@ -241,23 +242,6 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
     assert_eq!(seen.holders.len(), 1);
 }
 
-/// Numbers from a seed (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % sides
-    }
-
-    fn millis(&mut self, most: u64) -> Duration {
-        Duration::from_millis(self.roll(most + 1))
-    }
-}
-
 /// What several clients believed: from when until when, and with which token.
 type Holds = Arc<std::sync::Mutex<Vec<(std::time::SystemTime, std::time::SystemTime, u64)>>>;
 
@@ -279,7 +263,7 @@ async fn contend(url: String, ttl: Duration, seed: u64, until: tokio::time::Inst
         if let Ok(Some(lease)) = lock.try_lock().await {
             let from = std::time::SystemTime::now();
             // A lease that is not renewed any more still counts till its end.
-            let work = tokio::time::sleep(dice.millis(600));
+            let work = tokio::time::sleep(dice.millis(0, 601));
             let _ = timeout(lease.remaining(), lease.run(work)).await;
             let to = std::time::SystemTime::now();
             if lease.is_valid() || to > from {
@@ -287,7 +271,7 @@ async fn contend(url: String, ttl: Duration, seed: u64, until: tokio::time::Inst
             }
             let _ = lease.release().await;
         }
-        tokio::time::sleep(dice.millis(30)).await;
+        tokio::time::sleep(dice.millis(0, 31)).await;
     }
 }
 
@@ -325,7 +309,7 @@ async fn schedule(parameters: &str, seed: u64) -> (Option<(u64, u64)>, usize) {
         .map(|n| tokio::spawn(contend(set.url(), ttl, seed * 10 + n, end, holds.clone())))
         .collect();
     while tokio::time::Instant::now() < end {
-        tokio::time::sleep(dice.millis(400)).await;
+        tokio::time::sleep(dice.millis(0, 401)).await;
         let server = usize::try_from(dice.roll(3)).unwrap();
         set.servers[server].kill();
         set.servers[server].start_again();

@@ -11,23 +11,10 @@ use tokio::task::JoinSet;
 
 use super::{client_with, knows_all_kinds, no_inbox_is_open, soon, ttl};
 use crate::conformance::Fixture;
+use crate::dice::Dice;
 
 /// How many live at a time.
 const AT_ONCE: usize = 32;
-
-/// A fixed series, so that a failure comes again.
-#[derive(Clone)]
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
 
 /// Polls a future so often at most, then drops it where it is.
 struct CutShort<F> {

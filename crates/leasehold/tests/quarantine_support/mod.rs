@@ -15,28 +15,12 @@ use leasehold::core::{Claim, ClaimId, Key, Mode, Release, Renew, Reply, Token, d
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{Answer, LockStore};
 use leasehold::{Error, ErrorKind};
+use leasehold_testkit::dice::Dice;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// The longest TTL that the clients here use.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(1);
-
-/// SplitMix64.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % sides
-    }
-
-    pub(crate) fn millis(&mut self, from: u64, to: u64) -> Duration {
-        Duration::from_millis(from + self.roll(to - from))
-    }
-}
 
 /// A lease as its client believes in it.
 struct Belief {

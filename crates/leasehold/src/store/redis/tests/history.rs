@@ -6,6 +6,7 @@ use leasehold_core::{
     Adopt, Capacity, Claim, ClaimId, Command, Inbox, Mode, Note, Owner, OwnerSecret, Queue,
     Release, Renew, Reply, Rotate, StoreTime,
 };
+use leasehold_testkit::dice::Dice;
 
 pub(super) const HEARD: [&str; 3] = ["inbox-a", "inbox-b", "c"];
 /// The last cannot hear, and is not dead for that.
@@ -14,46 +15,20 @@ pub(super) const INBOXES: [&str; 7] = [
 ];
 pub(super) const START: u64 = 1_795_000_000_000_000;
 
-/// SplitMix64.
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % sides
+fn an_inbox(dice: &mut Dice) -> Option<Inbox> {
+    match dice.roll(7) {
+        6 => None,
+        _ => Some(Inbox::new(dice.pick(&INBOXES)).unwrap()),
     }
+}
 
-    pub(super) fn one_in(&mut self, sides: u64) -> bool {
-        self.roll(sides) == 0
-    }
+fn an_owner(dice: &mut Dice) -> Owner {
+    Owner::new("host é", 7, dice.one_in(2).then_some("a label"))
+}
 
-    pub(super) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        let sides = u64::try_from(from.len()).unwrap();
-        &from[usize::try_from(self.roll(sides)).unwrap()]
-    }
-
-    pub(super) fn up_to(&mut self, most: Duration) -> Duration {
-        Duration::from_micros(self.roll(u64::try_from(most.as_micros()).unwrap()))
-    }
-
-    fn inbox(&mut self) -> Option<Inbox> {
-        match self.roll(7) {
-            6 => None,
-            _ => Some(Inbox::new(self.pick(&INBOXES)).unwrap()),
-        }
-    }
-
-    fn owner(&mut self) -> Owner {
-        Owner::new("host é", 7, self.one_in(2).then_some("a label"))
-    }
-
-    fn note(&mut self) -> Note {
-        let long = "é".repeat(Note::MAX_BYTES / 2);
-        Note::new(self.pick(&["", "a note", "another", &long])).unwrap()
-    }
+fn a_note(dice: &mut Dice) -> Note {
+    let long = "é".repeat(Note::MAX_BYTES / 2);
+    Note::new(dice.pick(&["", "a note", "another", &long])).unwrap()
 }
 
 /// What a history is drawn from.
@@ -170,7 +145,7 @@ impl History {
                 inbox: Inbox::new(self.dice.pick(&INBOXES)).unwrap(),
                 ttl: match self.dice.roll(6) {
                     0 => Duration::ZERO,
-                    _ => self.dice.up_to(20 * self.mix.longest_pause),
+                    _ => self.dice.below(20 * self.mix.longest_pause),
                 },
             },
             21..23 if self.mix.rare > 0 && self.mix.modes[0].capacity() != Capacity::Lock => {
@@ -192,7 +167,7 @@ impl History {
         let known = self.known().filter(|_| self.dice.one_in(8));
         let (id, inbox) = match known {
             Some(known) => (known.id, known.inbox),
-            None => (self.any_id(), self.dice.inbox()),
+            None => (self.any_id(), an_inbox(&mut self.dice)),
         };
         let mut mode = *self.dice.pick(&self.mix.modes);
         if let (Mode::Permits { take, .. }, Some(Capacity::Permits(of))) =
@@ -204,20 +179,20 @@ impl History {
             mode = Mode::Permits { of, take };
         }
         Claim {
-            lease_ttl: self.dice.up_to(Duration::from_secs(30)),
-            waiter_ttl: self.dice.up_to(Duration::from_secs(10)),
+            lease_ttl: self.dice.below(Duration::from_secs(30)),
+            waiter_ttl: self.dice.below(Duration::from_secs(10)),
             wait: calm || !self.dice.one_in(4),
             ahead: !calm && self.dice.one_in(5),
             inbox,
-            owner: self.dice.owner(),
+            owner: an_owner(&mut self.dice),
             secret: (self.rarely() || self.rarely())
                 .then(|| OwnerSecret::from_random(self.dice.roll(2).into())),
             min_hold: if self.rarely() && self.dice.one_in(2) {
-                self.dice.up_to(5 * self.mix.longest_pause)
+                self.dice.below(5 * self.mix.longest_pause)
             } else {
                 Duration::ZERO
             },
-            note: self.rarely().then(|| self.dice.note()),
+            note: self.rarely().then(|| a_note(&mut self.dice)),
             ..Claim::new(id, mode, Duration::ZERO)
         }
     }
@@ -233,9 +208,9 @@ impl History {
         let any = self.any_id();
         let known = self.known().filter(|_| !self.dice.one_in(5));
         let (id, version) = known.map_or((any, 0), |known| (known.id, known.version));
-        let mut renew = Renew::new(id, self.dice.up_to(Duration::from_secs(30)));
+        let mut renew = Renew::new(id, self.dice.below(Duration::from_secs(30)));
         renew.downgrade = self.rarely();
-        renew.note = self.rarely().then(|| self.dice.note());
+        renew.note = self.rarely().then(|| a_note(&mut self.dice));
         if self.rarely() {
             renew.rotate = Some(Rotate {
                 to: match self.dice.roll(8) {
@@ -244,8 +219,8 @@ impl History {
                 },
                 version: version + self.dice.roll(6) / 5,
                 adopt: (!self.dice.one_in(3)).then(|| Adopt {
-                    inbox: self.dice.inbox(),
-                    owner: self.dice.owner(),
+                    inbox: an_inbox(&mut self.dice),
+                    owner: an_owner(&mut self.dice),
                 }),
             });
             self.rotations.push(renew.clone());
@@ -312,9 +287,9 @@ impl History {
     pub(super) fn pause(&mut self, queue: &Queue) {
         let (dice, clock) = (&mut self.dice, self.clock);
         self.clock = match dice.roll(48) {
-            0 => clock.before(dice.up_to(Duration::from_secs(100))),
-            1 if dice.one_in(2) => clock + dice.up_to(Duration::from_secs(200)),
-            2 if dice.one_in(4) => clock + dice.up_to(Duration::from_secs(20 * 3600)),
+            0 => clock.before(dice.below(Duration::from_secs(100))),
+            1 if dice.one_in(2) => clock + dice.below(Duration::from_secs(200)),
+            2 if dice.one_in(4) => clock + dice.below(Duration::from_secs(20 * 3600)),
             3..12 => clock,
             // Up to a deadline, to the microsecond.
             12..15 => {
@@ -328,7 +303,7 @@ impl History {
                 let deadline = dice.pick(&deadlines).before(look.at.since(look.clock));
                 StoreTime(deadline.0 + dice.roll(3) - 1)
             }
-            _ => clock + dice.up_to(self.mix.longest_pause),
+            _ => clock + dice.below(self.mix.longest_pause),
         };
     }
 }

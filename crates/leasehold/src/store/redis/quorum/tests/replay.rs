@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::quorum::{Acquire, Body, Extend, Node, Part, Told, Vote};
 use leasehold_core::{ClaimId, Inbox, Marker, Note, Owner, SetTerms, StoreTime, Token};
+use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::RedisServer;
 use redis::Commands;
 
@@ -17,18 +18,6 @@ const GIVEN: &str = "local time = {0, ARGV[#ARGV]}\n";
 const RETENTION: Duration = Duration::from_secs(3_600);
 const START: u64 = 1_700_000_000_000_000;
 const SENTINEL: &str = "all-told";
-
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % sides
-    }
-}
 
 /// A server, and what the core makes of it.
 struct Twin {

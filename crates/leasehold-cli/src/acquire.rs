@@ -12,10 +12,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, interval, timeout};
 
 use crate::cli::WaitArgs;
-use crate::duration::millis;
+use crate::duration::{self, millis};
+use crate::exit;
 use crate::failure::Failure;
 use crate::held::Held;
 use crate::output::{Acknowledgements, Event, Keys, Printer};
+use crate::retries::Retries;
 use crate::signals::Signals;
 use crate::sys;
 use crate::view::{ClaimView, KeyView};
@@ -24,6 +26,9 @@ use crate::wanted::{Got, Wanted};
 
 /// How long asking who holds may take, when it is only for a message.
 const CURIOSITY: Duration = Duration::from_secs(1);
+/// How long it may take at the end of the waiting: without an answer the store counts as out of
+/// reach, and not the key as busy.
+const LAST_LOOK: Duration = Duration::from_secs(3);
 /// How often a live line is brought up to date.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -58,51 +63,62 @@ impl From<&WaitArgs> for Patience {
     }
 }
 
-/// Asks for the lock and waits as long as was said.
+impl Patience {
+    /// How long to wait.
+    pub(crate) fn wait(self) -> Wait {
+        match self {
+            Self::Wait(wait) => wait,
+            Self::Once { .. } => Wait::No,
+        }
+    }
+}
+
+/// Asks for the lock and waits as long as was said, through outages of the store too.
 pub(crate) async fn acquire(
     client: &Client,
     wanted: &Wanted,
     patience: Patience,
+    retries: &mut Retries<'_>,
     signals: &mut Signals,
     printer: &Printer,
 ) -> Result<Outcome, Failure> {
-    let wait = match patience {
-        Patience::Wait(wait) => wait,
-        Patience::Once { .. } => Wait::No,
-    };
     let mut scene = Scene {
         client,
         printer,
         wanted,
-        start: Instant::now(),
+        retries,
         position: 0,
         rejoined: 0,
+        rejoined_before: 0,
+        left_queue: false,
         announced: false,
         live: None,
     };
-    let ended = scene.play(wait, signals).await;
+    let ended = scene.persist(signals).await;
+    scene.live = None;
     printer.show_live(None);
     Ok(match ended? {
         Ending::Got(Got { held, recovered }) => {
+            scene.retries.usable();
             printer.event(&Event::Acquired {
                 keys: Keys::from(&*wanted.keys),
                 tokens: held.tokens(),
-                waited_ms: millis(held.waited()),
+                waited_ms: millis(scene.retries.waited(held.waited())),
                 acknowledged: held.acknowledged().map(Acknowledgements::from),
                 recovered,
-                announced: scene.announced,
+                announced: scene.announced || scene.retries.was_interrupted(),
             });
             Outcome::Granted(held)
         }
-        Ending::Busy => {
-            scene.busy(patience).await;
+        Ending::Busy | Ending::TimedOut => {
+            scene.busy(patience).await?;
             Outcome::Conflict
         }
         Ending::Signalled(signal) => {
             printer.event(&Event::Withdrawn {
                 keys: Keys::from(&*wanted.keys),
                 signal: signal.as_raw(),
-                waited_ms: millis(scene.start.elapsed()),
+                waited_ms: millis(scene.retries.elapsed()),
             });
             Outcome::Signalled(signal)
         }
@@ -111,27 +127,77 @@ pub(crate) async fn acquire(
 
 enum Ending {
     Got(Got),
+    /// The store says so.
     Busy,
+    /// It was not granted in time; whether the store is still there is not known.
+    TimedOut,
     Signalled(Signal),
 }
 
 /// What is shown while the lock is asked for.
-struct Scene<'a> {
+struct Scene<'a, 'p> {
     client: &'a Client,
     printer: &'a Printer,
     wanted: &'a Wanted,
-    start: Instant,
+    retries: &'a mut Retries<'p>,
     position: u64,
+    /// How often the place in the queue was lost, all in all.
     rejoined: u32,
+    /// The same before this try.
+    rejoined_before: u32,
+    /// Whether an outage has cost us our place, and we have no other yet.
+    left_queue: bool,
     /// Whether a line was written that says that we wait.
     announced: bool,
     live: Option<Live>,
 }
 
-/// Somebody is being asked who holds the key, while the waiting goes on.
-type Asking<'a> = Pin<Box<dyn Future<Output = Option<KeyView>> + 'a>>;
+/// What is in the way.
+struct Seen {
+    view: KeyView,
+    /// Why the store grants nothing, although nobody holds the key.
+    closed: Option<Failure>,
+}
 
-impl<'a> Scene<'a> {
+/// Somebody is being asked who holds the key, while the waiting goes on.
+type Asking<'a> = Pin<Box<dyn Future<Output = Result<Seen, Failure>> + 'a>>;
+
+impl Scene<'_, '_> {
+    /// Tries until there is an answer, or the time is over.
+    async fn persist(&mut self, signals: &mut Signals) -> Result<Ending, Failure> {
+        loop {
+            let wait = self.retries.left();
+            let tried = self.play(wait, signals).await;
+            let unheard = self.position == 0 && wait != Wait::No;
+            let failure = match tried {
+                Ok(Ending::TimedOut) if unheard => match self.retries.outage() {
+                    Some(failure) => return Err(self.retries.gave_up(failure)),
+                    // The time was shorter than an answer takes: it may be free.
+                    None => continue,
+                },
+                Err(failure) if unheard && failure.passing && self.retries.are_over() => continue,
+                Ok(Ending::TimedOut) => {
+                    let looked = look(self.client, self.wanted, self.retries.start(), LAST_LOOK);
+                    let failure = match looked.await {
+                        Ok(seen) => seen.closed,
+                        Err(failure) => Some(failure).filter(|failure| failure.passing),
+                    };
+                    return match failure {
+                        Some(failure) => Err(self.retries.gave_up(failure)),
+                        None => Ok(Ending::TimedOut),
+                    };
+                }
+                Ok(ending) => return Ok(ending),
+                Err(failure) => failure,
+            };
+            self.interrupted();
+            if let Some(signal) = self.retries.pause(failure, signals).await? {
+                return Ok(Ending::Signalled(signal));
+            }
+        }
+    }
+
+    /// One try.
     async fn play(&mut self, wait: Wait, signals: &mut Signals) -> Result<Ending, Failure> {
         let (report, mut progress) = watch::channel((0, 0));
         let report: OnProgress = Arc::new(move |now: &Progress| {
@@ -141,43 +207,59 @@ impl<'a> Scene<'a> {
             wait,
             progress: Some(report),
         };
-        let mut asking = pin!(self.wanted.acquire(self.client, how));
+        let (client, wanted, start) = (self.client, self.wanted, self.retries.start());
+        let mut asking = pin!(wanted.acquire(client, how));
         let mut tick = interval(TICK);
-        let mut who: Option<Asking<'a>> = None;
+        let mut who: Option<Asking<'_>> = None;
         loop {
             tokio::select! {
                 biased;
                 answer = &mut asking => return match answer {
                     Ok(Some(got)) => Ok(Ending::Got(got)),
                     Ok(None) => Ok(Ending::Busy),
-                    Err(error) if error.kind() == ErrorKind::Timeout => Ok(Ending::Busy),
+                    Err(error) if error.kind() == ErrorKind::Timeout => Ok(Ending::TimedOut),
                     Err(error) => Err(error.into()),
                 },
                 signal = signals.next() => return Ok(Ending::Signalled(signal)),
                 Ok(()) = progress.changed() => {
                     let (position, rejoined) = *progress.borrow_and_update();
-                    if self.position == 0 {
-                        who = Some(look(self.client, &self.wanted.keys));
+                    let first = self.position == 0;
+                    if self.moved(position, rejoined) || first {
+                        who = Some(look(client, wanted, start, CURIOSITY));
                     }
-                    self.moved(position, rejoined);
                 }
                 seen = settled(&mut who) => {
                     who = None;
-                    self.seen(seen);
+                    self.seen(seen.ok());
                 }
                 _ = tick.tick(), if self.live.is_some() => {
                     let live = self.live.as_mut();
-                    if live.is_some_and(|live| live.tick(self.start.elapsed())) && who.is_none() {
-                        who = Some(look(self.client, &self.wanted.keys));
+                    let elapsed = self.retries.elapsed();
+                    if live.is_some_and(|live| live.tick(elapsed)) && who.is_none() {
+                        who = Some(look(client, wanted, start, CURIOSITY));
                     }
                 }
             }
         }
     }
 
-    fn moved(&mut self, position: u64, rejoined: u32) {
+    /// A try has failed: whatever place we had is gone.
+    fn interrupted(&mut self) {
+        self.left_queue |= self.position != 0;
+        self.rejoined_before = self.rejoined;
+        self.position = 0;
+        self.live = None;
+        self.printer.show_live(None);
+    }
+
+    /// We stand there. Answers whether we have a new place, at the end.
+    fn moved(&mut self, position: u64, rejoined: u32) -> bool {
         self.position = position;
-        if rejoined > self.rejoined {
+        let lost = u32::from(std::mem::take(&mut self.left_queue));
+        self.rejoined_before += lost;
+        let rejoined = self.rejoined_before + rejoined;
+        let anew = rejoined > self.rejoined;
+        if anew {
             self.rejoined = rejoined;
             self.printer.event(&Event::Rejoined {
                 keys: Keys::from(&*self.wanted.keys),
@@ -185,18 +267,27 @@ impl<'a> Scene<'a> {
             });
         }
         if let Some(live) = &mut self.live {
-            live.moved(position, self.start.elapsed());
+            live.moved(position, self.retries.elapsed());
         }
+        anew
     }
 
     /// It is known who holds, or that nobody could say.
-    fn seen(&mut self, seen: Option<KeyView>) {
-        let (key, holders) = self.blocking(seen);
+    fn seen(&mut self, seen: Option<Seen>) {
+        match &seen {
+            Some(Seen {
+                closed: Some(closed),
+                ..
+            }) => return self.retries.unusable(closed),
+            Some(_) => self.retries.usable(),
+            None => {}
+        }
+        let (key, holders) = self.blocking(seen.map(|seen| seen.view));
         if let Some(live) = &mut self.live {
-            live.held(&key, &holders, self.start.elapsed());
+            live.held(&key, &holders, self.retries.elapsed());
         } else if self.printer.is_live() {
             let mut live = Live::new(&key, self.position);
-            live.held(&key, &holders, self.start.elapsed());
+            live.held(&key, &holders, self.retries.elapsed());
             self.printer.show_live(Some(live.bar()));
             self.live = Some(live);
         } else {
@@ -209,53 +300,90 @@ impl<'a> Scene<'a> {
         }
     }
 
-    async fn busy(&self, patience: Patience) {
-        let seen = look(self.client, &self.wanted.keys).await;
-        if let (Patience::Once { least }, Some(seen)) = (patience, &seen) {
-            self.printer.event(&Event::skipped(seen, least));
-            return;
+    /// Says who has it. In an outage, where that is nobody else, it is the outage's failure.
+    async fn busy(&mut self, patience: Patience) -> Result<(), Failure> {
+        let seen = look(self.client, self.wanted, self.retries.start(), CURIOSITY).await;
+        let view = seen.ok().map(|seen| seen.view);
+        if let (Patience::Once { least }, Some(view)) = (patience, &view) {
+            self.printer.event(&Event::skipped(view, least));
+            return Ok(());
+        }
+        let others = view.as_ref().is_some_and(|view| !view.holders.is_empty());
+        if let Some(failure) = self.retries.outage().filter(|_| !others) {
+            return Err(self.retries.gave_up(failure));
         }
         let waited = match patience {
-            Patience::Wait(Wait::For(_)) => self.start.elapsed(),
+            Patience::Wait(Wait::For(_)) => self.retries.elapsed(),
             _ => Duration::ZERO,
         };
-        let (key, holders) = self.blocking(seen);
+        let (key, holders) = self.blocking(view);
         self.printer.event(&Event::Conflict {
             key,
             waited_ms: millis(waited),
             holders,
         });
+        Ok(())
     }
 
     /// The key that is in the way, and who holds it.
-    fn blocking(&self, seen: Option<KeyView>) -> (String, Vec<ClaimView>) {
-        match seen {
-            Some(seen) => (seen.key, seen.holders),
+    fn blocking(&self, view: Option<KeyView>) -> (String, Vec<ClaimView>) {
+        match view {
+            Some(view) => (view.key, view.holders),
             None => (self.wanted.key().to_owned(), Vec::new()),
         }
     }
 }
 
 /// Looks at the key; of several at the one that we wait for, or that is not free.
-fn look<'a>(client: &'a Client, keys: &'a [String]) -> Asking<'a> {
-    Box::pin(async move {
-        let looks = join_all(keys.iter().map(|key| client.inspect(key)));
-        let seen = timeout(CURIOSITY, looks).await.ok()?;
-        let views = seen.iter().flatten().map(KeyView::from);
+fn look<'a>(client: &'a Client, wanted: &'a Wanted, start: Instant, limit: Duration) -> Asking<'a> {
+    let looked = async move {
+        let seen = join_all(wanted.keys.iter().map(|key| client.inspect(key))).await;
         let (pid, host) = (std::process::id(), sys::host());
-        views.min_by_key(|view| {
-            let ours = |claim: &ClaimView| {
-                let owner = claim.owner.as_ref();
-                owner.is_some_and(|owner| owner.pid == pid && owner.host == host)
-            };
-            let waits = view.waiters.iter().any(ours);
-            let taken = view.holders.iter().any(|claim| !ours(claim)) || !view.waiters.is_empty();
-            (!waits, !taken)
-        })
+        // Another process may have had our number before us.
+        let oldest = start.elapsed() + Duration::from_secs(1);
+        let ours = |view: &KeyView, claim: &ClaimView| {
+            let owner = claim.owner.as_ref();
+            let named = owner.is_some_and(|owner| owner.pid == pid && owner.host == host);
+            named && view.age(claim) <= oldest
+        };
+        let view = seen.iter().flatten().map(KeyView::from).min_by_key(|view| {
+            let waits = view.waiters.iter().any(|claim| ours(view, claim));
+            let free =
+                view.holders.iter().all(|claim| ours(view, claim)) && view.waiters.is_empty();
+            (!waits, free)
+        });
+        let Some(mut view) = view else {
+            // There is a key, so there is an error.
+            let failure = seen.into_iter().find_map(Result::err);
+            return Err(failure.map_or_else(|| unanswered(limit), Failure::from));
+        };
+        let waits = view.waiters.iter().any(|claim| ours(&view, claim));
+        let waits_for_nobody = waits && view.holders.is_empty();
+        let closed = match waits_for_nobody {
+            true => wanted.closed(client).await,
+            false => None,
+        };
+        // What was granted too late for us is ours, and nobody to be blamed.
+        let holders = std::mem::take(&mut view.holders).into_iter();
+        view.holders = holders.filter(|claim| !ours(&view, claim)).collect();
+        Ok(Seen { view, closed })
+    };
+    Box::pin(async move {
+        let looked = timeout(limit, looked).await;
+        looked.unwrap_or_else(|_| Err(unanswered(limit)))
     })
 }
 
-async fn settled(who: &mut Option<Asking<'_>>) -> Option<KeyView> {
+fn unanswered(limit: Duration) -> Failure {
+    let limit = duration::spoken(limit);
+    let message = format!("the store gave no answer within {limit}");
+    Failure {
+        passing: true,
+        ..Failure::new(exit::UNAVAILABLE, message)
+    }
+}
+
+async fn settled(who: &mut Option<Asking<'_>>) -> Result<Seen, Failure> {
     match who {
         Some(who) => who.await,
         None => pending().await,

@@ -2,6 +2,8 @@
 
 /// The store, when `-S` does not name one; for the guarded command, without password.
 pub(crate) const STORE: &str = "LEASEHOLD_STORE";
+/// How the store is opened, for a leasehold that the guarded command starts.
+pub(crate) const STORE_FILE: &str = "LEASEHOLD_STORE_FILE";
 /// The user name at the store.
 pub(crate) const USER: &str = "LEASEHOLD_USER";
 /// The password at the store.
@@ -29,7 +31,15 @@ pub(crate) const TERM: &str = "LEASEHOLD_TERM";
 
 /// What is read, for the help and the manual.
 pub(crate) const READ: &[(&str, &str)] = &[
-    (STORE, "the store, when -S does not name one"),
+    (
+        STORE,
+        "the store, when -S does not name one; must not be empty",
+    ),
+    (
+        STORE_FILE,
+        "set by an outer leasehold: how its store is opened, for -S or LEASEHOLD_STORE that \
+         name the same",
+    ),
     (USER, "the user name at the store"),
     (
         PASSWORD,
@@ -66,4 +76,9 @@ pub(crate) const GIVEN: &[(&str, &str)] = &[
         "with --reentrant: the owner, a secret that lets an inner leasehold enter again",
     ),
     (STORE, "the store, without password"),
+    (
+        STORE_FILE,
+        "what an inner leasehold opens that store with, secrets included: a file in memory that \
+         only this user can read, and only while we live (on Linux)",
+    ),
 ];

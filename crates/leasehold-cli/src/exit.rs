@@ -63,7 +63,10 @@ pub(crate) const TABLE: &[(&str, &str)] = &[
         "65",
         "the key holds something that is not leasehold's, or is damaged",
     ),
-    ("69", "the store cannot be reached, or refuses"),
+    (
+        "69",
+        "the store cannot be reached, or refuses; with -w, still so when the time was over",
+    ),
     (
         "71",
         "the system refused (no processes, no signals, no state file)",

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::fmt;
+use std::time::Duration;
 
 use leasehold::core::Invalid;
 use leasehold::{ErrorKind, StoreError};
@@ -18,6 +19,8 @@ pub(crate) struct Failure {
     pub(crate) cause: Option<String>,
     /// Whether asking again later may help.
     pub(crate) passing: bool,
+    /// When, if the store says so.
+    pub(crate) retry_after: Option<Duration>,
 }
 
 impl Failure {
@@ -28,6 +31,7 @@ impl Failure {
             hint: None,
             cause: None,
             passing: false,
+            retry_after: None,
         }
     }
 
@@ -49,12 +53,19 @@ impl fmt::Display for Failure {
 
 impl From<leasehold::Error> for Failure {
     fn from(error: leasehold::Error) -> Self {
+        let passing = match error.kind() {
+            ErrorKind::Unavailable => true,
+            // A quarantine, or a server that starts.
+            ErrorKind::Refused => error.retry_after().is_some(),
+            _ => false,
+        };
         Self {
             status: exit::of_error(error.kind()),
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
             cause: error.source().map(ToString::to_string),
-            passing: error.kind() == ErrorKind::Unavailable,
+            passing,
+            retry_after: error.retry_after(),
         }
     }
 }
@@ -64,7 +75,6 @@ impl From<StoreError> for Failure {
         Self {
             cause: error.source().map(ToString::to_string),
             hint: error.hint().map(str::to_owned),
-            passing: error.kind() == ErrorKind::Unavailable,
             ..Self::new(exit::of_error(error.kind()), error.to_string())
         }
     }

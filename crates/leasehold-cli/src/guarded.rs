@@ -9,9 +9,11 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 use crate::child::{self, End, Ended, Guard, Start, Supervision};
-use crate::cli::GuardArgs;
+use crate::cli::{GuardArgs, StoreArgs};
+use crate::connect::Opening;
 use crate::failure::Failure;
 use crate::held::Held;
+use crate::nested::HandedOn;
 use crate::output::{Event, Keys, Printer};
 use crate::signals::Signals;
 use crate::wanted::Wanted;
@@ -44,8 +46,10 @@ pub(crate) struct Guarded<'a> {
     program: &'a OsString,
     arguments: &'a [OsString],
     how: &'a GuardArgs,
+    store: &'a StoreArgs,
     grace: Duration,
     ttl: Duration,
+    max_hold: Option<Duration>,
 }
 
 /// What became of it.
@@ -68,7 +72,9 @@ impl<'a> Guarded<'a> {
     pub(crate) fn check(
         command: &'a [OsString],
         how: &'a GuardArgs,
+        store: &'a StoreArgs,
         ttl: Duration,
+        max_hold: Option<Duration>,
     ) -> Result<Self, Failure> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(Failure::usage("there is no command").hint("write it after --"));
@@ -79,8 +85,10 @@ impl<'a> Guarded<'a> {
             program,
             arguments,
             how,
+            store,
             grace,
             ttl,
+            max_hold,
         })
     }
 
@@ -97,6 +105,11 @@ impl<'a> Guarded<'a> {
         let mut given = wanted.given(&held);
         given.push((env::STORE, client.store_url().to_owned()));
         let mut withheld = vec![env::PASSWORD];
+        let handed_on = self.hand_on(client, printer);
+        match &handed_on {
+            Some(handed_on) => given.push((env::STORE_FILE, handed_on.path())),
+            None => withheld.push(env::STORE_FILE),
+        }
         // A token that an outer lock has left in the environment is not this one's.
         let theirs = [env::TOKEN, env::TOKENS, env::TERM].into_iter();
         if !client.capabilities().tokens {
@@ -109,7 +122,7 @@ impl<'a> Guarded<'a> {
             withheld,
             lifelines: client.lifelines().into_iter().chain(lifeline).collect(),
         };
-        let longest = wanted.max_hold.map(|max_hold| Instant::now() + max_hold);
+        let longest = self.max_hold.map(|max_hold| Instant::now() + max_hold);
         let guard = Guard::new(self.how.on_lost, self.grace, self.ttl, longest);
         let supervision = Supervision::begin(printer, signals)?;
         let ended = supervision.run(start, &held, guard).await;
@@ -133,6 +146,23 @@ impl<'a> Guarded<'a> {
             settled: released.is_some(),
             asked,
         })
+    }
+}
+
+impl Guarded<'_> {
+    /// Hands on how the store was opened. Without it all works but an inner leasehold, where the
+    /// store asks for a password.
+    fn hand_on(&self, client: &Client, printer: &Printer) -> Option<HandedOn> {
+        let opening = Opening::of(self.store).ok()?;
+        let store = client.store_url();
+        if !cfg!(target_os = "linux") || !opening.has_more_than(store) {
+            return None;
+        }
+        let handed_on = HandedOn::new(store, &opening.url, &opening.access);
+        let cannot = |error| {
+            format!("an inner leasehold has to be told how to log in to the store: {error}")
+        };
+        handed_on.map_err(|error| printer.warn(cannot(error))).ok()
     }
 }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
 use leasehold::store::Acknowledged;
-use leasehold::{Error, Lease, LeaseParts, Loss, Permits, Released, Shared, Standpoint, Token};
+use leasehold::{
+    Error, ErrorKind, Lease, LeaseParts, Loss, Permits, Released, Shared, Standpoint, Token,
+};
 
 /// One lease.
 #[derive(Debug)]
@@ -56,6 +58,15 @@ impl Part {
         whichever!(self, lease => lease.acknowledged())
     }
 
+    /// Why it was not renewed, if it was not: as the store said, or the way there.
+    fn trouble(&self) -> Option<Trouble> {
+        let error = whichever!(self, lease => lease.last_error())?;
+        Some(Trouble {
+            refused: error.kind() != ErrorKind::Unavailable,
+            why: error.reason().to_owned(),
+        })
+    }
+
     async fn lost(&self) -> Loss {
         whichever!(self, lease => lease.lost().await)
     }
@@ -71,6 +82,14 @@ impl Part {
 #[derive(Debug)]
 pub(crate) struct Held {
     parts: Vec<Part>,
+}
+
+/// Why a renewal failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// Whether the store has said no; else there was no answer.
+    pub(crate) refused: bool,
+    pub(crate) why: String,
 }
 
 /// How things stand with what is held, at one moment.
@@ -133,6 +152,11 @@ impl Held {
             remaining: Duration::ZERO,
             standpoint: Standpoint::Lost(Loss::Gone),
         })
+    }
+
+    /// Why the key was not renewed, if it was not.
+    pub(crate) fn trouble(&self, key: &str) -> Option<Trouble> {
+        self.parts.iter().find(|part| part.key() == key)?.trouble()
     }
 
     /// Completes when any of them is lost, with its key and the reason.

@@ -18,39 +18,41 @@ mod exit;
 mod failure;
 mod guarded;
 mod held;
+mod nested;
 mod output;
+mod place;
 mod recovery;
+mod retries;
 mod signals;
 mod sys;
 mod view;
 mod waiting;
 mod wanted;
 
+use std::io;
+use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::cli::{Cli, Command};
+use crate::cli::Command;
 use crate::failure::Failure;
 use crate::output::Printer;
 
 fn main() -> ExitCode {
-    let status = match Cli::try_parse() {
+    let status = match cli::parse(std::env::args_os()) {
         Ok(cli) => perform(cli.command),
-        Err(asked) => output::usage(&asked),
+        Err(asked) => output::usage(asked),
     };
     status.into()
 }
 
 fn perform(command: Command) -> u8 {
     // One thread: the guarded program dies with the thread that started it.
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = match descriptors_left().and_then(|()| builder.enable_all().build()) {
         Ok(runtime) => runtime,
         Err(error) => {
-            let failure = Failure::new(exit::SYSTEM, format!("cannot start: {error}"));
+            let failure = Failure::new(exit::SYSTEM, format!("cannot start: {error}"))
+                .hint("see to the limits of open files and memory (ulimit -n, ulimit -v)");
             Printer::default().failure(&failure);
             return failure.status;
         }
@@ -59,6 +61,16 @@ fn perform(command: Command) -> u8 {
     // A name that is still being looked up keeps nobody waiting.
     runtime.shutdown_background();
     status
+}
+
+/// Refuses to start where no files can be opened: the runtime's pipe for signals panics
+/// without.
+fn descriptors_left() -> io::Result<()> {
+    /// A runtime takes six.
+    const WANTED: usize = 8;
+    let open = || io::stderr().as_fd().try_clone_to_owned();
+    let all: io::Result<Vec<_>> = std::iter::repeat_with(open).take(WANTED).collect();
+    all.map(drop)
 }
 
 async fn dispatch(command: Command) -> u8 {

@@ -1,9 +1,7 @@
-//! What the system offers and Rust does not: all of the command's `unsafe` code.
+//! What the system offers and Rust does not: the command's `unsafe` code, but for the shim's.
 
-use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::RawFd;
-use std::process::Command;
+use std::path::PathBuf;
 use std::ptr;
 
 use rustix::process::Signal;
@@ -20,6 +18,34 @@ pub(crate) fn host() -> String {
 pub(crate) fn boot() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     boot.unwrap_or_default().trim().to_owned()
+}
+
+/// This user's home directory by the system's list of users, whatever the environment says.
+#[allow(unsafe_code, reason = "no safe interface asks the list of users")]
+pub(crate) fn home() -> Option<PathBuf> {
+    use std::ffi::{CStr, OsStr};
+    use std::os::unix::ffi::OsStrExt;
+
+    let mut entry = MaybeUninit::<libc::passwd>::zeroed();
+    let mut found = ptr::null_mut();
+    // As long as entries are in practice; a longer one is not found.
+    let mut texts = vec![0; 16 * 1024];
+    // SAFETY: the entry, the buffer with its length, and the result are live and writable. On
+    // success `found` is null or points to `entry`, which is filled then and points into `texts`.
+    unsafe {
+        let failed = libc::getpwuid_r(
+            rustix::process::geteuid().as_raw(),
+            entry.as_mut_ptr(),
+            texts.as_mut_ptr(),
+            texts.len(),
+            &raw mut found,
+        );
+        if failed != 0 || found.is_null() || (*found).pw_dir.is_null() {
+            return None;
+        }
+        let home = CStr::from_ptr((*found).pw_dir).to_bytes();
+        Some(PathBuf::from(OsStr::from_bytes(home)))
+    }
 }
 
 /// Whether this process ignores the signal, as `nohup` arranges for SIGHUP.
@@ -54,95 +80,36 @@ pub(crate) fn stop_self() {
 }
 
 /// Blocks SIGTTOU for this thread: a background process that takes the terminal, or writes to one
-/// that is set so, is stopped otherwise. A spawned child begins with nothing blocked.
-pub(crate) fn block_ttou() {
-    mask_ttou(libc::SIG_BLOCK);
-}
-
-/// Async-signal-safe.
+/// that is set so, is stopped otherwise. A child begins with nothing blocked.
 #[allow(
     unsafe_code,
     reason = "the signal mask of a thread needs the C library"
 )]
-fn mask_ttou(how: libc::c_int) {
+pub(crate) fn block_ttou() {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: the set is writable, of the right type, and initialised by `sigemptyset`. All three
-    // calls are async-signal-safe, and cannot fail with these arguments.
+    // SAFETY: the set is writable, of the right type, and initialised by `sigemptyset`; the calls
+    // cannot fail with these arguments.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), libc::SIGTTOU);
-        libc::pthread_sigmask(how, set.as_ptr(), ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut());
     }
 }
 
-/// What the child arranges for itself between fork and exec.
-#[derive(Debug, Default)]
-pub(crate) struct BeforeExec {
-    /// Descriptors that the new program inherits although they are closed on exec elsewhere.
-    pub(crate) inherit: Vec<RawFd>,
-    /// The terminal whose foreground the child's group becomes.
-    pub(crate) terminal: Option<RawFd>,
-}
-
-/// Has the child arrange `before` for itself, and die when this thread does (on Linux).
-///
-/// The descriptors must stay open until the command was spawned.
+/// Completes when the descriptor is readable; nothing where that cannot be waited for.
 #[allow(
     unsafe_code,
-    reason = "only the child itself can do this, between fork and exec"
+    reason = "the runtime offers no other way to wait for a descriptor"
 )]
-pub(crate) fn prepare(command: &mut Command, before: BeforeExec) {
-    use std::os::unix::process::CommandExt;
-
-    let parent = rustix::process::getpid();
-    let arrange = move || {
-        die_with(parent)?;
-        for &fd in &before.inherit {
-            inherit(fd)?;
-        }
-        // At a terminal that has gone meanwhile there is nothing to be in front of.
-        before
-            .terminal
-            .map_or(Ok(()), |fd| take_foreground(fd).or(Ok(())))
-    };
-    // SAFETY: between fork and exec only async-signal-safe calls are allowed. `arrange` makes
-    // system calls and builds errors out of numbers: no lock, no allocation, nothing freed.
-    unsafe { command.pre_exec(arrange) };
-}
-
 #[cfg(target_os = "linux")]
-fn die_with(parent: rustix::process::Pid) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // A parent that died before the request was made sends nothing any more.
-    if rustix::process::getppid() == Some(parent) {
-        Ok(())
-    } else {
-        Err(rustix::io::Errno::SRCH.into())
-    }
-}
+pub(crate) fn readable(fd: &std::os::fd::OwnedFd) -> Option<impl Future<Output = ()>> {
+    use std::os::fd::AsFd;
 
-#[cfg(not(target_os = "linux"))]
-#[allow(
-    clippy::unnecessary_wraps,
-    reason = "the other systems' face of a fallible call"
-)]
-fn die_with(_parent: rustix::process::Pid) -> io::Result<()> {
-    Ok(())
-}
+    use tokio::io::Interest;
+    use tokio::io::unix::AsyncFd;
 
-#[allow(unsafe_code, reason = "a descriptor crosses the fork as a number")]
-fn inherit(fd: RawFd) -> io::Result<()> {
-    // SAFETY: the caller of `prepare` keeps the descriptor open until after the fork.
-    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
-    Ok(rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?)
-}
-
-#[allow(unsafe_code, reason = "a descriptor crosses the fork as a number")]
-fn take_foreground(fd: RawFd) -> io::Result<()> {
-    // SAFETY: as for `inherit`.
-    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
-    mask_ttou(libc::SIG_BLOCK);
-    let taken = rustix::termios::tcsetpgrp(fd, rustix::process::getpid());
-    mask_ttou(libc::SIG_UNBLOCK);
-    Ok(taken?)
+    // SAFETY: the borrow keeps the descriptor open for as long as the value lives.
+    let fd = unsafe { AsyncFd::register_with_interest(fd.as_fd(), Interest::READABLE) };
+    let fd = fd.ok()?;
+    Some(async move { drop(fd.readable().await) })
 }

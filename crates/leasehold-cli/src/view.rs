@@ -67,6 +67,11 @@ impl From<&Inspection> for KeyView {
             Kind::Semaphore { permits } => ("semaphore", Some(permits)),
             _ => ("lock", None),
         };
+        // A claim knows the number of permits from before a resize.
+        let now = |claim: ClaimView| ClaimView {
+            of: claim.of.and(permits),
+            ..claim
+        };
         Self {
             key: seen.key.to_string(),
             kind,
@@ -76,9 +81,13 @@ impl From<&Inspection> for KeyView {
             holders: seen
                 .holders
                 .iter()
-                .map(|holder| ClaimView::of_holder(holder, seen.at))
+                .map(|holder| now(ClaimView::of_holder(holder, seen.at)))
                 .collect(),
-            waiters: seen.waiters.iter().map(ClaimView::from).collect(),
+            waiters: seen
+                .waiters
+                .iter()
+                .map(|waiter| now(ClaimView::from(waiter)))
+                .collect(),
         }
     }
 }
@@ -174,11 +183,18 @@ impl ClaimView {
     }
 
     /// `held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, expires in 12 s`, or
-    /// until when it is kept.
+    /// `taken until 2026-01-31T13:00:00Z (minimum hold; pid 812 on build7 has finished)`.
     fn in_full(&self) -> String {
         let who = self.who();
         match &self.kept_until {
-            Some(until) => format!("kept until {} for {who}", to_the_second(until)),
+            Some(until) => {
+                let who = match &self.owner {
+                    Some(owner) => format!("pid {} on {}", owner.pid, owner.host),
+                    None => who,
+                };
+                let until = to_the_second(until);
+                format!("taken until {until} (minimum hold; {who} has finished)")
+            }
             None => {
                 let ends = match self.expires_in() {
                     Some(left) => format!("expires in {}", spoken(left)),
@@ -229,12 +245,6 @@ pub(crate) fn held_by(holders: &[ClaimView]) -> Option<String> {
         0 => first,
         more => format!("{first}, and {more} more"),
     })
-}
-
-/// A note on one line: it may hold anything.
-pub(crate) fn on_one_line(note: &str) -> String {
-    let tame = |c: char| if c.is_control() { ' ' } else { c };
-    note.chars().map(tame).collect()
 }
 
 /// The beginning of an id, where the owner is not known.
@@ -353,7 +363,7 @@ pub(crate) mod tests {
         };
         assert_eq!(
             held_by(&[kept]).unwrap(),
-            "kept until 2026-01-31T13:00:00Z for build7 (pid 812)"
+            "taken until 2026-01-31T13:00:00Z (minimum hold; pid 812 on build7 has finished)"
         );
     }
 }

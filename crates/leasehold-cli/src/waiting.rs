@@ -5,6 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::duration::spoken;
+use crate::output::escape;
 use crate::view::ClaimView;
 
 /// Every how many ticks it is worth asking again who holds.
@@ -67,12 +68,13 @@ impl Live {
     }
 
     fn draw(&self, waited: Duration) {
-        self.bar.set_message(format!(
+        let line = format!(
             "leasehold: waiting for {}, {} (position {}){}",
             self.key,
             spoken(waited),
             self.position,
             self.held
-        ));
+        );
+        self.bar.set_message(escape(&line).into_owned());
     }
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use leasehold::core::Key;
-use leasehold::{Acquire, Client, Error, LeaseKind, LeaseParts, MultiLock, Note, Owner, Settings};
+use leasehold::{
+    Acquire, Client, Error, LeaseKind, LeaseParts, MultiLock, Note, Owner, Settings, Wait,
+};
 
 use crate::cli::{LeaseArgs, LockArgs};
 use crate::env;
@@ -24,7 +26,7 @@ pub(crate) struct Wanted {
 }
 
 /// How the keys are to be held.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Kind {
     Exclusive,
     Shared,
@@ -186,6 +188,23 @@ impl Wanted {
             held,
             recovered: false,
         }))
+    }
+
+    /// Why the store grants nothing now although the key is free, if it does not: it is asked
+    /// for the key without waiting.
+    pub(crate) async fn closed(&self, client: &Client) -> Option<Failure> {
+        let asked = Self {
+            keys: self.keys.clone(),
+            kind: self.kind.clone(),
+            min_hold: None,
+            max_hold: None,
+            recover: None,
+        };
+        match asked.acquire(client, Wait::No.into()).await {
+            // What was got is given back in the background.
+            Ok(_) => None,
+            Err(error) => error.retry_after().map(|_| error.into()),
+        }
     }
 
     /// What the guarded command is told beside its keys and tokens.

@@ -72,6 +72,9 @@ pub struct Renew {
     pub note: Option<Note>,
     /// Replaces the id, and perhaps the holder.
     pub rotate: Option<Rotate>,
+    /// Whether it stands for the grant: where grants must be acknowledged by others, so must
+    /// this be. The queue does not look at it.
+    pub confirms: bool,
 }
 
 impl Renew {
@@ -84,6 +87,7 @@ impl Renew {
             downgrade: false,
             note: None,
             rotate: None,
+            confirms: false,
         }
     }
 }
@@ -232,7 +236,8 @@ pub enum Reply {
     Broken {
         /// How many there were.
         holders: u64,
-        /// The highest token that is now void.
+        /// The token was raised to this one, which nobody was given: tokens up to it are
+        /// void, and the next one is higher.
         token: Token,
     },
     /// Nothing to say.
@@ -248,7 +253,8 @@ impl Reply {
 }
 
 /// Something an inbox should hear. It saves time and carries no authority
-/// beyond the queue's own state; it names no claim id.
+/// beyond the queue's own state. A claim's id is there to be proved
+/// ([`crate::Proof`]), and not to be sent: others may hear.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A waiting claim was granted.
@@ -257,6 +263,8 @@ pub enum Event {
         inbox: Inbox,
         /// Which claim.
         arrival: Arrival,
+        /// Its id.
+        id: ClaimId,
         /// Its fencing token.
         token: Token,
         /// Until when it lives without renewal.
@@ -277,6 +285,8 @@ pub enum Event {
         inbox: Inbox,
         /// Which claim.
         arrival: Arrival,
+        /// Its id.
+        id: ClaimId,
     },
     /// Another client has adopted the claim.
     Adopted {
@@ -284,6 +294,8 @@ pub enum Event {
         inbox: Inbox,
         /// Which claim.
         arrival: Arrival,
+        /// Its id before, which the former client knows.
+        id: ClaimId,
     },
     /// A waiting claim was removed, since the semaphore shrank below its weight.
     Unfit {
@@ -291,6 +303,8 @@ pub enum Event {
         inbox: Inbox,
         /// Which claim.
         arrival: Arrival,
+        /// Its id.
+        id: ClaimId,
         /// The capacity in use.
         in_use: Capacity,
     },
@@ -376,6 +390,10 @@ pub struct ClaimView {
     pub note: Option<Note>,
     /// Whether it has left, and only its minimum hold keeps the key.
     pub kept: bool,
+    /// Of a holder with a minimum hold: until when its client has renewed it. After that
+    /// the client has stopped or cannot be reached, and only the minimum hold keeps the
+    /// key until the deadline.
+    pub renewed: Option<StoreTime>,
 }
 
 /// One who holds.

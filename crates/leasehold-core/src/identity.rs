@@ -1,4 +1,5 @@
-use crate::{ClaimId, Rotate};
+use crate::mutant::mutated;
+use crate::{ClaimId, Proof, Rotate};
 
 /// A claim's id as its holder knows it, while rotations may be under way.
 ///
@@ -91,6 +92,14 @@ impl Identity {
         self.pending.is_none() && self.id == *id
     }
 
+    /// Whether what is said of the claim was said by its store: whoever knows its id, or
+    /// the one that may have replaced it.
+    #[must_use]
+    pub fn proves(&self, said: &str, proof: &Proof) -> bool {
+        let mut ids = std::iter::once(&self.id).chain(&self.pending);
+        ids.any(|id| Proof::of(id, said) == *proof) || mutated("push-unproved")
+    }
+
     /// What to release: the id, and the one that may have replaced it.
     #[must_use]
     pub fn ids(&self) -> Vec<ClaimId> {
@@ -123,6 +132,25 @@ mod tests {
         identity.handle_rotated(&id(2));
         assert_eq!((identity.id(), identity.version()), (&id(2), 5));
         assert_eq!((identity.ids(), identity.pending()), (vec![id(2)], None));
+    }
+
+    #[test]
+    fn a_push_is_proved_by_the_id_and_the_one_that_may_have_replaced_it() {
+        let said = "g 7 9 8 k";
+        let mut identity = Identity::new(id(1));
+        let proved = |identity: &Identity| {
+            [1, 2, 3].map(|bits| identity.proves(said, &Proof::of(&id(bits), said)))
+        };
+        assert_eq!(proved(&identity), [true, false, false]);
+        identity.rotate(|| id(2));
+        assert_eq!(proved(&identity), [true, true, false]);
+        identity.handle_rotated(&id(2));
+        assert_eq!(
+            proved(&identity),
+            [false, true, false],
+            "the old one may have leaked"
+        );
+        assert!(!identity.proves("g 7 10 8 k", &Proof::of(&id(2), said)));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::StoreTime;
+use crate::mutant::mutated;
 
 /// What a client's settings say about the server, or the set of servers, that it
 /// uses. All its clients say the same.
@@ -45,6 +46,39 @@ pub struct Marker {
     pub terms: SetTerms,
 }
 
+/// What became of a server that an administrator calls new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Marked {
+    /// It had no marker. It has one now, and grants at once.
+    New,
+    /// It was marked before, by clients with the same settings, and grants.
+    Already,
+    /// It belonged to clients with other settings. It belongs to these now, and
+    /// grants after a quarantine.
+    Moved {
+        /// How long the quarantine still takes.
+        left: Duration,
+    },
+    /// It was marked before and may have lost its data since: it is not believed to
+    /// be new, and grants after its quarantine.
+    NotNew {
+        /// How long the quarantine still takes.
+        left: Duration,
+    },
+}
+
+impl Marked {
+    /// How long the server still grants nothing.
+    #[must_use]
+    pub fn left(self) -> Duration {
+        match self {
+            Self::New | Self::Already => Duration::ZERO,
+            Self::Moved { left } | Self::NotNew { left } => left,
+        }
+    }
+}
+
 impl Marker {
     /// Whether a server that runs as `run` may grant at `now` to a client with
     /// these `terms`; starts the quarantine where it has to.
@@ -57,58 +91,72 @@ impl Marker {
         terms: &SetTerms,
         now: StoreTime,
     ) -> Result<(), Closed> {
-        if let Some(known) = marker {
-            if known.terms != *terms {
-                return Err(Closed::Foreign);
-            }
-            if known.run == run {
-                let left = known.until.since(now);
-                return if left.is_zero() {
-                    Ok(())
-                } else {
-                    Err(Closed::Quarantined { left })
-                };
-            }
+        let known = marker.as_ref();
+        if known.is_none_or(|known| known.terms == *terms && !known.is_of(run)) {
+            let quarantine = match terms.quarantine {
+                _ if mutated("no-quarantine") => Duration::ZERO,
+                _ if mutated("restart-unnoticed") && known.is_none() => Duration::ZERO,
+                whole if mutated("quarantine-short") => whole / 4,
+                whole => whole,
+            };
+            *marker = Some(Self {
+                run: run.to_owned(),
+                until: now + quarantine,
+                terms: terms.clone(),
+            });
         }
-        *marker = Some(Self {
-            run: run.to_owned(),
-            until: now + terms.quarantine,
-            terms: terms.clone(),
-        });
-        if terms.quarantine.is_zero() {
+        Self::look(marker.as_ref(), run, terms, now)
+    }
+
+    fn is_of(&self, run: &str) -> bool {
+        self.run == run || mutated("promotion-unnoticed")
+    }
+
+    /// The same for those who only look: where a quarantine would have to start,
+    /// none is started, and the server is as closed as if it were.
+    ///
+    /// # Errors
+    /// [`Closed`], where it may not grant.
+    pub fn look(
+        marker: Option<&Self>,
+        run: &str,
+        terms: &SetTerms,
+        now: StoreTime,
+    ) -> Result<(), Closed> {
+        let left = match marker {
+            Some(known) if known.terms != *terms => return Err(Closed::Foreign),
+            Some(known) if known.is_of(run) => known.until.since(now),
+            _ => terms.quarantine,
+        };
+        if left.is_zero() {
             return Ok(());
         }
-        Err(Closed::Quarantined {
-            left: terms.quarantine,
-        })
+        Err(Closed::Quarantined { left })
     }
 
     /// An administrator says that the server is new and has never granted anything.
     /// Believed only where there is no marker; a server that comes from another
-    /// set is quarantined for the longer of both settings. Gives what is left of
-    /// a quarantine.
-    pub fn init(
-        marker: &mut Option<Self>,
-        run: &str,
-        terms: &SetTerms,
-        now: StoreTime,
-    ) -> Duration {
-        let wait = match marker {
-            None => Duration::ZERO,
+    /// set is quarantined for the longer of both settings.
+    pub fn init(marker: &mut Option<Self>, run: &str, terms: &SetTerms, now: StoreTime) -> Marked {
+        let (wait, marked) = match marker {
+            None => (Duration::ZERO, Marked::New),
             Some(known) if known.terms == *terms => {
                 return match Self::admit(marker, run, terms, now) {
-                    Err(Closed::Quarantined { left }) => left,
-                    _ => Duration::ZERO,
+                    Err(Closed::Quarantined { left }) => Marked::NotNew { left },
+                    _ => Marked::Already,
                 };
             }
-            Some(known) => known.terms.quarantine.max(terms.quarantine),
+            Some(known) => {
+                let left = known.terms.quarantine.max(terms.quarantine);
+                (left, Marked::Moved { left })
+            }
         };
         *marker = Some(Self {
             run: run.to_owned(),
             until: now + wait,
             terms: terms.clone(),
         });
-        wait
+        marked
     }
 }
 
@@ -153,12 +201,40 @@ mod tests {
     fn only_what_was_never_marked_is_taken_for_new() {
         let (a, b, now) = (terms("a", 5), terms("b", 2), StoreTime(9));
         let mut marker = None;
-        assert_eq!(Marker::init(&mut marker, "one", &a, now), Duration::ZERO);
-        assert_eq!(Marker::admit(&mut marker, "one", &a, now), Ok(()));
-        assert_eq!(Marker::init(&mut marker, "one", &a, now), Duration::ZERO);
-        assert_eq!(Marker::init(&mut marker, "two", &a, now), a.quarantine);
-        assert_eq!(Marker::init(&mut marker, "two", &a, now), a.quarantine);
-        assert_eq!(Marker::init(&mut marker, "two", &b, now), a.quarantine);
-        assert_eq!(Marker::init(&mut marker, "two", &b, now), a.quarantine);
+        let left = a.quarantine;
+        let mut init = |run, terms| {
+            let marked = Marker::init(&mut marker, run, terms, now);
+            (marked, Marker::look(marker.as_ref(), run, terms, now))
+        };
+        let closed = Err(Closed::Quarantined { left });
+        assert_eq!(init("one", &a), (Marked::New, Ok(())));
+        assert_eq!(init("one", &a), (Marked::Already, Ok(())));
+        assert_eq!(init("two", &a), (Marked::NotNew { left }, closed));
+        assert_eq!(init("two", &a), (Marked::NotNew { left }, closed));
+        assert_eq!(init("two", &b), (Marked::Moved { left }, closed));
+        assert_eq!(init("two", &b), (Marked::NotNew { left }, closed));
+    }
+
+    #[test]
+    fn to_look_starts_no_quarantine() {
+        let (a, at) = (terms("a", 2), StoreTime(9));
+        let left = a.quarantine;
+        assert_eq!(
+            Marker::look(None, "one", &a, at),
+            Err(Closed::Quarantined { left })
+        );
+        let mut marker = None;
+        assert_eq!(Marker::init(&mut marker, "one", &a, at), Marked::New);
+        let before = marker.clone();
+        assert_eq!(Marker::look(marker.as_ref(), "one", &a, at), Ok(()));
+        assert_eq!(
+            Marker::look(marker.as_ref(), "two", &a, at),
+            Err(Closed::Quarantined { left })
+        );
+        assert_eq!(
+            Marker::look(marker.as_ref(), "one", &terms("b", 2), at),
+            Err(Closed::Foreign)
+        );
+        assert_eq!(marker, before);
     }
 }

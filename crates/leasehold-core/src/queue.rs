@@ -28,8 +28,9 @@ use serde::{Deserialize, Serialize};
 
 use self::record::Record;
 use self::tombstone::Tombstone;
+use crate::mutant::mutated;
 use crate::{
-    Arrival, Capacity, ClaimId, Command, Event, Inbox, Mode, Note, Now, Outcome, Owner,
+    Arrival, Capacity, ClaimId, Command, Event, Inbox, Invalid, Mode, Note, Now, Outcome, Owner,
     OwnerSecret, Reply, StoreTime, Token,
 };
 
@@ -115,6 +116,10 @@ struct Entry {
     secret: Option<OwnerSecret>,
     #[serde(default, skip_serializing_if = "Duration::is_zero")]
     min_hold: Duration,
+    /// With a minimum hold, from the grant on: until when the client has renewed it. The
+    /// deadline can be later, and alone it does not tell whether the client still runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    renewed: Option<StoreTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     note: Option<Note>,
     /// How often the id was replaced.
@@ -137,6 +142,13 @@ impl Entry {
     /// Until when the key stays taken, whatever becomes of the claim.
     fn keep_until(&self) -> StoreTime {
         self.since + self.min_hold
+    }
+
+    /// Notes until when the client of a granted claim has renewed it.
+    fn note_renewal(&mut self, until: StoreTime) {
+        if !self.min_hold.is_zero() {
+            self.renewed = self.renewed.max(Some(until));
+        }
     }
 }
 
@@ -183,7 +195,12 @@ impl Queue {
             Command::Unheard { inbox, granted } => self.unheard(inbox, granted, &mut step),
             Command::Bury { inbox } => self.bury([inbox], &mut step),
         };
-        self.end(step, reply)
+        let outcome = self.end(step, reply);
+        if matches!(command, Command::Watch { .. }) && self.is_blank() && self.watchers.is_empty() {
+            // Who has watched a key that nobody uses leaves nothing.
+            *self = Self::default();
+        }
+        outcome
     }
 
     /// Applies [`Command::Bury`] to several inboxes at once, so that none of
@@ -287,10 +304,32 @@ impl Queue {
         self.granted.is_empty() && self.waiting.is_empty()
     }
 
+    /// Refuses a clock from which tokens and deadlines would be beyond 2^53. A store that
+    /// counts in doubles asks before each step, as the scripts of Redis do; once the clock
+    /// is right the queue goes on. For all others such numbers are exact.
+    ///
+    /// # Errors
+    /// The clock is later than [`StoreTime::LATEST`], or has stepped back by so much before
+    /// that the time of the queue would be too late.
+    pub fn check_clock(&self, clock: StoreTime) -> Result<(), Invalid> {
+        clock.check()?;
+        self.now(clock).0.check_until(StoreTime::FURTHEST)
+    }
+
+    /// Whether nobody has ever claimed the key: nothing is to be remembered.
+    fn is_blank(&self) -> bool {
+        let unused = self.last_token.is_none() && self.last_arrival == Arrival::default();
+        unused && self.is_empty() && self.released.is_empty()
+    }
+
     /// How long the record must be kept from a step at `clock` on, if an idle
     /// key keeps its last token for `retention`.
     #[must_use]
     pub fn keep_for(&self, clock: StoreTime, retention: Duration) -> Duration {
+        let retention = match self.is_blank() {
+            true => retention.min(TOMBSTONE_LIFE),
+            false => retention,
+        };
         self.furthest.since(self.now(clock).0) + retention
     }
 
@@ -323,7 +362,13 @@ impl Queue {
     // ---- time ----
 
     fn now(&self, clock: StoreTime) -> (StoreTime, Duration) {
-        let offset = self.offset + self.last_seen.since(clock);
+        let back = self.last_seen.since(clock);
+        let offset = self.offset
+            + if mutated("time-goes-back") {
+                Duration::ZERO
+            } else {
+                back
+            };
         (clock + offset, offset)
     }
 

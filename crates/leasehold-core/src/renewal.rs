@@ -1,7 +1,8 @@
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use crate::{Arrival, Backoff, Moment, Reply, Request, Standing, Token, Validity};
+use crate::mutant::mutated;
+use crate::{Arrival, Backoff, Moment, Reply, Request, Standing, Token, Validity, drift_allowance};
 
 /// Renewals fall on a grid of this many points per interval, so that those of
 /// many leases travel together.
@@ -56,7 +57,9 @@ pub enum Loss {
 impl std::fmt::Display for Loss {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Gone => "the store has no such claim any more",
+            Self::Gone => {
+                "the store has no such claim any more: it was broken, it expired there, or data was lost"
+            }
             Self::Forgotten => "the store does not know this grant any more",
             Self::Unanswered => "no renewal was answered in time",
             Self::Expired => "its time is over and it is not renewed by itself",
@@ -97,6 +100,8 @@ pub struct Renewal {
     in_flight: bool,
     due: Option<Moment>,
     standpoint: Standpoint,
+    /// What a push said that proved nothing.
+    doubt: Option<Loss>,
     backoff: Backoff,
 }
 
@@ -125,6 +130,7 @@ impl Renewal {
             in_flight,
             due: confirm_at,
             standpoint: Standpoint::Held,
+            doubt: None,
             backoff: Backoff::new(Duration::from_millis(20), ttl / 10, seed),
         };
         if confirm_at.is_none() {
@@ -205,17 +211,26 @@ impl Renewal {
     /// Time has passed. Tolerates early calls.
     pub fn handle_timeout(&mut self, now: Moment) {
         if now >= self.validity.until() && !self.is_lost() {
-            let automatic = matches!(self.policy, RenewalPolicy::Automatic(_));
-            // Validity ends earlier than the hold by the drift allowance, which
-            // depends on the last renewal: one that was all it could ask for.
-            let exhausted = self.hold_until.is_some() && self.due.is_none() && automatic;
-            self.lose(if exhausted {
-                Loss::MaxHold
-            } else if automatic {
-                Loss::Unanswered
-            } else {
-                Loss::Expired
-            });
+            self.lose(self.loss_at_end());
+        }
+    }
+
+    /// Why the lease is lost if nothing more is heard until its validity is over.
+    #[must_use]
+    pub fn loss_at_end(&self) -> Loss {
+        let automatic = matches!(self.policy, RenewalPolicy::Automatic(_));
+        // Validity ends earlier than the hold by the drift allowance, which
+        // depends on the last renewal: one that was all it could ask for, or that
+        // reached as far.
+        let allowance = drift_allowance(self.ttl);
+        let reaches = |end: Moment| self.validity.until() + allowance >= end;
+        let asked_for_all = self.due.is_none() || self.hold_until.is_some_and(reaches);
+        if automatic && self.hold_until.is_some() && asked_for_all {
+            Loss::MaxHold
+        } else if automatic {
+            Loss::Unanswered
+        } else {
+            Loss::Expired
         }
     }
 
@@ -230,15 +245,17 @@ impl Renewal {
         match reply {
             Reply::Standing(standing) if self.is_ours(standing, overtaken) => {
                 let long = ttl >= self.ttl_at(sent);
-                self.validity.confirm(sent, ttl);
+                let from = if mutated("renewal-answer") { now } else { sent };
+                self.validity.confirm(from, ttl);
                 self.standpoint = Standpoint::Held;
+                self.doubt = None;
                 if long {
                     self.due = self.next_due(sent);
                 }
             }
             Reply::Standing(_) => self.lose(Loss::Forgotten),
             Reply::Superseded => self.lose(Loss::Superseded),
-            _ => self.lose(Loss::Gone),
+            _ => self.lose(self.doubt.unwrap_or(Loss::Gone)),
         }
         self.handle_timeout(now);
     }
@@ -249,10 +266,13 @@ impl Renewal {
     fn is_ours(&mut self, standing: &Standing, overtaken: bool) -> bool {
         let Some(token) = standing.token else {
             let ours = |(arrival, _)| arrival == standing.arrival;
-            return overtaken && self.grant.is_none_or(ours);
+            return (overtaken || mutated("waiting-keeps")) && self.grant.is_none_or(ours);
         };
         let named = (standing.arrival, token);
-        *self.grant.get_or_insert(named) == named
+        let ours = *self.grant.get_or_insert(named);
+        ours == named
+            || mutated("answer-any-arrival") && ours.0 <= named.0
+            || mutated("regrant-keeps") && ours.0 == named.0
     }
 
     /// A renewal got no answer: the lease is unknown, and asked for again until
@@ -274,6 +294,16 @@ impl Renewal {
     /// Another client has adopted the claim, says a push.
     pub fn handle_adopted(&mut self) {
         self.lose(Loss::Superseded);
+    }
+
+    /// A push says that the lease is lost, and does not prove it: ask, at `at`; that is
+    /// the reason if it is lost indeed. A lease that is not renewed by itself is not asked
+    /// about, since asking would prolong it.
+    pub fn handle_doubt(&mut self, at: Moment, loss: Loss) {
+        if matches!(self.policy, RenewalPolicy::Automatic(_)) && !self.is_lost() {
+            self.doubt = Some(loss);
+            self.due = Some(self.due.map_or(at, |due| due.min(at)));
+        }
     }
 
     /// The connection was lost and is back: see at once whether the lease stands,

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Invalid;
+
 /// A duration in whole microseconds, as far as one fits.
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
@@ -53,8 +55,36 @@ instant! {
 impl StoreTime {
     /// The deadline of what does not lapse by itself.
     pub const NEVER: Self = Self(u64::MAX);
+    /// The last time, in 2219, at which a queue takes a step: tokens and deadlines that
+    /// are counted from it stay below 2^53, as far as a double counts one by one.
+    pub const LATEST: Self = Self((1 << 53) - (1 << 50));
+    /// The last time of a queue after its clock stepped back from a later time: what it has
+    /// been since must fit as well.
+    pub(crate) const FURTHEST: Self = Self((1 << 53) - (1 << 49));
     /// When something began of which the record does not say when.
     pub const UNKNOWN: Self = Self(0);
+}
+
+impl StoreTime {
+    /// Refuses a clock from which tokens and deadlines cannot be counted.
+    ///
+    /// # Errors
+    /// The clock is later than [`StoreTime::LATEST`].
+    pub fn check(self) -> Result<(), Invalid> {
+        self.check_until(Self::LATEST)
+    }
+
+    pub(crate) fn check_until(self, latest: Self) -> Result<(), Invalid> {
+        const YEAR: u64 = 31_556_952_000_000;
+        if self > latest {
+            return Err(Invalid::plain(format!(
+                "it says that this is the year {}, and locks can be kept until {}",
+                1970 + self.0 / YEAR,
+                1970 + Self::LATEST.0 / YEAR,
+            )));
+        }
+        Ok(())
+    }
 }
 
 instant! {

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use crate::Moment;
+use crate::mutant::mutated;
 
 /// What is taken off a TTL for clocks that do not run at the same rate: 1 %
 /// and 2 ms, as Redlock has it (redis.io, "Distributed Locks with Redis").
@@ -11,6 +12,9 @@ pub fn drift_allowance(ttl: Duration) -> Duration {
 
 /// What a client relies on of a TTL.
 fn reliable(ttl: Duration) -> Duration {
+    if mutated("validity-drift") {
+        return ttl;
+    }
     ttl.saturating_sub(drift_allowance(ttl))
 }
 

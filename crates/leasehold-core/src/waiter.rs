@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
 
 /// After the time at which the one ahead can lapse, each place in the queue
@@ -24,7 +25,8 @@ pub struct WaiterConfig {
     pub lease_ttl: Duration,
     /// The TTL while waiting; renewed at a third.
     pub waiter_ttl: Duration,
-    /// Give up then, and withdraw.
+    /// Give up then, and withdraw: a claim in line has timed out, one that was asked for
+    /// and never answered is out of reach. It is asked for once in any case.
     pub give_up: Option<Moment>,
     /// Without any answer for this long, the store counts as out of reach.
     pub patience: Duration,
@@ -80,8 +82,10 @@ pub struct Waiter {
     config: WaiterConfig,
     phase: Phase,
     in_flight: bool,
+    /// Whether a request has been answered, or has failed.
+    asked: bool,
     /// A grant that was pushed on another epoch than that of the last answer.
-    kept: Option<(u64, Arrival, Token)>,
+    kept: Option<(u64, Arrival, Token, StoreTime)>,
     /// The connection was lost while a request was under way: its answer says
     /// nothing about the connection that came after.
     ask_again: bool,
@@ -120,6 +124,7 @@ impl Waiter {
             config,
             phase: Phase::Asking,
             in_flight: false,
+            asked: false,
             kept: None,
             ask_again: false,
             basis: Validity::default(),
@@ -182,11 +187,7 @@ impl Waiter {
         if !self.in_flight {
             next = next.min(self.due);
         }
-        Some(
-            self.config
-                .give_up
-                .map_or(next, |give_up| next.min(give_up)),
-        )
+        Some(self.give_up().map_or(next, |give_up| next.min(give_up)))
     }
 
     /// Time has passed. Tolerates early calls.
@@ -194,11 +195,17 @@ impl Waiter {
         if self.verdict().is_some() {
             return;
         }
-        if self.config.give_up.is_some_and(|give_up| now >= give_up) {
+        let late = self.give_up().is_some_and(|give_up| now >= give_up);
+        if late && self.position().is_some() {
             self.phase = Phase::Over(Verdict::TimedOut);
-        } else if now >= self.unreachable_at() {
+        } else if late || now >= self.unreachable_at() {
             self.phase = Phase::Over(Verdict::Unreachable);
         }
+    }
+
+    /// When to give up; not before the first request has come to something.
+    fn give_up(&self) -> Option<Moment> {
+        self.config.give_up.filter(|_| self.asked)
     }
 
     /// An answer to `request`, sent at `sent`, arrived at `now` on connection
@@ -214,6 +221,7 @@ impl Waiter {
         at: StoreTime,
     ) {
         self.in_flight = false;
+        self.asked = true;
         self.last_heard = now;
         self.backoff.reset();
         if self.verdict().is_some() {
@@ -238,8 +246,9 @@ impl Waiter {
         if std::mem::take(&mut self.ask_again) {
             self.due = now;
         }
-        if let Some((epoch, arrival, token)) = self.kept.take() {
-            self.handle_granted(epoch, arrival, token);
+        // One of before this answer is not of the place that it tells of.
+        if let Some((epoch, arrival, token, of)) = self.kept.take().filter(|kept| kept.3 >= at) {
+            self.handle_granted(epoch, arrival, token, of);
         }
     }
 
@@ -247,16 +256,18 @@ impl Waiter {
     /// claim asks again.
     pub fn handle_unanswered(&mut self, now: Moment) {
         self.in_flight = false;
+        self.asked = true;
         self.kept = None;
         self.due = now + self.backoff.pause();
     }
 
-    /// The claim was granted, says a push on connection epoch `epoch`. It counts
-    /// only if a waiting answer for that very arrival came on the same epoch.
+    /// The claim was granted in a step at `at`, says a push on connection epoch `epoch`
+    /// that proves it. It counts only if a waiting answer for that very arrival came on
+    /// the same epoch.
     ///
     /// A push can overtake the answer that makes it count, since answers are
     /// handed to their tasks and pushes are not: it is kept until then.
-    pub fn handle_granted(&mut self, epoch: u64, arrival: Arrival, token: Token) {
+    pub fn handle_granted(&mut self, epoch: u64, arrival: Arrival, token: Token, at: StoreTime) {
         let Phase::Waiting {
             arrival: known,
             epoch: answered,
@@ -265,13 +276,13 @@ impl Waiter {
         else {
             return;
         };
-        if known != arrival {
+        if known != arrival && !mutated("push-any-arrival") {
             return;
         }
-        if epoch == answered {
+        if epoch == answered || mutated("push-any-epoch") {
             self.believe(arrival, token);
         } else if self.in_flight {
-            self.kept = Some((epoch, arrival, token));
+            self.kept = Some((epoch, arrival, token, at));
         }
     }
 
@@ -304,6 +315,13 @@ impl Waiter {
         if self.position().is_some_and(|(known, _)| known == arrival) {
             self.phase = Phase::Over(Verdict::Mismatch(in_use));
         }
+    }
+
+    /// A push at `now` says what it does not prove: ask where it stands, at `at`.
+    pub fn handle_doubt(&mut self, now: Moment, at: Moment) {
+        // What is under way may be older than what was pushed.
+        self.ask_again |= self.in_flight && at <= now;
+        self.due = self.due.min(at);
     }
 
     /// The connection was lost: pushes may have been missed, so ask at once.
@@ -343,7 +361,12 @@ impl Waiter {
                 Request::Renew(ttl) => (ttl, Some(sent + ttl / 3)),
             };
             let mut validity = Validity::default();
-            validity.confirm(sent, ttl);
+            let from = if mutated("validity-answer") {
+                now
+            } else {
+                sent
+            };
+            validity.confirm(from, ttl);
             self.phase = Phase::Over(Verdict::Granted {
                 arrival,
                 token,
@@ -355,6 +378,9 @@ impl Waiter {
         if self.position().is_some_and(|(known, _)| known != arrival) {
             self.basis = Validity::default();
         }
+        if mutated("validity-basis") {
+            self.basis.confirm(now, self.config.lease_ttl * 2);
+        }
         self.basis.confirm(sent, self.config.waiter_ttl);
         self.renew_at = sent + self.config.waiter_ttl / 3;
         let stagger = STAGGER
@@ -364,6 +390,9 @@ impl Waiter {
             .map_or(Duration::ZERO, |until| until.since(at));
         let look_at = now + (left + stagger).max(LOOK_PAUSE);
         self.due = self.renew_at.min(look_at);
+        if mutated("waiter-silent") {
+            self.due = now + Duration::from_secs(1_000_000);
+        }
         if self.position() != Some((arrival, standing.position)) {
             self.here_since = now;
         }

@@ -4,7 +4,7 @@
 //! A store's whole test file is a [`Fixture`] and one line:
 //!
 //! ```text
-//! leasehold_testkit::conformance!(MyFixture::start().await);
+//! leasehold_testkit::conformance!(MyFixture::start());
 //! ```
 
 mod actor;
@@ -19,11 +19,13 @@ mod renew;
 mod semaphore;
 mod watch;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::store::LockStore;
+use tokio::runtime::Builder;
 
 pub use self::claim::*;
 pub use self::identity::*;
@@ -49,13 +51,47 @@ pub trait Fixture: Send + Sync {
 
     /// How many lives of each kind of lock are cut short at random.
     fn cancellations(&self) -> usize {
-        10_000
+        cancellations()
     }
 
     /// How many clients have their inbox open now, where that can be seen.
     fn open_inboxes(&self) -> Option<usize> {
         None
     }
+}
+
+/// A case as it is mounted.
+pub type Case = for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// Runs a case on a store of its own: on one thread, or with so many workers. It is one
+/// function for all, since thousands of tests are mounted, and each would be compiled with a
+/// runtime of its own.
+///
+/// # Panics
+/// As the case does.
+pub fn run(workers: Option<usize>, fixture: &dyn Fn() -> Box<dyn Fixture>, case: Case) {
+    let mut builder = match workers {
+        None => Builder::new_current_thread(),
+        Some(_) => Builder::new_multi_thread(),
+    };
+    workers.map(|workers| builder.worker_threads(workers));
+    let runtime = builder.enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let fixture = fixture();
+        case(&*fixture).await;
+    });
+}
+
+/// How many lives of each kind of lock are cut short at random where that is quick: as
+/// `LEASEHOLD_CANCELLATIONS` says, else 1,000.
+#[must_use]
+pub fn cancellations() -> usize {
+    let said = std::env::var("LEASEHOLD_CANCELLATIONS");
+    said.map_or(1_000, |count| {
+        count
+            .parse()
+            .expect("LEASEHOLD_CANCELLATIONS is no number of lives")
+    })
 }
 
 /// How long a push may take on a busy machine before a case fails.
@@ -92,19 +128,22 @@ macro_rules! conformance {
             adoption_raises_the_token_of_all_claims_of_the_owner,
             release_hands_on_to_next, release_twice_is_absent, release_unknown_is_absent,
             withdrawn_waiter_is_passed, minimum_hold_outlives_its_release,
-            unused_grant_keeps_nothing,
+            unused_grant_keeps_nothing, silent_holder_is_told_from_its_minimum_hold,
             resize_compares_and_sets, growing_promotes_at_once, shrinking_revokes_nothing,
             waiter_too_heavy_is_told, resize_idle_key_is_absent,
             watcher_hears_of_holders_and_notes, watch_ends,
             break_fences_holders, break_tells_holders, inspect_shows_holders_and_waiters,
             inspect_idle_key_is_empty, list_finds_live_keys_by_pattern,
+            listing_finds_each_live_key_once,
             grant_is_pushed_to_its_inbox_only, next_in_line_is_told, closed_inbox_hears_nothing
         }
     };
     (@test $fixture:expr; $($case:ident),+) => {
-        $(#[tokio::test]
-        async fn $case() {
-            $crate::conformance::$case(&$fixture).await;
+        $(#[test]
+        fn $case() {
+            $crate::conformance::run(None, &|| Box::new($fixture), |fixture| {
+                Box::pin($crate::conformance::$case(fixture))
+            });
         })+
     };
     (@names; $($case:ident),+) => { [$(stringify!($case)),+] };

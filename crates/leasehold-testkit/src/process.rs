@@ -36,7 +36,7 @@ pub use tied::spawn_tied;
 /// How long this crate waits for anything before it says that it will not come.
 ///
 /// Long, because it only decides how soon a *failing* test fails, and machines that test are busy.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The path of a binary that this workspace has built, found beside the running test.
 ///

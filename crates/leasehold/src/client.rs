@@ -1,25 +1,27 @@
 //! The client: what opens a store and hands out locks.
 
+mod builder;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use leasehold_core::{Key, Mode, Owner as OwnerInfo, Reply};
 
+pub use self::builder::ClientBuilder;
 use crate::driver::{Driver, unanswered};
 use crate::election::Election;
-use crate::error::{Error, ErrorKind, Operation, StoreError};
-use crate::ids::ClaimIds;
+use crate::error::{Error, Operation, StoreError};
 use crate::inspection::{Broken, Inspection, Shutdown};
+use crate::listing::{Listing, Skipped};
 use crate::multi::MultiLock;
 use crate::mutex::Mutex;
-use crate::open::{self, Credentials, TlsFiles};
 use crate::reentrant::{Owner, Reentrant};
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
-use crate::settings::Settings;
-use crate::store::{Capabilities, LockStore};
-use crate::sync::{Runtime, timeout};
+use crate::store::{Capabilities, Verbs as _};
+use crate::sync::timeout;
 
 /// Opens the store at `url`, with default settings.
 ///
@@ -157,7 +159,7 @@ impl Client {
     /// Looks at a key; changes nothing.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
+    /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`](crate::ErrorKind).
     ///
     /// # Cancel safety
     /// Dropping the future costs nothing.
@@ -175,17 +177,15 @@ impl Client {
     /// ```
     pub async fn inspect(&self, key: impl AsRef<str>) -> Result<Inspection, Error> {
         let key = check_key(Operation::Inspect, key)?;
-        let look = self.within(self.driver.store.inspect(&key)).await;
-        let look =
-            look.map_err(|error| Error::new(Operation::Inspect, Some(key.clone()), error))?;
-        Ok(Inspection::new(key, look))
+        Inspection::of(&self.driver, &key).await
     }
 
     /// The keys that somebody holds or waits for, by name; `pattern` is a glob
-    /// (`*`, `?`, `[abc]`).
+    /// (`*`, `?`, `[abc]`). Takes as many operation time-outs as it must: see
+    /// [`Client::listing`] for very many keys.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`: see [`ErrorKind`].
+    /// `Unavailable`, `Refused`: see [`ErrorKind`](crate::ErrorKind).
     ///
     /// # Cancel safety
     /// Dropping the future costs nothing.
@@ -201,19 +201,52 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn list(&self, pattern: impl AsRef<str>) -> Result<Vec<Inspection>, Error> {
-        let found = self.within(self.driver.store.list(pattern.as_ref())).await;
-        let found = found.map_err(|error| Error::new(Operation::Inspect, None, error))?;
-        Ok(found
-            .into_iter()
-            .map(|(key, look)| Inspection::new(key, look))
-            .collect())
+        let mut listing = self.listing(pattern);
+        let mut keys = Vec::new();
+        while let Some(part) = listing.next().await? {
+            keys.extend(part.keys);
+            for Skipped { name, error } in part.skipped {
+                tracing::warn!(name, %error, "passed over a key that cannot be read");
+            }
+        }
+        keys.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(keys)
+    }
+
+    /// The same part by part, for stores with very many keys: nothing is kept of what was
+    /// answered, and each part has an operation time-out of its own. Idle keys, which a store
+    /// remembers for its retention, are looked at too, and not answered.
+    ///
+    /// A key that is live all the time is found once; one that comes or goes meanwhile may be
+    /// found or not.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let lease = client.mutex("orders/42")?.lock().await?;
+    /// let mut listing = client.listing("orders/*");
+    /// while let Some(part) = listing.next().await? {
+    ///     for seen in part.keys {
+    ///         println!("{}: {} hold it", seen.key, seen.holders.len());
+    ///     }
+    ///     for skipped in part.skipped {
+    ///         eprintln!("passed over {}: {}", skipped.name, skipped.error);
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn listing(&self, pattern: impl AsRef<str>) -> Listing<'_> {
+        Listing::new(self, self.driver.store.listing(pattern.as_ref()))
     }
 
     /// Takes the key from all who hold it: for administrators. The token is
     /// raised first, so that the old holders are fenced; they are told.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
+    /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`](crate::ErrorKind).
     ///
     /// # Cancel safety
     /// Dropping the future leaves it unknown whether it was done.
@@ -241,9 +274,9 @@ impl Client {
         })
     }
 
-    /// Gives back all that this client holds or waits for, and waits until that
-    /// is confirmed, for `within` at most. Leases are lost, waiting futures
-    /// fail, and the client takes no new claims.
+    /// Gives back all that this client holds, waits for or is asking for, and waits
+    /// until that is confirmed, for `within` at most. Leases are lost, futures that
+    /// wait fail with `Closed`, and the client takes no new claims.
     ///
     /// # Cancel safety
     /// Dropping the future goes on releasing in the background.
@@ -260,7 +293,8 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self, within: Duration) -> Shutdown {
-        let (released, unconfirmed) = self.driver.shut_down(within).await;
+        let watches = timeout(within, self.driver.watches.ended());
+        let ((released, unconfirmed), _) = join(self.driver.shut_down(within), watches).await;
         Shutdown {
             released,
             unconfirmed,
@@ -288,7 +322,7 @@ impl Client {
         self.driver.store.lifelines()
     }
 
-    async fn within<T>(
+    pub(crate) async fn within<T>(
         &self,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
@@ -307,148 +341,6 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("store", &self.url)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Everything a client can be given. See [`Client::builder`].
-#[derive(Clone, Default)]
-pub struct ClientBuilder {
-    url: Option<String>,
-    store: Option<Arc<dyn LockStore>>,
-    settings: Settings,
-    credentials: Credentials,
-    ids: ClaimIds,
-}
-
-impl ClientBuilder {
-    /// The store's URL; see [`connect`]. `local:` unless given.
-    #[must_use]
-    pub fn store(mut self, url: impl AsRef<str>) -> Self {
-        self.url = Some(url.as_ref().to_owned());
-        self
-    }
-
-    /// A store that is open already: a connection brought along, or one of your own.
-    #[must_use]
-    pub fn with_store(mut self, store: Arc<dyn LockStore>) -> Self {
-        self.store = Some(store);
-        self
-    }
-
-    /// How the client's locks behave unless told otherwise.
-    #[must_use]
-    pub fn settings(mut self, settings: Settings) -> Self {
-        self.settings = settings;
-        self
-    }
-
-    /// How others see this client, beside host and process id.
-    #[must_use]
-    pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.settings.label = Some(label.into());
-        self
-    }
-
-    /// Where the ids of claims come from: random, unless given.
-    #[must_use]
-    pub fn claim_ids(mut self, ids: ClaimIds) -> Self {
-        self.ids = ids;
-        self
-    }
-
-    /// The user to log in as; wins over the URL.
-    #[must_use]
-    pub fn user(mut self, user: impl Into<String>) -> Self {
-        self.credentials.user = Some(user.into());
-        self
-    }
-
-    /// The password to log in with; wins over the URL, and is shown nowhere.
-    #[must_use]
-    pub fn password(mut self, password: impl Into<String>) -> Self {
-        self.credentials.password = Some(password.into());
-        self
-    }
-
-    /// Certificates for TLS.
-    #[must_use]
-    pub fn tls(mut self, files: TlsFiles) -> Self {
-        self.credentials.tls = files;
-        self
-    }
-
-    /// Opens the store. Must be called inside a Tokio runtime, which the client
-    /// uses from then on.
-    ///
-    /// # Errors
-    /// As [`connect`]; `Invalid` for settings out of bounds.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves nothing behind.
-    ///
-    /// # Examples
-    /// See [`Client::builder`].
-    pub async fn connect(self) -> Result<Client, Error> {
-        let error = |error| Error::new(Operation::Connect, None, error);
-        let Ok(runtime) = Runtime::try_current() else {
-            return Err(error(
-                StoreError::new(ErrorKind::Invalid, "there is no Tokio runtime here")
-                    .with_hint("call it inside #[tokio::main], or Runtime::block_on"),
-            ));
-        };
-        self.settings
-            .check()
-            .map_err(|invalid| error(invalid.into()))?;
-        let (store, url) = match self.store {
-            Some(store) => {
-                let url = format!("{}:", store.capabilities().name);
-                (store, url)
-            }
-            None => {
-                let url = self.url.as_deref().unwrap_or("local:");
-                let limit = self.settings.operation_timeout;
-                let opening = open::open(url, &self.credentials);
-                let opened = timeout(limit, opening).await;
-                opened
-                    .unwrap_or_else(|_| Err(unanswered(limit)))
-                    .map_err(error)?
-            }
-        };
-        if self.settings.rotate_every.is_some() && store.capabilities().exclusive_only {
-            let name = store.capabilities().name;
-            let why = format!("{name} stores cannot replace claim ids");
-            return Err(error(
-                StoreError::new(ErrorKind::Unsupported, why).with_hint("leave rotate_every out"),
-            ));
-        }
-        let (host, process) = whereabouts();
-        let owner = OwnerInfo::new(&host, process, self.settings.label.as_deref());
-        let driver = Driver::new(store, self.settings, self.ids, runtime);
-        Ok(Client {
-            driver,
-            owner,
-            url: url.into(),
-        })
-    }
-}
-
-/// The machine's name, and the number of the process on it.
-fn whereabouts() -> (String, u32) {
-    #[cfg(feature = "simulation")]
-    if let Some(whereabouts) = crate::simulation::whereabouts() {
-        return whereabouts;
-    }
-    let machine = rustix::system::uname();
-    let name = machine.nodename().to_string_lossy().into_owned();
-    (name, std::process::id())
-}
-
-impl fmt::Debug for ClientBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URL may hold a password.
-        f.debug_struct("ClientBuilder")
-            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }

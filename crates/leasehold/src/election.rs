@@ -9,13 +9,14 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::Stream;
 use futures_util::stream::{BoxStream, unfold};
-use leasehold_core::{Arrival, Backoff, Key, Loss, Mode, Moment, Note, Owner, Token};
+use leasehold_core::{Arrival, Backoff, HintLimit, Key, Loss, Mode, Moment, Note, Owner, Token};
 use tokio::sync::Notify;
 
 use crate::clock;
+use crate::driver::closing::Closed;
 use crate::driver::watches::Watch;
 use crate::driver::{Driver, random_u64, unanswered};
-use crate::error::{Error, Operation, StoreError};
+use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::face::{Face, options};
 use crate::hold::Released;
 use crate::inspection::Inspection;
@@ -196,10 +197,17 @@ impl Election {
             driver: self.face.driver.clone(),
             key: self.key().clone(),
             told: None,
+            hints: HintLimit::default(),
             failing: None,
+            closed: false,
         };
         let next = |mut observer: Observer| async move {
+            if observer.closed {
+                return None;
+            }
             let told = observer.next().await;
+            let closed = |error: &Error| error.kind() == ErrorKind::Closed;
+            observer.closed = told.as_ref().is_err_and(closed);
             Some((told, observer))
         };
         Leaders(Box::pin(unfold(observer, next)))
@@ -304,6 +312,15 @@ impl Leadership {
         .await
     }
 
+    /// What other tasks watch the leadership by.
+    ///
+    /// # Examples
+    /// See [`crate::LossSignal`].
+    #[must_use]
+    pub fn loss_signal(&self) -> crate::LossSignal {
+        self.lease.loss_signal()
+    }
+
     /// Completes when it does not lead any more: stop then.
     ///
     /// # Cancel safety
@@ -344,7 +361,8 @@ impl Leadership {
     }
 }
 
-/// The leaders of an election, one after the other: a stream that does not end.
+/// The leaders of an election, one after the other: a stream that ends only when its
+/// client is closed.
 ///
 /// An error is told once; then it goes on by itself.
 pub struct Leaders(BoxStream<'static, Result<Option<Leader>, Error>>);
@@ -357,14 +375,18 @@ impl Leaders {
     ///
     /// # Errors
     /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`]. The next
-    /// call goes on.
+    /// call goes on. `Closed`: no call tells anything any more.
     ///
     /// # Examples
     /// See [`Election::observe`].
     pub async fn next(&mut self) -> Result<Option<Leader>, Error> {
         match futures_util::StreamExt::next(&mut self.0).await {
             Some(told) => told,
-            None => std::future::pending().await,
+            None => Err(Error::new(
+                Operation::Observe,
+                None,
+                Closed::ShutDown.error(),
+            )),
         }
     }
 }
@@ -389,12 +411,22 @@ struct Observer {
     key: Key,
     /// What was told last: the claim, the term and the note.
     told: Option<Option<(Arrival, Token, Option<String>)>>,
+    /// Anybody may say that there is a change.
+    hints: HintLimit,
     /// Pauses while the store cannot be asked.
     failing: Option<Backoff>,
+    /// Whether its client was closed, and it has said so.
+    closed: bool,
 }
 
 impl Observer {
     async fn next(&mut self) -> Result<Option<Leader>, Error> {
+        let (driver, key) = (self.driver.clone(), self.key.clone());
+        let told = driver.while_open(self.next_change()).await;
+        told.map_err(|closed| observe_error(&key, closed))?
+    }
+
+    async fn next_change(&mut self) -> Result<Option<Leader>, Error> {
         let changed: Arc<Notify> = self.watch.changed();
         loop {
             if let Some(pauses) = &mut self.failing {
@@ -424,7 +456,10 @@ impl Observer {
             let lapse = leader.map(|leader| clock::now() + leader.expires_in + AFTER_LAPSE);
             let wake_at = lapse.map_or(ask_again, |lapse| lapse.min(ask_again));
             tokio::select! {
-                () = change => {}
+                () = change => {
+                    let now = clock::now();
+                    sleep(self.hints.ask_at(now).since(now)).await;
+                }
                 () = sleep(wake_at.since(clock::now())) => {}
             }
         }

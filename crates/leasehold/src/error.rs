@@ -10,7 +10,7 @@ use leasehold_core::{Invalid, Key};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The key was not obtained in the time allowed. Try later.
+    /// Somebody else had the key for all the time allowed. Try later.
     Timeout,
     /// The lease is not ours any more. Stop now: another may hold the key.
     Lost,
@@ -25,6 +25,9 @@ pub enum ErrorKind {
     Invalid,
     /// What stands at the key is not leasehold's, or is damaged. Nothing was overwritten.
     Corrupt,
+    /// The client was shut down, or the runtime that it was connected in has ended.
+    /// Stop, or connect anew.
+    Closed,
 }
 
 impl fmt::Display for ErrorKind {
@@ -37,6 +40,7 @@ impl fmt::Display for ErrorKind {
             Self::Unsupported => "unsupported",
             Self::Invalid => "invalid",
             Self::Corrupt => "corrupt",
+            Self::Closed => "closed",
         })
     }
 }
@@ -226,6 +230,12 @@ impl Error {
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
         self.0.key.as_ref()
+    }
+
+    /// Why it failed: the sentence without the operation and the key.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.0.error.message
     }
 
     /// What to do about it, where there is a hint.

@@ -14,6 +14,7 @@ use crate::driver::acquire::acquire;
 use crate::driver::subject::Terms;
 use crate::driver::wish::{Patience, Wish, timed_out};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::inspection::Inspection;
 use crate::lease::{Lease, LeaseKind};
 use crate::settings::{MAX_TTL, check_ttl};
 use crate::waiting::{Acquire, Progress, Wait};
@@ -155,6 +156,20 @@ impl Face {
         self.acquire(Wait::No.into()).await
     }
 
+    /// Acquires, runs `work` until it is done or the lease is lost, and releases.
+    pub(crate) async fn with<K: LeaseKind, T>(
+        &self,
+        work: impl AsyncFnOnce(&Lease<K>) -> T,
+    ) -> Result<T, Error> {
+        let lease = self.obtain(Wait::Forever).await?;
+        let done = lease.run(work(&lease)).await?;
+        lease.give_back(done).await
+    }
+
+    pub(crate) async fn inspect(&self) -> Result<Inspection, Error> {
+        Inspection::of(&self.driver, &self.wish.key).await
+    }
+
     pub(crate) fn error(&self, error: StoreError) -> Error {
         Error::new(Operation::Acquire, Some(self.wish.key.clone()), error)
     }
@@ -237,6 +252,57 @@ macro_rules! options {
     };
 }
 
+/// Looking at the key of a lock, without a claim.
+macro_rules! looking {
+    ($lock:ty) => {
+        impl $lock {
+            /// Whether anybody holds the key now, in whatever way: also a holder that has
+            /// left or died, while its minimum hold or its lease is not over.
+            ///
+            /// A look, and no promise: it may be otherwise by the time of the answer.
+            ///
+            /// # Cancel safety
+            /// Dropping the future costs nothing.
+            ///
+            /// # Errors
+            /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`].
+            ///
+            /// # Examples
+            /// ```
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), leasehold::Error> {
+            /// let client = leasehold::connect("memory:").await?;
+            /// let lock = client.mutex("orders/42")?.with_label("billing");
+            /// assert!(!lock.is_locked().await?);
+            /// let lease = lock.lock().await?;
+            /// assert!(lock.is_locked().await?);
+            /// assert_eq!(lock.holders().await?[0].owner.label.as_deref(), Some("billing"));
+            /// # Ok(()) }
+            /// ```
+            pub async fn is_locked(&self) -> Result<bool, crate::Error> {
+                Ok(!self.face.inspect().await?.holders.is_empty())
+            }
+
+            /// Who holds the key now, in order of their grants;
+            /// [`crate::Client::inspect`] has also those who wait.
+            ///
+            /// A look, and no promise: it may be otherwise by the time of the answer.
+            ///
+            /// # Cancel safety
+            /// Dropping the future costs nothing.
+            ///
+            /// # Errors
+            /// As [`Self::is_locked`].
+            ///
+            /// # Examples
+            /// See [`Self::is_locked`].
+            pub async fn holders(&self) -> Result<Vec<crate::HolderInfo>, crate::Error> {
+                Ok(self.face.inspect().await?.holders)
+            }
+        }
+    };
+}
+
 /// Options for those that may give up the order of arrival.
 macro_rules! unfair_options {
     ($lock:ty) => {
@@ -265,4 +331,4 @@ macro_rules! unfair_options {
     };
 }
 
-pub(crate) use {options, unfair_options};
+pub(crate) use {looking, options, unfair_options};

@@ -106,6 +106,16 @@ impl Hold {
         self.signal.standpoint()
     }
 
+    /// Why the last renewal was not answered, if it was not.
+    pub(crate) fn last_error(&self) -> Option<Error> {
+        let error = self.signal.last_error()?;
+        Some(self.error(Operation::Renew, error))
+    }
+
+    pub(crate) fn signal(&self) -> &Arc<Signal> {
+        &self.signal
+    }
+
     pub(crate) async fn lost(&self) -> Loss {
         self.signal.lost().await
     }
@@ -186,8 +196,7 @@ impl Hold {
     pub(crate) async fn forsake(mut self) -> Result<Subject, Error> {
         self.check(Operation::HandOver)?;
         // Ours first, so that nobody else's can overlap with it.
-        let given = Standpoint::Lost(Loss::HandedOver);
-        self.signal.set_standpoint(given, Moment::default());
+        self.signal.lose(Loss::HandedOver);
         self.driver.forsake(self.entry);
         let settled = self.driver.settle_identity(&self.subject).await;
         settled.map_err(|error| self.error(Operation::HandOver, error))?;
@@ -223,8 +232,18 @@ impl Hold {
     }
 
     pub(crate) fn lost_error(&self, operation: Operation, loss: Loss) -> Error {
-        let error = StoreError::new(ErrorKind::Lost, format!("the lease was lost: {loss}"))
-            .with_hint("stop the work: another may hold the key");
+        let cause = match loss {
+            Loss::Unanswered => self.signal.last_error(),
+            _ => None,
+        };
+        let why = cause.as_ref().map(|cause| format!(" ({cause})"));
+        let why = why.unwrap_or_default();
+        let mut error =
+            StoreError::new(ErrorKind::Lost, format!("the lease was lost: {loss}{why}"))
+                .with_hint("stop the work: another may hold the key");
+        if let Some(cause) = cause {
+            error = error.with_source(cause);
+        }
         self.error(operation, error)
     }
 
@@ -243,7 +262,9 @@ fn is_settled(standpoint: Standpoint) -> bool {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if !self.over && !is_settled(self.standpoint()) {
+        let known = self.standpoint();
+        self.signal.end();
+        if !self.over && !is_settled(known) {
             self.driver.leave(Some(self.entry), self.subject.clone());
         }
     }

@@ -157,7 +157,8 @@ impl ClaimIds {
     ///
     /// **They can be guessed**: whoever can reach the store, and knows about when
     /// a claim was made, can release it. Take them only where everybody who can
-    /// reach the store may do that.
+    /// reach the store may do that. Pushes prove nothing with them, so a hand-off
+    /// costs one more round trip.
     ///
     /// **They are unique only if the places are**: two processes with one data
     /// centre and machine can come by one id, and then both believe that they
@@ -178,7 +179,8 @@ impl ClaimIds {
 
     /// Ids of your own making. The function is called for each claim, on the
     /// task that asks: it must not block, and what it makes must be unique and
-    /// should be unguessable.
+    /// should be unguessable. Whether it is cannot be known here, so pushes prove
+    /// nothing, and a hand-off costs one more round trip.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -216,6 +218,14 @@ impl ClaimIds {
     /// The next id, if it can be made without waiting.
     pub(crate) fn now(&self) -> Option<ClaimId> {
         self.next().now_or_never().and_then(Result::ok)
+    }
+
+    /// Whether others may guess an id, as far as is known.
+    pub(crate) fn may_be_guessed(&self) -> bool {
+        match &self.0 {
+            Scheme::Random | Scheme::HostProcessTime(_) => false,
+            Scheme::Snowflake(_) | Scheme::Custom(_) => true,
+        }
     }
 
     /// Whether one id can come twice: then a client must not use it twice.

@@ -4,6 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::{Capacity, ClaimView, Key, Mode, Owner, Snapshot, StoreTime, Token};
 
+use crate::driver::{Driver, unanswered};
+use crate::error::{Error, Operation};
+use crate::sync::timeout;
+
 /// A key as it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspection {
@@ -52,7 +56,8 @@ pub struct HolderInfo {
     pub id_hint: String,
     /// What it tells the others, such as a leader's address.
     pub note: Option<String>,
-    /// Whether it has left or died, and only its minimum hold keeps the key.
+    /// Whether only its minimum hold keeps the key: it has left or died, or its client
+    /// has not renewed it for its TTL.
     pub kept: bool,
 }
 
@@ -74,6 +79,17 @@ pub struct WaiterInfo {
 }
 
 impl Inspection {
+    /// Looks at a key.
+    pub(crate) async fn of(driver: &Driver, key: &Key) -> Result<Self, Error> {
+        let limit = driver.settings.operation_timeout;
+        let look = timeout(limit, driver.store.inspect(key)).await;
+        let look = look.unwrap_or_else(|_| Err(unanswered(limit)));
+        match look {
+            Ok(look) => Ok(Self::new(key.clone(), look)),
+            Err(error) => Err(Error::new(Operation::Inspect, Some(key.clone()), error)),
+        }
+    }
+
     pub(crate) fn new(key: Key, look: Snapshot) -> Self {
         let (at, clock) = (look.at, look.clock);
         // Deadlines run in a time that never goes back; people read the clock.
@@ -103,7 +119,8 @@ impl Inspection {
                     owner: holder.claim.owner,
                     id_hint: holder.claim.id_hint,
                     note: holder.claim.note.map(String::from),
-                    kept: holder.claim.kept,
+                    kept: holder.claim.kept
+                        || holder.claim.renewed.is_some_and(|until| until <= at),
                 })
                 .collect(),
             waiters: look
@@ -127,7 +144,8 @@ impl Inspection {
 pub struct Broken {
     /// How many held it.
     pub holders: u64,
-    /// The highest token that is void now; later ones are higher. [`Token::NONE`]
+    /// Tokens up to this one are void, and the next one is higher: a protected system
+    /// that is told it refuses the former holders and admits the next. [`Token::NONE`]
     /// where the store has none: then the holder learns of it at its next renewal.
     pub token: Token,
 }

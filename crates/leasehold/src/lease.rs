@@ -13,6 +13,7 @@ use crate::driver::Driver;
 use crate::driver::wish::{Grant, Wish};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::hold::{Hold, Released};
+use crate::loss::LossSignal;
 use crate::store::Acknowledged;
 
 /// A hold on a key, limited in time and renewed by the watchdog.
@@ -261,6 +262,13 @@ impl<K: LeaseKind> Lease<K> {
         self.hold.standpoint()
     }
 
+    /// Why the last renewal failed: what the store said, or why it could not be asked.
+    /// `None` if it was answered. Costs no round trip.
+    #[must_use]
+    pub fn last_error(&self) -> Option<Error> {
+        self.hold.last_error()
+    }
+
     /// Who has the lease besides the server that granted it, by the last grant
     /// or renewal that was acknowledged. `None` where no policy asks for it
     /// (`acknowledge` in the URL of a Redis store).
@@ -282,7 +290,18 @@ impl<K: LeaseKind> Lease<K> {
         self.hold.rejoined()
     }
 
+    /// What other tasks watch the lease by, also while it is released.
+    ///
+    /// # Examples
+    /// See [`LossSignal`].
+    #[must_use]
+    pub fn loss_signal(&self) -> LossSignal {
+        LossSignal::of([self.hold.signal().clone()])
+    }
+
     /// Completes when the lease is lost, with the reason: stop working then.
+    ///
+    /// Another task watches it by [`Lease::loss_signal`].
     ///
     /// # Cancel safety
     /// Dropping the future costs nothing.
@@ -431,6 +450,22 @@ impl<K: LeaseKind> Lease<K> {
     /// ```
     pub async fn release(self) -> Result<Released, Error> {
         self.hold.release().await
+    }
+}
+
+impl<K: LeaseKind> Lease<K> {
+    /// Releases it after the work that was done under it; an error if it was lost meanwhile.
+    ///
+    /// No answer to the release changes nothing about the work: the lease was valid to its end.
+    pub(crate) async fn give_back<T>(self, done: T) -> Result<T, Error> {
+        if let Standpoint::Lost(loss) = self.standpoint() {
+            return Err(self.hold.lost_error(Operation::Hold, loss));
+        }
+        let lost = self.hold.lost_error(Operation::Release, Loss::Gone);
+        match self.release().await {
+            Ok(Released::AlreadyGone) => Err(lost),
+            Ok(Released::StillOurs) | Err(_) => Ok(done),
+        }
     }
 }
 

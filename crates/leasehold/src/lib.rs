@@ -22,6 +22,7 @@
 //! `tls` (`rediss://`): all on by default, each works alone. The memory store is
 //! always there.
 
+mod access;
 pub mod blocking;
 mod client;
 mod clock;
@@ -38,9 +39,10 @@ mod hold;
 mod ids;
 mod inspection;
 mod lease;
+mod listing;
+mod loss;
 mod multi;
 mod mutex;
-mod open;
 mod parts;
 mod reentrant;
 mod rwlock;
@@ -50,6 +52,7 @@ mod settings;
 #[doc(hidden)]
 pub mod simulation;
 pub mod store;
+mod stores;
 #[cfg(shuttle)]
 #[doc(hidden)]
 pub mod sync;
@@ -57,6 +60,7 @@ pub mod sync;
 mod sync;
 mod waiting;
 
+pub use access::{Access, TlsFiles};
 pub use client::{Client, ClientBuilder, connect};
 pub use election::{Election, Leader, Leaders, Leadership};
 pub use error::{Error, ErrorKind, Operation, StoreError};
@@ -68,14 +72,16 @@ pub use leasehold_core as core;
 pub use leasehold_core::{
     Key, Loss, Mode, Note, Owner as OwnerInfo, RenewalPolicy, Retry, Standpoint, Token,
 };
+pub use listing::{Listed, Listing, Skipped};
+pub use loss::LossSignal;
 pub use multi::{MultiLease, MultiLock};
 pub use mutex::Mutex;
-pub use open::TlsFiles;
 pub use parts::{LeaseParts, Recovered};
 pub use reentrant::{Owner, Reentrant};
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use settings::{MAX_OPERATION_TIMEOUT, MAX_TTL, MIN_TTL, Settings};
+pub use store::scheme::Initialised;
 pub use waiting::{Acquire, OnProgress, Progress, Wait};
 
 /// The examples of the pages: `cargo test --doc` compiles and runs them.

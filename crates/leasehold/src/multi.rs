@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::face::{Face, options, patience};
 use crate::hold::Released;
 use crate::lease::{Exclusive, Lease, LeaseKind, Shared};
+use crate::loss::LossSignal;
 use crate::waiting::{Acquire, Progress, Wait};
 
 /// Several keys as one lock: all of them, or none.
@@ -146,6 +147,28 @@ impl<K: LeaseKind> MultiLock<K> {
     async fn obtain(&self, wait: Wait) -> Result<MultiLease<K>, Error> {
         let lease = self.acquire(wait.into()).await?;
         lease.ok_or_else(|| self.face.error(timed_out()))
+    }
+
+    /// Waits for all keys, runs `work` under them, and releases them.
+    ///
+    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work, and releases in the background.
+    ///
+    /// # Errors
+    /// As [`MultiLock::lock`]; `Lost` when the lease was lost before the work was done:
+    /// another may hold the key, and what the work did last may have overlapped with it.
+    ///
+    /// # Examples
+    /// See [`crate::Mutex::with_lock`].
+    pub async fn with_lock<T>(
+        &self,
+        work: impl AsyncFnOnce(&MultiLease<K>) -> T,
+    ) -> Result<T, Error> {
+        let lease = self.obtain(Wait::Forever).await?;
+        let done = lease.run(work(&lease)).await?;
+        lease.give_back(done).await
     }
 
     /// The verb behind the others, with every option. `None`: busy, with
@@ -316,6 +339,25 @@ impl<K: LeaseKind> MultiLease<K> {
     pub fn waited(&self) -> Duration {
         let waited = self.parts.iter().map(Lease::waited);
         waited.max().unwrap_or_default()
+    }
+
+    /// What other tasks watch all parts by: it tells the first loss.
+    ///
+    /// # Examples
+    /// See [`LossSignal`].
+    #[must_use]
+    pub fn loss_signal(&self) -> LossSignal {
+        let signals = self.parts.iter().map(|part| part.hold().signal().clone());
+        LossSignal::of(signals)
+    }
+
+    /// As [`Lease::give_back`].
+    pub(crate) async fn give_back<T>(self, done: T) -> Result<T, Error> {
+        let given = self.parts.into_iter().map(|part| part.give_back(()));
+        for part in join_all(given).await {
+            part?;
+        }
+        Ok(done)
     }
 
     /// Completes when any part is lost: stop working then.

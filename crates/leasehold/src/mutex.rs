@@ -8,7 +8,7 @@ use leasehold_core::{Key, Mode, Owner};
 
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::face::{Face, options, unfair_options};
+use crate::face::{Face, looking, options, unfair_options};
 use crate::lease::Lease;
 use crate::parts::adopting;
 use crate::waiting::{Acquire, Wait};
@@ -35,6 +35,7 @@ pub struct Mutex {
 }
 
 options!(Mutex);
+looking!(Mutex);
 unfair_options!(Mutex);
 adopting!(Mutex, crate::Exclusive);
 
@@ -109,8 +110,35 @@ impl Mutex {
         self.face.obtain(Wait::For(limit)).await
     }
 
+    /// Waits for the key, runs `work` under it, and releases it.
+    ///
+    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work, and releases in the background.
+    ///
+    /// # Errors
+    /// As [`Mutex::lock`]; `Lost` when the lease was lost before the work was done:
+    /// another may hold the key, and what the work did last may have overlapped with it.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let orders = client.mutex("orders/42")?;
+    /// let sum = orders.with_lock(async |lease| { println!("{}", lease.token()); 1 + 1 }).await?;
+    /// assert_eq!(sum, 2);
+    /// assert!(!orders.is_locked().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn with_lock<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T, Error> {
+        self.face.with(work).await
+    }
+
     /// The verb behind the others, with every option. `None`: busy, with
-    /// [`Wait::No`].
+    /// [`Wait::No`]. On a [`crate::Semaphore`] this is `acquire_with`: `acquire` takes a
+    /// permit there.
     ///
     /// # Cancel safety
     /// As [`Mutex::lock`].

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Mode, OwnerSecret};
+use leasehold_core::{Key, Mode, OwnerSecret, Retry};
 
 use crate::driver::{Driver, random_u128};
 use crate::error::{Error, Operation};
-use crate::face::{Face, options};
+use crate::face::{Face, looking, options};
 use crate::lease::Lease;
 use crate::parts::adopting;
 use crate::waiting::{Acquire, Wait};
@@ -85,6 +85,7 @@ pub struct Reentrant {
 }
 
 options!(Reentrant);
+looking!(Reentrant);
 adopting!(Reentrant, crate::Exclusive);
 
 impl Reentrant {
@@ -146,6 +147,46 @@ impl Reentrant {
     /// See [`crate::Mutex::lock_within`].
     pub async fn lock_within(&self, limit: Duration) -> Result<Lease, Error> {
         self.face.obtain(Wait::For(limit)).await
+    }
+
+    /// Does not stand in the queue: asks again and again, after the pauses of `retry`, until
+    /// the key is free and nobody waits for it, or its owner holds it. Unfair to whoever asks
+    /// so, as [`crate::Mutex::retrying`].
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Owner, Retry};
+    /// let client = leasehold::connect("memory:").await?;
+    /// let owner = Owner::new();
+    /// let lock = client.reentrant("menu", &owner)?.retrying(Retry::default());
+    /// let outer = lock.lock().await?;
+    /// let inner = lock.lock().await?;
+    /// assert_eq!(outer.token(), inner.token());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn retrying(mut self, retry: Retry) -> Self {
+        self.face.set_retry(retry);
+        self
+    }
+
+    /// Waits for the key, runs `work` under it, and releases it.
+    ///
+    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work, and releases in the background.
+    ///
+    /// # Errors
+    /// As [`crate::Mutex::lock`]; `Lost` when the lease was lost before the work was done:
+    /// another may hold the key, and what the work did last may have overlapped with it.
+    ///
+    /// # Examples
+    /// See [`crate::Mutex::with_lock`].
+    pub async fn with_lock<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T, Error> {
+        self.face.with(work).await
     }
 
     /// The verb behind the others, with every option. `None`: busy, with

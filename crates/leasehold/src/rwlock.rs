@@ -8,7 +8,7 @@ use leasehold_core::{Key, Mode, Owner};
 
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::face::{Face, options, unfair_options};
+use crate::face::{Face, looking, options, unfair_options};
 use crate::lease::{Exclusive, Lease, LeaseKind, Shared};
 use crate::parts::{LeaseParts, Recovered};
 use crate::waiting::{Acquire, Wait};
@@ -42,6 +42,7 @@ pub struct RwLock {
 }
 
 options!(RwLock);
+looking!(RwLock);
 unfair_options!(RwLock);
 
 impl RwLock {
@@ -148,6 +149,52 @@ impl RwLock {
     /// ```
     pub async fn write_within(&self, limit: Duration) -> Result<Lease, Error> {
         self.face.obtain(Wait::For(limit)).await
+    }
+
+    /// Waits to read, runs `work` as a reader, and releases the key.
+    ///
+    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work, and releases in the background.
+    ///
+    /// # Errors
+    /// As [`RwLock::read`]; `Lost` when the lease was lost before the work was done:
+    /// another may hold the key, and what the work did last may have overlapped with it.
+    ///
+    /// # Examples
+    /// See [`RwLock::with_write`].
+    pub async fn with_read<T>(
+        &self,
+        work: impl AsyncFnOnce(&Lease<Shared>) -> T,
+    ) -> Result<T, Error> {
+        self.reader().with(work).await
+    }
+
+    /// Waits to write, runs `work` as the writer, and releases the key.
+    ///
+    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work, and releases in the background.
+    ///
+    /// # Errors
+    /// As [`RwLock::write`]; `Lost` when the lease was lost before the work was done:
+    /// another may hold the key, and what the work did last may have overlapped with it.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let config = client.rwlock("config")?;
+    /// config.with_write(async |lease| println!("{}", lease.token())).await?;
+    /// let readers = config.with_read(async |_| config.holders().await).await??;
+    /// assert_eq!(readers.len(), 1);
+    /// # Ok(()) }
+    /// ```
+    pub async fn with_write<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T, Error> {
+        self.face.with(work).await
     }
 
     /// The verb behind those that read, with every option. `None`: busy, with

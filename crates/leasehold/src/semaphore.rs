@@ -4,14 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Mode, Owner, Reply};
+use leasehold_core::{Capacity, Key, Mode, Owner, Reply};
 
 use crate::driver::wish::mismatch;
 use crate::driver::{Driver, unanswered};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
-use crate::face::{Face, options, unfair_options};
+use crate::face::{Face, looking, options, unfair_options};
+use crate::inspection::Kind;
 use crate::lease::{Lease, Permits};
 use crate::parts::adopting;
+use crate::store::Verbs as _;
 use crate::sync::timeout;
 use crate::waiting::{Acquire, Wait};
 
@@ -43,6 +45,7 @@ pub struct Semaphore {
 }
 
 options!(Semaphore);
+looking!(Semaphore);
 unfair_options!(Semaphore);
 adopting!(Semaphore, Permits);
 
@@ -158,6 +161,67 @@ impl Semaphore {
         limit: Duration,
     ) -> Result<Lease<Permits>, Error> {
         self.many(take).obtain(Wait::For(limit)).await
+    }
+
+    /// How many permits nobody holds now, of as many as those who use the key have named; all
+    /// of this handle's while nobody does. [`Semaphore::try_acquire`] can find none all the
+    /// same: those who wait come first.
+    ///
+    /// A look, and no promise: it may be otherwise by the time of the answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future costs nothing.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`]; `Invalid` if the key is
+    /// in use as a lock.
+    ///
+    /// # Examples
+    /// See [`Semaphore::with_permit`].
+    pub async fn available_permits(&self) -> Result<u32, Error> {
+        let seen = self.face.inspect().await?;
+        let all = match seen.kind {
+            Kind::Semaphore { permits } => permits,
+            Kind::Lock if seen.holders.is_empty() && seen.waiters.is_empty() => self.permits,
+            Kind::Lock => {
+                let error = mismatch(self.face.wish.mode, Capacity::Lock);
+                return Err(Error::new(Operation::Inspect, Some(seen.key), error));
+            }
+        };
+        let taken = seen.holders.iter().map(|holder| match holder.mode {
+            Mode::Permits { take, .. } => take,
+            Mode::Exclusive | Mode::Shared => 0,
+        });
+        Ok(taken.fold(all, u32::saturating_sub))
+    }
+
+    /// Waits for a permit, runs `work` with it, and gives it back.
+    ///
+    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work, and releases in the background.
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire`]; `Lost` when the lease was lost before the work was done:
+    /// another may hold the key, and what the work did last may have overlapped with it.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let mailers = client.semaphore("mailers", 3)?;
+    /// let free = mailers.with_permit(async |_| mailers.available_permits().await).await??;
+    /// assert_eq!(free, 2);
+    /// assert_eq!(mailers.available_permits().await?, 3);
+    /// # Ok(()) }
+    /// ```
+    pub async fn with_permit<T>(
+        &self,
+        work: impl AsyncFnOnce(&Lease<Permits>) -> T,
+    ) -> Result<T, Error> {
+        self.face.with(work).await
     }
 
     /// The verb behind the others, with every option. `None`: busy, with

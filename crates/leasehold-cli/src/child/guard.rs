@@ -34,8 +34,16 @@ pub(crate) enum Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Guarding,
-    Told { at: Instant },
-    Done,
+    Told {
+        at: Instant,
+    },
+    /// The child was killed because it was held for the longest time allowed. The lease is kept
+    /// until the child has gone: it need not obey.
+    Overdue,
+    /// The child was killed, and the lease is lost.
+    Killed,
+    /// The child runs on without a lease, as was asked for.
+    LetGo,
 }
 
 /// Watches one lease on behalf of one child.
@@ -76,6 +84,16 @@ impl Guard {
         self.phase != Phase::Guarding
     }
 
+    /// Whether the child was killed: as long as it is there, it is killed again.
+    pub(crate) fn kills(&self) -> bool {
+        matches!(self.phase, Phase::Overdue | Phase::Killed)
+    }
+
+    /// Whether the lease is kept while the child that was killed is still there.
+    pub(crate) fn keeps(&self) -> bool {
+        self.phase == Phase::Overdue
+    }
+
     /// Whether the child may be ended because of the lease.
     pub(crate) fn strikes(&self) -> bool {
         self.on_lost != OnLost::Ignore
@@ -92,20 +110,29 @@ impl Guard {
             self.basis = remaining;
         }
         self.seen = remaining;
+        let left = self.left(now, remaining);
+        let lease = self.ended(now, remaining, standpoint);
         let action = match self.phase {
-            Phase::Done => None,
-            Phase::Guarding => self.judge(now, remaining, standpoint),
-            Phase::Told { at } => match self.ended(now, remaining, standpoint) {
+            Phase::Killed | Phase::LetGo => None,
+            Phase::Overdue => match lease {
+                Some(End::ByStore(loss) | End::ByClock(loss)) => Some(Action::Warn(loss)),
+                None => None,
+            },
+            Phase::Guarding => self.judge(now, left, standpoint),
+            Phase::Told { at } => match self.ended(now, left, standpoint) {
                 Some(End::ByStore(loss)) => (now >= at + self.grace).then_some(Action::Kill(loss)),
                 Some(End::ByClock(loss)) => Some(Action::Kill(loss)),
                 None => None,
             },
         };
-        match action {
-            Some(Action::Tell(..)) => self.phase = Phase::Told { at: now },
-            Some(Action::Kill(_) | Action::Warn(_)) => self.phase = Phase::Done,
-            None => {}
-        }
+        self.phase = match action {
+            None => self.phase,
+            Some(Action::Tell(..)) => Phase::Told { at: now },
+            Some(Action::Kill(_)) if lease.is_none() => Phase::Overdue,
+            Some(Action::Kill(_)) => Phase::Killed,
+            Some(Action::Warn(_)) if self.phase == Phase::Overdue => Phase::Killed,
+            Some(Action::Warn(_)) => Phase::LetGo,
+        };
         action
     }
 
@@ -116,8 +143,9 @@ impl Guard {
         remaining: Duration,
         standpoint: Standpoint,
     ) -> Duration {
+        let remaining = self.left(now, remaining);
         let left = match self.phase {
-            Phase::Done => LONGEST_SLEEP,
+            Phase::Overdue | Phase::Killed | Phase::LetGo => LONGEST_SLEEP,
             Phase::Guarding if self.on_lost == OnLost::Term => {
                 remaining.saturating_sub(self.grace())
             }
@@ -127,6 +155,12 @@ impl Guard {
             Phase::Guarding | Phase::Told { .. } => remaining.saturating_sub(self.margin),
         };
         left.clamp(Duration::from_millis(1), LONGEST_SLEEP)
+    }
+
+    /// What is left of the lease, or until it will have been held for the longest time allowed.
+    fn left(&self, now: Instant, remaining: Duration) -> Duration {
+        let longest = self.longest.map(|it| it.saturating_duration_since(now));
+        longest.map_or(remaining, |longest| longest.min(remaining))
     }
 
     fn judge(&self, now: Instant, remaining: Duration, standpoint: Standpoint) -> Option<Action> {
@@ -264,6 +298,22 @@ mod tests {
             guard.look(start + secs(30), secs(5), UNKNOWN),
             Some(Action::Tell(Loss::Unanswered, secs(5)))
         );
+    }
+
+    #[test]
+    fn a_child_that_outlives_the_longest_hold_keeps_its_lease_and_a_later_loss_is_told() {
+        let start = Instant::now();
+        let mut guard = Guard::new(OnLost::Kill, GRACE, TTL, Some(start + secs(60)));
+        assert_eq!(guard.look(start + secs(59), secs(20), HELD), None);
+        let killed = guard.look(start + secs(60), secs(19), HELD);
+        assert_eq!(killed, Some(Action::Kill(Loss::MaxHold)));
+        assert!(guard.lost() && guard.kills() && guard.keeps());
+        assert_eq!(guard.look(start + secs(70), secs(19), HELD), None);
+        let revoked = Standpoint::Lost(Loss::Revoked);
+        let told = guard.look(start + secs(80), Duration::ZERO, revoked);
+        assert_eq!(told, Some(Action::Warn(Loss::Revoked)));
+        assert!(guard.kills() && !guard.keeps());
+        assert_eq!(guard.look(start + secs(81), Duration::ZERO, revoked), None);
     }
 
     #[test]

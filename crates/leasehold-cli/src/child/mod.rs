@@ -1,27 +1,33 @@
-//! The guarded command as a process: in its own group, tied to our life, reaped once.
+//! The guarded command as a process: in its own group, tied to our life by a shim, reaped once.
 
 mod guard;
 mod program;
+mod refused;
+mod shim;
 mod supervise;
 mod terminal;
+mod tree;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
-};
+use rustix::process::{Pid, Signal, getpgid, kill_process_group, test_kill_process};
+use tokio::net::UnixStream;
 
+use self::shim::{Plan, Report, Started, c_string};
 use self::terminal::Terminal;
 use crate::sys;
 
 pub(crate) use guard::{Guard, OnLost};
 pub(crate) use program::check;
+pub(crate) use refused::Refusal;
 pub(crate) use supervise::{Ended, Supervision};
+
+/// What has become of a shim that reports no more.
+const SHIM_KILLED: &str = "the process between leasehold and the command was killed";
 
 /// How the child is to be started.
 #[derive(Debug)]
@@ -41,6 +47,12 @@ pub(crate) struct Start<'a> {
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
+    /// Its parent, and the ancestor of all that it has started.
+    shim: Pid,
+    reports: UnixStream,
+    end: Option<End>,
+    /// The child itself, whatever becomes of the shim.
+    handle: Option<OwnedFd>,
 }
 
 /// What has become of the child.
@@ -49,7 +61,7 @@ pub(crate) enum Change {
     /// It has ended, and is still to be reaped.
     Ended,
     /// It was stopped by this signal.
-    Stopped(Option<i32>),
+    Stopped(i32),
 }
 
 /// How the child ended.
@@ -59,27 +71,64 @@ pub(crate) enum End {
     Signalled(i32),
 }
 
+/// Whom a signal has reached.
+#[derive(Debug, Default)]
+pub(crate) struct Reach {
+    /// How many of the child and its descendants were there to get it.
+    pub(crate) reached: usize,
+    /// Who was not to get it from us.
+    pub(crate) refused: Vec<Pid>,
+}
+
+impl Reach {
+    fn count(&mut self, pid: Pid, sent: Result<(), Errno>) {
+        match sent {
+            Ok(()) => self.reached += 1,
+            Err(Errno::PERM) => self.refused.push(pid),
+            // It has ended meanwhile.
+            Err(_) => {}
+        }
+    }
+}
+
 impl Child {
     /// Starts the child, in front of the terminal if there is one for it.
-    ///
-    /// The thread that calls must live as long as this process: the child dies with it.
     pub(crate) fn start(start: Start<'_>, terminal: Option<&Terminal>) -> io::Result<Self> {
-        let mut command = Command::new(start.program);
-        command
-            .args(start.arguments)
-            .envs(start.given)
-            .process_group(0);
+        let arguments = [start.program].into_iter().chain(start.arguments);
+        let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         for name in start.withheld {
-            command.env_remove(name);
+            environment.remove(&OsString::from(name));
         }
-        let before = sys::BeforeExec {
+        for (name, value) in start.given {
+            environment.insert(name.into(), value.into());
+        }
+        let variable = |(mut name, value): (OsString, OsString)| {
+            name.push("=");
+            name.push(value);
+            c_string(&name)
+        };
+        let Started {
+            shim,
+            command,
+            reports,
+        } = shim::start(&Plan {
+            arguments: arguments
+                .map(|it| c_string(it))
+                .collect::<io::Result<_>>()?,
+            environment: environment
+                .into_iter()
+                .map(variable)
+                .collect::<io::Result<_>>()?,
             inherit: start.lifelines.iter().map(AsRawFd::as_raw_fd).collect(),
             terminal: terminal.and_then(Terminal::for_the_start),
-        };
-        sys::prepare(&mut command, before);
-        // The handle is let go: changes are waited for here, stops among them.
+        })?;
+        reports.set_nonblocking(true)?;
         Ok(Self {
-            pid: Pid::from_child(&command.spawn()?),
+            pid: command,
+            shim,
+            reports: UnixStream::from_std(reports)?,
+            end: None,
+            handle: handle(command),
         })
     }
 
@@ -88,39 +137,91 @@ impl Child {
         self.pid
     }
 
-    /// Sends a signal to the whole group.
-    pub(crate) fn signal(&self, signal: Signal) {
+    /// Sends a signal to the whole group, as a terminal would. Answers whom it did not reach, if
+    /// the child itself is among them.
+    pub(crate) fn signal(&self, signal: Signal) -> Option<Pid> {
         // Nobody left to get it is no failure.
         let _ = kill_process_group(self.pid, signal);
+        (test_kill_process(self.pid) == Err(Errno::PERM)).then_some(self.pid)
+    }
+
+    /// Sends a signal to the group and to all that the child has started, wherever that is now.
+    pub(crate) fn signal_all(&self, signal: Signal) -> Reach {
+        let mut reach = Reach::default();
+        let _ = kill_process_group(self.pid, signal);
+        let mut seen = self.end.is_some();
+        tree::each_descendant(self.shim, &mut |pid| {
+            seen |= pid == self.pid;
+            let had_it = signal != Signal::KILL && getpgid(Some(pid)) == Ok(self.pid);
+            reach.count(
+                pid,
+                match had_it {
+                    true => test_kill_process(pid),
+                    false => tree::signal(pid, self.shim, signal),
+                },
+            );
+        });
+        if !seen {
+            reach.count(self.pid, test_kill_process(self.pid));
+        }
+        reach
+    }
+
+    /// Kills the child after its shim has ended, and waits until it has gone: there is nobody left
+    /// to report it, and its descendants are not known any more.
+    pub(crate) async fn kill_without_shim(&self) {
+        #[cfg(target_os = "linux")]
+        if let Some(handle) = &self.handle {
+            // As long as it lives, its group's number is its own.
+            if rustix::process::pidfd_send_signal(handle, Signal::KILL) != Err(Errno::SRCH) {
+                let _ = kill_process_group(self.pid, Signal::KILL);
+            }
+            if let Some(ended) = sys::readable(handle) {
+                ended.await;
+            }
+        }
+    }
+
+    /// Waits until there may be a change.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub(crate) async fn may_have_changed(&self) {
+        // A failure shows when the change is read.
+        let _ = self.reports.readable().await;
     }
 
     /// What has changed since the last look, without waiting.
-    pub(crate) fn change(&self) -> io::Result<Option<Change>> {
-        let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
-        let Some(status) = self.wait(all | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT)? else {
-            return Ok(None);
+    pub(crate) fn change(&mut self) -> io::Result<Option<Change>> {
+        let mut bytes = [0; Report::LENGTH];
+        let read = match self.reports.try_read(&mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            read => read?,
         };
-        if !status.stopped() {
-            return Ok(Some(Change::Ended));
+        let whole = (read == Report::LENGTH).then_some(bytes);
+        match whole.and_then(Report::from_bytes) {
+            Some(Report::Ended(end)) => {
+                self.end = Some(end);
+                Ok(Some(Change::Ended))
+            }
+            Some(Report::Stopped(signal)) => Ok(Some(Change::Stopped(signal))),
+            _ => Err(io::Error::other(SHIM_KILLED)),
         }
-        // Taken note of, so that the next look sees what comes next.
-        self.wait(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG)?;
-        Ok(Some(Change::Stopped(status.stopping_signal())))
     }
 
     /// Reaps the child that has ended.
     pub(crate) fn reap(self) -> io::Result<End> {
-        let status = self.wait(WaitIdOptions::EXITED)?;
-        let status = status.ok_or(Errno::CHILD)?;
-        Ok(match status.exit_status() {
-            Some(code) => End::Exited(code),
-            None => End::Signalled(status.terminating_signal().unwrap_or_default()),
-        })
+        // The shim ends when nobody listens to it.
+        self.end.ok_or_else(|| Errno::CHILD.into())
     }
+}
 
-    fn wait(&self, options: WaitIdOptions) -> io::Result<Option<WaitIdStatus>> {
-        Ok(rustix::io::retry_on_intr(|| {
-            waitid(WaitId::Pid(self.pid), options)
-        })?)
-    }
+#[cfg(target_os = "linux")]
+fn handle(pid: Pid) -> Option<OwnedFd> {
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn handle(_pid: Pid) -> Option<OwnedFd> {
+    None
 }

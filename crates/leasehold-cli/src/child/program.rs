@@ -7,6 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{Access, access};
 
+use super::SHIM_KILLED;
 use crate::exit;
 use crate::failure::Failure;
 
@@ -50,6 +51,14 @@ pub(crate) fn failure(program: &OsStr, error: &io::Error) -> Failure {
             exit::SYSTEM,
             format!("the system starts no further process for {name}: {error}"),
         ),
+        _ if [Some(libc::EMFILE), Some(libc::ENFILE)].contains(&error.raw_os_error()) => {
+            Failure::new(exit::SYSTEM, format!("cannot start {name}: {error}"))
+                .hint("see to the limit of open files (ulimit -n)")
+        }
+        // Of the pipe on which the shim reports.
+        io::ErrorKind::UnexpectedEof => {
+            Failure::new(exit::SYSTEM, format!("cannot start {name}: {SHIM_KILLED}"))
+        }
         _ => Failure::new(exit::CANNOT_RUN, format!("cannot run {name}: {error}")),
     }
 }
@@ -60,6 +69,13 @@ mod tests {
 
     fn status(program: impl AsRef<OsStr>) -> Option<u8> {
         check(program.as_ref()).err().map(|failure| failure.status)
+    }
+
+    #[test]
+    fn a_shim_that_is_killed_at_once_is_the_systems_doing() {
+        let failure = failure("sh".as_ref(), &io::ErrorKind::UnexpectedEof.into());
+        assert_eq!(failure.status, 71);
+        assert!(failure.message.ends_with("the command was killed"));
     }
 
     #[test]

@@ -1,19 +1,29 @@
 //! The child and its lease side by side, until the child has ended.
 
-use rustix::process::Signal;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use leasehold::Loss;
+use rustix::process::{Pid, Signal};
 use tokio::signal::unix;
 use tokio::time::{Instant, sleep};
 
 use super::guard::Action;
 use super::terminal::Terminal;
-use super::{Change, Child, End, Guard, Start, program};
+use super::{Change, Child, End, Guard, Refusal, Start, program};
 use crate::duration::millis;
 use crate::exit;
 use crate::failure::Failure;
-use crate::held::{Held, Standing};
-use crate::output::{Event, Measure, Printer};
+use crate::held::{Held, Standing, Trouble};
+use crate::output::{Event, Measure, Printer, Sequel};
 use crate::signals::{self, Signals};
 use crate::sys;
+
+/// How soon it is looked again whether all that was killed is gone.
+const ROUND: Duration = Duration::from_millis(5);
+
+/// How long that which sleeps in the kernel is waited for after the child itself has ended.
+const LONGEST_END: Duration = Duration::from_secs(5);
 
 /// How it came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +35,23 @@ pub(crate) struct Ended {
     pub(crate) asked: Option<Signal>,
 }
 
+/// What is left of the child and of what it has started, after all were killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    Dying,
+    /// Only what is another user's.
+    Refused,
+}
+
 /// What is heard while the child runs.
 #[derive(Debug)]
 pub(crate) struct Supervision<'a> {
     printer: &'a Printer,
     signals: &'a mut Signals,
     asked: Option<Signal>,
-    children: unix::Signal,
+    /// Who does not take signals from us, and was named.
+    refused: BTreeSet<i32>,
     stops: unix::Signal,
     terminal: Option<Terminal>,
 }
@@ -43,7 +63,7 @@ impl<'a> Supervision<'a> {
             printer,
             signals,
             asked: None,
-            children: signals::stream(Signal::CHILD).map_err(signals::refused)?,
+            refused: BTreeSet::new(),
             stops: signals::stream(Signal::TSTP).map_err(signals::refused)?,
             terminal: Terminal::open(),
         })
@@ -57,15 +77,18 @@ impl<'a> Supervision<'a> {
         mut guard: Guard,
     ) -> Result<Ended, Failure> {
         let program = start.program;
-        let child = Child::start(start, self.terminal.as_ref())
+        let mut child = Child::start(start, self.terminal.as_ref())
             .map_err(|error| program::failure(program, &error))?;
-        let watched = self.watch(&child, held, &mut guard).await;
-        if guard.lost() && guard.strikes() || watched.is_err() {
-            // Before the child is reaped, while its group's number is certainly its own.
-            child.signal(Signal::KILL);
+        let watched = self.watch(&mut child, held, &mut guard).await;
+        // Before the child is reaped, while its number is certainly its own.
+        if watched.is_err() {
+            child.kill_without_shim().await;
+        } else if guard.lost() && guard.strikes() {
+            self.end_all(&child, held, &mut guard).await;
         }
         let group = child.group();
-        let end = child.reap().and_then(|end| watched.map(|()| end));
+        let reaped = child.reap();
+        let end = watched.and(reaped);
         if let Some(terminal) = &self.terminal {
             terminal.take_back(group);
             if matches!(end, Ok(End::Signalled(_))) && terminal.is_ours() {
@@ -88,19 +111,22 @@ impl<'a> Supervision<'a> {
     /// Returns when the child has ended.
     async fn watch(
         &mut self,
-        child: &Child,
+        child: &mut Child,
         held: &Held,
         guard: &mut Guard,
     ) -> std::io::Result<()> {
         loop {
             let (now, standing) = (Instant::now(), held.standing());
-            self.look(child, guard, now, standing);
+            self.look(child, guard, now, held, standing);
+            if guard.kills() {
+                self.kill(child, guard, standing.key);
+            }
             match child.change()? {
                 Some(Change::Ended) => return Ok(()),
                 Some(Change::Stopped(signal)) => {
                     if self.stopped(child, signal) {
                         // The lease may have ended meanwhile: that comes first.
-                        self.look(child, guard, Instant::now(), held.standing());
+                        self.look(child, guard, Instant::now(), held, held.standing());
                         self.resume(child);
                     }
                     continue;
@@ -111,55 +137,161 @@ impl<'a> Supervision<'a> {
             let known = guard.lost();
             tokio::select! {
                 biased;
-                _ = self.children.recv() => {}
+                () = child.may_have_changed() => {}
                 signal = self.signals.next() => {
                     if ![Signal::USR1, Signal::USR2].contains(&signal) {
                         self.asked = Some(signal);
                     }
-                    child.signal(signal);
+                    let refused = child.signal(signal);
+                    let sequel = (!guard.lost()).then_some(Sequel::Kept);
+                    self.refused(refused, signal, standing.key, sequel);
                 }
-                _ = self.stops.recv() => child.signal(Signal::TSTP),
+                _ = self.stops.recv() => drop(child.signal(Signal::TSTP)),
                 _ = held.lost(), if !known => {}
                 () = sleep(pause) => {}
             }
         }
     }
 
-    fn look(&self, child: &Child, guard: &mut Guard, now: Instant, standing: Standing<'_>) {
-        if let Some(action) = guard.look(now, standing.remaining, standing.standpoint) {
-            self.act(child, action, standing.key);
+    /// Kills all that is left of the child after its own end: a lease that is not lost is given
+    /// back only then. What is not ours to kill is named, and waited for where that is safer.
+    async fn end_all(&mut self, child: &Child, held: &Held, guard: &mut Guard) {
+        let begun = Instant::now();
+        let mut pause = ROUND;
+        loop {
+            let standing = held.standing();
+            self.look(child, guard, Instant::now(), held, standing);
+            let left = self.kill(child, guard, standing.key);
+            let waits = match left {
+                Left::Nothing => false,
+                Left::Dying => begun.elapsed() < LONGEST_END,
+                Left::Refused => guard.keeps(),
+            };
+            if !waits {
+                return;
+            }
+            tokio::select! {
+                signal = self.signals.next() => {
+                    self.asked = Some(signal);
+                    return;
+                }
+                () = sleep(pause) => {}
+            }
+            pause = (pause * 2).min(Duration::from_secs(1));
         }
     }
 
-    fn act(&self, child: &Child, action: Action, key: &str) {
-        let key = key.to_owned();
-        let measure = match action {
-            Action::Tell(..) => Measure::Term,
-            Action::Kill(_) => Measure::Kill,
-            Action::Warn(_) => Measure::Ignore,
-        };
-        match action {
-            Action::Tell(..) => {
-                child.signal(Signal::TERM);
-                // A stopped program hears nothing.
-                child.signal(Signal::CONT);
-            }
-            Action::Kill(_) => child.signal(Signal::KILL),
-            Action::Warn(_) => {}
+    fn look(
+        &mut self,
+        child: &Child,
+        guard: &mut Guard,
+        now: Instant,
+        held: &Held,
+        standing: Standing<'_>,
+    ) {
+        if let Some(action) = guard.look(now, standing.remaining, standing.standpoint) {
+            self.act(
+                child,
+                guard,
+                action,
+                standing.key,
+                held.trouble(standing.key),
+            );
         }
+    }
+
+    fn act(
+        &mut self,
+        child: &Child,
+        guard: &Guard,
+        action: Action,
+        key: &str,
+        trouble: Option<Trouble>,
+    ) {
+        let (signal, measure) = match action {
+            Action::Tell(..) => (Some(Signal::TERM), Measure::Term),
+            Action::Kill(_) => (Some(Signal::KILL), Measure::Kill),
+            Action::Warn(_) => (None, Measure::Ignore),
+        };
+        let reach = signal.map(|signal| child.signal_all(signal));
+        if signal == Some(Signal::TERM) {
+            // A stopped program hears nothing.
+            child.signal_all(Signal::CONT);
+        }
+        let refused = reach.map(|reach| reach.refused).unwrap_or_default();
+        let measure = match refused.is_empty() {
+            true => measure,
+            false => Measure::Refused,
+        };
+        let key = key.to_owned();
+        let sequel = match (action, guard.keeps()) {
+            (Action::Tell(_, left), _) if !left.is_zero() => None,
+            (_, true) => Some(Sequel::Kept),
+            _ => Some(Sequel::MayOverlap),
+        };
         self.printer.event(&match action {
             Action::Tell(reason, left) if !left.is_zero() => Event::Expiring {
-                key,
+                key: key.clone(),
                 reason,
                 remaining_ms: millis(left),
                 action: measure,
+                trouble: trouble.filter(|_| reason != Loss::MaxHold),
             },
+            Action::Kill(reason) if guard.keeps() && measure == Measure::Refused => {
+                Event::Overdue {
+                    key: key.clone(),
+                    reason,
+                }
+            }
             Action::Tell(reason, _) | Action::Kill(reason) | Action::Warn(reason) => Event::Lost {
-                key,
+                key: key.clone(),
                 reason,
                 action: measure,
+                trouble: trouble.filter(|_| reason == Loss::Unanswered),
             },
         });
+        if let Some(signal) = signal {
+            // Said once more when it matters more.
+            self.refused.clear();
+            self.refused(refused, signal, &key, sequel);
+        }
+    }
+
+    /// Kills the child and all that it has started, as often as it takes.
+    fn kill(&mut self, child: &Child, guard: &Guard, key: &str) -> Left {
+        let reach = child.signal_all(Signal::KILL);
+        let left = match (reach.reached, &*reach.refused) {
+            (0, []) => Left::Nothing,
+            (0, _) => Left::Refused,
+            _ => Left::Dying,
+        };
+        let sequel = match guard.keeps() {
+            true => Sequel::Kept,
+            false => Sequel::MayOverlap,
+        };
+        self.refused(reach.refused, Signal::KILL, key, Some(sequel));
+        left
+    }
+
+    /// Names those that the signal was refused for, each once.
+    fn refused(
+        &mut self,
+        refused: impl IntoIterator<Item = Pid>,
+        signal: Signal,
+        key: &str,
+        then: Option<Sequel>,
+    ) {
+        let refused = refused.into_iter();
+        let new = refused.filter(|pid| self.refused.insert(pid.as_raw_nonzero().get()));
+        let processes: Vec<_> = new.map(Refusal::of).collect();
+        if !processes.is_empty() {
+            self.printer.event(&Event::Refused {
+                key: key.to_owned(),
+                signal: signal.as_raw(),
+                processes,
+                then,
+            });
+        }
     }
 
     /// The child was stopped. Answers whether it is to run on.
@@ -167,17 +299,17 @@ impl<'a> Supervision<'a> {
     /// At a terminal we stop with it, so that the shell takes over; the lease then ends when its
     /// time is over, as nobody renews it. Without one the child is somebody else's business, and
     /// its lease is kept.
-    fn stopped(&self, child: &Child, signal: Option<i32>) -> bool {
+    fn stopped(&self, child: &Child, signal: i32) -> bool {
         let Some(terminal) = &self.terminal else {
             return false;
         };
         let wants_terminal = [Signal::TTIN, Signal::TTOU]
-            .map(|s| Some(s.as_raw()))
+            .map(Signal::as_raw)
             .contains(&signal);
         if wants_terminal && terminal.is_ours() {
             return true;
         }
-        let asked = signal == Some(Signal::TSTP.as_raw());
+        let asked = signal == Signal::TSTP.as_raw();
         if !(wants_terminal || asked || terminal.is_of(child.group())) {
             return false;
         }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{duration, env, exit};
 
@@ -25,6 +25,23 @@ pub(crate) use shared::{GuardArgs, LeaseArgs, LockArgs, OutputArgs, StoreArgs, W
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Reads the arguments.
+///
+/// What an error shows of the usage is the same as in the help: clap would show what is set in
+/// the environment (LEASEHOLD_STORE) as if it had to be typed.
+pub(crate) fn parse(
+    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<Cli, clap::Error> {
+    let mut all = Cli::command();
+    all.build();
+    let all = all.mut_subcommands(|mut command| {
+        let usage = command.render_usage().to_string();
+        let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
+        command.override_usage(usage)
+    });
+    Cli::from_arg_matches(&all.try_get_matches_from(arguments)?)
 }
 
 /// The subcommands, each in its own file.
@@ -47,13 +64,15 @@ pub(crate) enum Command {
 /// Run a command while holding a lock
 ///
 /// The command gets the signals that we get, and the terminal if there is one. It is told to stop
-/// before its lock can be somebody else's, and killed when it does not. If we are killed, so is it
-/// (on Linux; the processes that it started are not, unless it sees to that).
+/// before its lock can be somebody else's, and killed when it does not. If we are killed, so is it.
+/// On Linux that goes for all that it has started, in other groups, sessions and under other users
+/// too, as far as we may kill them; elsewhere for its process group. What it has left running when
+/// it ends by itself runs on.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
                   leasehold run --limit 3 mailers -- ./send.sh\n  \
-                  leasehold run --every 1h hourly-report -- ./report.sh\n\n\
+                  leasehold run -S redis://host/ --every 1h hourly-report -- ./report.sh\n\n\
                   Exit statuses and environment: leasehold run --help",
     after_long_help = run_help()
 )]
@@ -65,7 +84,8 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
     /// Run once in each period, for schedulers: if it ran or runs within it, say so and end with 0
     ///
-    /// Does not wait. Several machines may start it at once: one of them runs it. As two starts
+    /// Does not wait. Several machines may start it at once: one of them runs it, if they name
+    /// the same store. When none is named, each machine runs it, and a line says so. As two starts
     /// are never exactly one period apart, the lock stays taken for a little less than the period:
     /// less the smaller of a tenth of it and 30s. A failure of the command, or a crash, does not
     /// free it sooner. -q says nothing when it is skipped; -E chooses another status.
@@ -135,12 +155,13 @@ pub(crate) struct HoldArgs {
 /// command ended by itself, whatever its status. Then it resigns first, so that another leads if
 /// one stands, and pauses: for a second, and twice as long after each term that was shorter than
 /// ten seconds, up to 30s. A signal goes on to the command; when that has ended, so do we, with its
-/// status (SIGHUP ends us only if it ended the command). While the store cannot be reached we go
-/// on asking.
+/// status (SIGHUP ends us only if it ended the command). While the store cannot be used we go on
+/// asking, from the start on. The store must be named: in local: each machine would have a leader
+/// of its own, which -S local: asks for.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  leasehold elect scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
-                  leasehold elect scheduler --observe",
+    after_help = "Example:\n  leasehold elect -S redis://host/ scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
+                  leasehold elect -S redis://host/ scheduler --observe",
     after_long_help = elect_help()
 )]
 pub(crate) struct ElectArgs {
@@ -213,8 +234,11 @@ pub(crate) struct DoctorArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold ls 'orders/*'")]
 pub(crate) struct LsArgs {
-    /// Which keys: * for any text, ? for any character, \[ab\] for one of these
-    #[arg(value_name = "PATTERN", default_value = "*", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(
+        value_name = "PATTERN", default_value = "*",
+        value_parser = NonEmptyStringValueParser::new(),
+        help = "Which keys: * for any text, ? for any character, [ab] for one of these"
+    )]
     pub(crate) pattern: String,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -278,7 +302,7 @@ pub(crate) struct ResizeArgs {
 /// quarantine (twice max_ttl). This says that those without one are new, so that they do at once.
 /// Run it once, before the first lock; never for a server that has lost its data. A server that is
 /// marked already is left as it is; one of another set, or with other settings, is moved to these,
-/// with a quarantine.
+/// with a quarantine. It fails if a server is not new, and in quarantine.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  leasehold init -S redlock://a,b,c,d,e\n  \
     leasehold init -S 'redis://db1/?restart=quarantine'")]
@@ -342,15 +366,15 @@ fn run_help() -> String {
         "  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
            leasehold run -k account/1 -k account/2 -- ./transfer.sh\n  \
            leasehold run --limit 3 mailers -- ./send.sh\n  \
-           leasehold run --every 1h hourly-report -- ./report.sh\n  \
+           leasehold run -S redis://host/ --every 1h hourly-report -- ./report.sh\n  \
            leasehold run --recover-as billing billing -- ./billing.sh",
     )
 }
 
 fn elect_help() -> String {
     long_help(
-        "  leasehold elect scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
-           leasehold elect scheduler --observe",
+        "  leasehold elect -S redis://host/ scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
+           leasehold elect -S redis://host/ scheduler --observe",
     )
 }
 
@@ -394,7 +418,6 @@ mod tests {
     use proptest::strategy::Strategy;
 
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definitions_are_sound() {

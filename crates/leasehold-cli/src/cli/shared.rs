@@ -16,18 +16,20 @@ pub(crate) struct StoreArgs {
     /// redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,… or redlock://h1,h2,h3;
     /// those of Redis with ?layout=classic share locks with other libraries
     ///
-    /// `local:` serves the processes of one machine and needs no server. A password in the URL
-    /// can be seen by others of this machine in the list of processes, as all arguments can:
-    /// better put the URL into LEASEHOLD_STORE, or the password into a file.
+    /// When no store is named, it is `local:`, which serves the processes of one user on one
+    /// machine and needs no server. A fleet names its store: `run --every` says so when none is
+    /// named, and `elect` refuses, unless -S local: is said. A password in the URL can be seen by
+    /// others of this machine in the list of processes, as all arguments can: better put the URL
+    /// into LEASEHOLD_STORE, or the password into a file.
     #[arg(
-        short = 'S', long = "store", value_name = "URL",
-        env = env::STORE, hide_env_values = true, default_value = "local:"
+        short = 'S', long = "store", value_name = "URL", value_parser = store_url,
+        env = env::STORE, hide_env_values = true
     )]
-    pub(crate) url: String,
+    url: Option<String>,
     /// The user name at the store
     #[arg(long, value_name = "NAME", env = env::USER, hide_env_values = true)]
     pub(crate) user: Option<String>,
-    /// A file whose first line is the password at the store
+    /// A file whose first line is the password at the store; read again with each connection
     #[arg(long, value_name = "FILE", env = env::PASSWORD_FILE, hide_env_values = true)]
     pub(crate) password_file: Option<PathBuf>,
     /// PEM file of the certificates to believe, instead of the system's
@@ -39,6 +41,29 @@ pub(crate) struct StoreArgs {
     /// PEM file of our key
     #[arg(long, value_name = "FILE", env = env::TLS_KEY, hide_env_values = true)]
     pub(crate) tls_key: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// The URL; `local:` unless one was named.
+    pub(crate) fn url(&self) -> &str {
+        self.url.as_deref().unwrap_or("local:")
+    }
+
+    /// Whether a store was named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.url.is_some()
+    }
+}
+
+/// A variable that is set to nothing is a mistake, and not the wish for another store.
+fn store_url(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err(format!(
+            "the store is empty: name one, e.g. redis://host/ or local:, or unset {}",
+            env::STORE
+        )),
+        url => Ok(url.to_owned()),
+    }
 }
 
 /// How much is said.
@@ -93,7 +118,7 @@ pub(crate) struct LockArgs {
         long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "keys"
     )]
     pub(crate) min_hold: Option<Duration>,
-    /// Give the lock up after so long, as if it were lost
+    /// Give the lock up after so long, as if it were lost; run: once the command has ended
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
 }
@@ -106,6 +131,11 @@ pub(crate) struct WaitArgs {
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
     /// Give up after so long (500ms, 30s, 5m, 1h30m); without it, wait for ever
+    ///
+    /// That counts from the start, connecting included. An outage of the store, its start and its
+    /// quarantine are waited through, with a line that says so; after an outage a claim that was
+    /// in the queue goes to its end. What waiting cannot mend, as a wrong password, ends it at
+    /// once.
     #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
     /// The exit status when the lock was not obtained in time [default: 75; with --every: 0]
@@ -121,7 +151,7 @@ impl WaitArgs {
 }
 
 /// The lease, and how others see it.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Lease")]
 pub(crate) struct LeaseArgs {
     /// How long the lock outlives a crash of ours: it is renewed while we live

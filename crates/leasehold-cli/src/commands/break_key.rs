@@ -46,9 +46,14 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
     }
     printer.notice(&match (holders, token) {
         (0, _) => format!("nobody held {key}"),
-        (1, Some(token)) => format!("broke {key}: its holder is fenced by token {token}"),
         (_, Some(token)) => {
-            format!("broke {key}: its {holders} holders are fenced by token {token}")
+            let whom = match holders {
+                1 => "its holder".to_owned(),
+                holders => format!("its {holders} holders"),
+            };
+            format!(
+                "broke {key}, taken from {whom}: tokens up to {token} are void; the next one is higher"
+            )
         }
         (_, None) => format!(
             "broke {key}: its holder is not fenced, and learns of it when it next renews or releases"
@@ -63,6 +68,6 @@ fn confirmed(question: &str, printer: &Printer) -> Result<bool, Failure> {
         .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot ask: {error}")))?;
     match answer.as_deref() {
         Some(answer) => Ok(matches!(answer, "y" | "yes")),
-        None => Err(Failure::usage("nobody is there to be asked").hint("say --yes")),
+        None => Err(Failure::usage("not a terminal: nobody can be asked").hint("use --yes")),
     }
 }

@@ -2,22 +2,22 @@
 
 use std::fmt::Write;
 
-use leasehold::doctor::{Access, Finding, Report, Severity, examine};
+use leasehold::doctor::{Finding, Report, Severity, examine};
 
 use crate::cli::DoctorArgs;
-use crate::connect::access;
+use crate::connect::Opening;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;
 
 /// Examines the store. The status tells the worst that was found.
 pub(crate) async fn doctor(args: &DoctorArgs, printer: &Printer) -> Result<u8, Failure> {
-    let (url, access): (&str, Access) = access(&args.store)?;
-    let report = examine(url, &access).await?;
+    let Opening { url, access } = Opening::of(&args.store)?;
+    let report = examine(&url, &access).await?;
     if args.json {
         printer.json(&report)?;
     } else {
-        printer.data(&text(&report))?;
+        printer.text(&text(&report))?;
     }
     Ok(match report.worst() {
         Severity::Fine | Severity::Note => exit::OK,

@@ -11,13 +11,14 @@ use crate::acquire::{self, Outcome, Patience};
 use crate::cli::ElectArgs;
 use crate::connect::{connect_to_hold, leave};
 use crate::duration::millis;
-use crate::exit;
 use crate::failure::Failure;
 use crate::guarded::{Done, Guarded, Status, conclude, ended_by};
 use crate::held::Held;
 use crate::output::{Event, Printer};
+use crate::retries::Retries;
 use crate::signals::Signals;
 use crate::wanted::Wanted;
+use crate::{exit, place};
 
 /// Stands, leads, stands again; answers the exit status.
 pub(crate) async fn elect(args: &ElectArgs) -> u8 {
@@ -27,11 +28,21 @@ pub(crate) async fn elect(args: &ElectArgs) -> u8 {
 
 async fn candidate(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure> {
     let wanted = Wanted::leader(&args.key, args.note.as_deref(), &args.lease)?;
-    let command = Guarded::check(&args.command, &args.guard, args.lease.ttl)?;
+    place::check_of_election(&args.store)?;
+    let command = Guarded::check(
+        &args.command,
+        &args.guard,
+        &args.store,
+        args.lease.ttl,
+        None,
+    )?;
+    place::say_if_elsewhere(&args.store, printer);
     let mut signals = Signals::listen()?;
-    let client = tokio::select! {
-        client = connect_to_hold(&args.store, &args.lease) => client?,
-        signal = signals.next() => return Ok(ended_by(signal)),
+    let mut retries = Retries::new(Wait::Forever, &wanted.keys, printer);
+    let connected = connect_to_hold(&args.store, &args.lease, &mut retries, &mut signals);
+    let client = match connected.await? {
+        ControlFlow::Continue(client) => client,
+        ControlFlow::Break(signal) => return Ok(ended_by(signal)),
     };
     let mut candidate = Candidate {
         args,
@@ -58,20 +69,16 @@ struct Candidate<'a> {
 impl Candidate<'_> {
     async fn stand(&mut self, signals: &mut Signals) -> Result<Status, Failure> {
         loop {
+            let (client, wanted, printer) = (self.client, self.wanted, self.printer);
+            let mut retries = Retries::new(Wait::Forever, &wanted.keys, printer);
             let patience = Patience::Wait(Wait::Forever);
-            let (client, wanted) = (self.client, self.wanted);
-            let elected = acquire::acquire(client, wanted, patience, signals, self.printer).await;
-            let flow = match elected {
-                Ok(Outcome::Granted(held)) => self.lead(held, signals).await?,
-                Ok(Outcome::Signalled(signal)) => return Ok(ended_by(signal)),
+            let elected =
+                acquire::acquire(client, wanted, patience, &mut retries, signals, printer);
+            let flow = match elected.await? {
+                Outcome::Granted(held) => self.lead(held, signals).await?,
+                Outcome::Signalled(signal) => return Ok(ended_by(signal)),
                 // Waiting for ever does not end without an answer.
-                Ok(Outcome::Conflict) => ControlFlow::Continue(self.pauses.after(Duration::ZERO)),
-                // It answered when we connected, so it may come back.
-                Err(failure) if failure.passing => {
-                    self.printer.warn(failure.message);
-                    ControlFlow::Continue(self.again(None, Duration::ZERO))
-                }
-                Err(failure) => return Err(failure),
+                Outcome::Conflict => ControlFlow::Continue(self.pauses.after(Duration::ZERO)),
             };
             let pause = match flow {
                 ControlFlow::Break(status) => return Ok(status),

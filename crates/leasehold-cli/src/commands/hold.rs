@@ -1,19 +1,21 @@
 //! `leasehold hold`: a lock without a command.
 
 use std::fmt::Write;
+use std::ops::ControlFlow;
 
-use leasehold::Client;
+use leasehold::{Client, Loss};
 use serde::Serialize;
 
 use crate::acquire::{self, Outcome, Patience};
 use crate::cli::HoldArgs;
 use crate::connect::{connect_to_hold, leave};
-use crate::exit;
 use crate::failure::Failure;
 use crate::held::Held;
 use crate::output::{ByKey, Event, Measure, Printer};
+use crate::retries::Retries;
 use crate::signals::Signals;
 use crate::wanted::Wanted;
+use crate::{exit, place};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -29,13 +31,23 @@ struct Shown<'a> {
 /// Holds until a signal or the loss.
 pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failure> {
     let wanted = Wanted::of(&args.lock, &args.lease)?;
+    place::say_if_elsewhere(&args.store, printer);
     let mut signals = Signals::listen()?;
-    let client = tokio::select! {
-        client = connect_to_hold(&args.store, &args.lease) => client?,
-        signal = signals.next() => return Ok(exit::signalled(signal.as_raw())),
-    };
     let patience = Patience::from(&args.wait);
-    let acquired = acquire::acquire(&client, &wanted, patience, &mut signals, printer);
+    let mut retries = Retries::new(patience.wait(), &wanted.keys, printer);
+    let connected = connect_to_hold(&args.store, &args.lease, &mut retries, &mut signals);
+    let client = match connected.await? {
+        ControlFlow::Continue(client) => client,
+        ControlFlow::Break(signal) => return Ok(exit::signalled(signal.as_raw())),
+    };
+    let acquired = acquire::acquire(
+        &client,
+        &wanted,
+        patience,
+        &mut retries,
+        &mut signals,
+        printer,
+    );
     let status = match acquired.await {
         Ok(Outcome::Granted(held)) => keep(&client, held, args, &mut signals, printer).await,
         Ok(Outcome::Conflict) => Ok(args.wait.conflict_status()),
@@ -57,8 +69,9 @@ async fn keep(
     tokio::select! {
         biased;
         (key, reason) = held.lost() => {
+            let trouble = held.trouble(key).filter(|_| reason == Loss::Unanswered);
             let key = key.to_owned();
-            printer.event(&Event::Lost { key, reason, action: Measure::None });
+            printer.event(&Event::Lost { key, reason, action: Measure::None, trouble });
             return Ok(exit::LOST);
         }
         _ = signals.next() => {}
@@ -95,6 +108,6 @@ fn show(
             false => writeln!(text, "{token}"),
         };
     }
-    printer.data(&text)?;
+    printer.text(&text)?;
     Ok(())
 }

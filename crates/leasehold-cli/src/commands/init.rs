@@ -1,12 +1,11 @@
 //! `leasehold init`: servers that are known to be new.
 
-use std::time::Duration;
-
-use leasehold::store::redis::{RedisStore, RedlockStore};
+use leasehold::Initialised;
+use leasehold::core::Marked;
 use serde::Serialize;
 
 use crate::cli::InitArgs;
-use crate::connect::{Markable, markable};
+use crate::connect::initialise;
 use crate::duration;
 use crate::exit;
 use crate::failure::Failure;
@@ -14,62 +13,73 @@ use crate::output::Printer;
 
 /// What `--json` prints, a line a server.
 #[derive(Serialize)]
-struct Marked<'a> {
+struct Line<'a> {
     server: &'a str,
+    /// What became of it.
+    outcome: &'static str,
     /// What is left of its quarantine; zero if it votes, or grants.
     quarantine_ms: Option<u64>,
     error: Option<String>,
 }
 
-/// Marks the servers that have never been used.
+/// Marks the servers that have never been used. A server that is not new, or cannot be
+/// asked, makes it fail.
 pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failure> {
-    let options = match markable(&args.store)? {
-        Markable::One(options) => {
-            let name = options.redacted_url();
-            let left = RedisStore::initialise(*options).await;
-            say(
-                args,
-                printer,
-                (&name, "grants"),
-                Ok(left.map_err(Failure::from)?),
-            )?;
-            return Ok(exit::OK);
-        }
-        Markable::Several(options) => options,
+    let servers = initialise(&args.store).await?;
+    // One grants by itself; several have a vote each.
+    let does = if servers.len() == 1 {
+        "grants"
+    } else {
+        "votes"
     };
-    let marked = RedlockStore::initialise(options).await;
     let mut status = exit::OK;
-    for server in marked.map_err(Failure::from)? {
-        let outcome = server.outcome.map_err(|error| error.to_string());
-        if outcome.is_err() {
+    for server in &servers {
+        if !matches!(
+            server.outcome,
+            Ok(Marked::New | Marked::Already | Marked::Moved { .. })
+        ) {
             status = exit::UNAVAILABLE;
         }
-        say(args, printer, (&server.server, "votes"), outcome)?;
+        if args.json {
+            printer.json(&line(server))?;
+        }
+        printer.notice(&sentence(server, does));
     }
     Ok(status)
 }
 
-/// Says what came of it, and what the server does when it is marked.
-fn say(
-    args: &InitArgs,
-    printer: &Printer,
-    (server, does): (&str, &str),
-    outcome: Result<Duration, String>,
-) -> Result<(), Failure> {
-    if args.json {
-        printer.json(&Marked {
-            server,
-            quarantine_ms: outcome.as_ref().ok().copied().map(duration::millis),
-            error: outcome.as_ref().err().cloned(),
-        })?;
+fn line(server: &Initialised) -> Line<'_> {
+    let left = |marked: &Marked| duration::millis(marked.left());
+    Line {
+        server: &server.server,
+        outcome: match &server.outcome {
+            Ok(Marked::New) => "new",
+            Ok(Marked::Already) => "already",
+            Ok(Marked::Moved { .. }) => "moved",
+            Ok(_) => "not-new",
+            Err(_) => "error",
+        },
+        quarantine_ms: server.outcome.as_ref().ok().map(left),
+        error: server.outcome.as_ref().err().map(ToString::to_string),
     }
-    printer.notice(&match outcome {
-        Ok(left) if left.is_zero() => format!("{server} {does}"),
-        Ok(left) => {
-            let left = duration::spoken(left);
-            format!("{server} is not new, and {does} in {left}")
+}
+
+/// What became of a server, and what it does when it is marked.
+fn sentence(server: &Initialised, does: &str) -> String {
+    let name = &server.server;
+    match &server.outcome {
+        Ok(Marked::New) => format!("{name} is marked as new, and {does}"),
+        Ok(Marked::Already) => format!("{name} was marked before, and {does}"),
+        Ok(Marked::Moved { left }) => {
+            let left = duration::spoken(*left);
+            format!(
+                "{name} belonged to other settings; it belongs to these now, and {does} in {left}"
+            )
         }
-        Err(error) => format!("{server} was not marked: {error}"),
-    });
-    Ok(())
+        Ok(not_new) => {
+            let left = duration::spoken(not_new.left());
+            format!("{name} was not marked: it is not new, and {does} in {left}")
+        }
+        Err(error) => format!("{name} was not marked: {error}"),
+    }
 }

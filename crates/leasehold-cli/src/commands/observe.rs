@@ -1,16 +1,19 @@
 //! `leasehold elect --observe`: who leads, one line for each change.
 
+use std::ops::ControlFlow;
+
 use leasehold::core::Key;
-use leasehold::{Leader, Token};
+use leasehold::{Leader, Token, Wait};
 use serde::Serialize;
 
 use crate::cli::ElectArgs;
 use crate::connect::{connect_to_hold, leave};
-use crate::exit;
 use crate::failure::Failure;
-use crate::output::Printer;
+use crate::output::{Printer, escape};
+use crate::retries::Retries;
 use crate::signals::Signals;
-use crate::view::{OwnerView, known, on_one_line, to_the_second};
+use crate::view::{OwnerView, known, to_the_second};
+use crate::{exit, place};
 
 /// What `--json` prints; nulls when nobody leads, and for what the store does not keep.
 #[derive(Serialize)]
@@ -25,10 +28,13 @@ struct Seen<'a> {
 /// Prints leaders until a signal comes, or nobody reads.
 pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, Failure> {
     Key::new(&args.key)?;
+    place::check_of_election(&args.store)?;
+    place::say_if_elsewhere(&args.store, printer);
     let mut signals = Signals::listen()?;
-    let client = tokio::select! {
-        client = connect_to_hold(&args.store, &args.lease) => client?,
-        _ = signals.next() => return Ok(exit::OK),
+    let mut retries = Retries::new(Wait::Forever, std::slice::from_ref(&args.key), printer);
+    let connected = connect_to_hold(&args.store, &args.lease, &mut retries, &mut signals);
+    let ControlFlow::Continue(client) = connected.await? else {
+        return Ok(exit::OK);
     };
     let mut leaders = client.election(&args.key)?.observe();
     loop {
@@ -72,7 +78,7 @@ fn tell(args: &ElectArgs, leader: Option<&Leader>, printer: &Printer) -> Result<
         Some(leader) => {
             let mut parts = Vec::new();
             parts.extend(leader.term.some().map(|term| format!("term {term}")));
-            parts.extend(leader.note.as_deref().map(on_one_line));
+            parts.extend(leader.note.clone());
             let owner = owner(leader).map(|owner| owner.to_string());
             let owner = owner.unwrap_or_else(|| "somebody leads".to_owned());
             let since = known(leader.since).map(|since| to_the_second(&since));
@@ -80,5 +86,5 @@ fn tell(args: &ElectArgs, leader: Option<&Leader>, printer: &Printer) -> Result<
             parts.join(", ")
         }
     };
-    printer.data(&(line + "\n"))
+    printer.text(&format!("{}\n", escape(&line)))
 }

@@ -1,20 +1,23 @@
 //! `leasehold run`: a command under a lock.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use leasehold::Client;
 
 use crate::acquire::{self, Outcome, Patience};
-use crate::cli::RunArgs;
+use crate::child::OnLost;
+use crate::cli::{LeaseArgs, RunArgs};
 use crate::connect::{connect_to_hold, leave};
-use crate::exit;
 use crate::failure::Failure;
 use crate::guarded::{Guarded, Status, conclude, ended_by};
 use crate::held::Held;
 use crate::output::Printer;
 use crate::recovery::Recovery;
+use crate::retries::Retries;
 use crate::signals::Signals;
 use crate::wanted::Wanted;
+use crate::{exit, place};
 
 /// The most that a period is cut by: two starts of a scheduler are never exactly one apart.
 const LONGEST_CUT: Duration = Duration::from_secs(30);
@@ -36,18 +39,45 @@ async fn guarded(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
             (Patience::Once { least }, skipped)
         }
     };
-    let command = Guarded::check(&args.command, &args.guard, wanted.ttl(&args.lease))?;
+    let lease = LeaseArgs {
+        ttl: wanted.ttl(&args.lease),
+        ..args.lease.clone()
+    };
+    let command = Guarded::check(
+        &args.command,
+        &args.guard,
+        &args.store,
+        lease.ttl,
+        wanted.max_hold,
+    )?;
+    if args.guard.on_lost != OnLost::Ignore {
+        // The command is ended then, and the lease kept until it has: it need not obey.
+        wanted.max_hold = None;
+    }
 
+    place::say_if_elsewhere(&args.store, printer);
+    if args.every.is_some() {
+        place::say_if_every_machine_runs_it(&args.store, printer);
+    }
     let mut signals = Signals::listen()?;
-    let client = tokio::select! {
-        client = connect_to_hold(&args.store, &args.lease) => client?,
-        signal = signals.next() => return Ok(ended_by(signal)),
+    let mut retries = Retries::new(patience.wait(), &wanted.keys, printer);
+    let connected = connect_to_hold(&args.store, &lease, &mut retries, &mut signals);
+    let client = match connected.await? {
+        ControlFlow::Continue(client) => client,
+        ControlFlow::Break(signal) => return Ok(ended_by(signal)),
     };
     let recovery = match &args.recover_as {
         None => None,
         Some(name) => Some(Recovery::begin(name, &client, &mut wanted, printer).await?),
     };
-    let acquired = acquire::acquire(&client, &wanted, patience, &mut signals, printer);
+    let acquired = acquire::acquire(
+        &client,
+        &wanted,
+        patience,
+        &mut retries,
+        &mut signals,
+        printer,
+    );
     let status = match acquired.await {
         Ok(Outcome::Granted(held)) => {
             under(

@@ -6,8 +6,8 @@ use crate::cli::ShowArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Printer, table};
-use crate::view::{ClaimView, KeyView, on_one_line, to_the_second};
+use crate::output::{Printer, escape, table};
+use crate::view::{ClaimView, KeyView, to_the_second};
 
 /// Shows who holds the key and who waits for it.
 pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failure> {
@@ -17,7 +17,7 @@ pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failu
     if args.json {
         printer.json(&view)?;
     } else {
-        printer.data(&text(&view))?;
+        printer.text(&text(&view))?;
     }
     Ok(exit::OK)
 }
@@ -52,7 +52,7 @@ fn text(view: &KeyView) -> String {
     let mut rows = table(&columns);
     for claim in &view.holders {
         let state = match &claim.kept_until {
-            Some(until) => format!("kept until {}", to_the_second(until)),
+            Some(until) => format!("taken until {}", to_the_second(until)),
             None => "holds".to_owned(),
         };
         rows.add_row(row(state, claim, noted));
@@ -65,15 +65,18 @@ fn text(view: &KeyView) -> String {
 }
 
 fn row(state: String, claim: &ClaimView, noted: bool) -> Vec<String> {
-    let owner = claim.owner.as_ref();
+    let (owner, who) = (claim.owner.as_ref(), claim.who());
     let mut row = vec![
         state,
         claim.mode(),
-        owner.map_or_else(|| claim.who(), |owner| owner.host.clone()),
+        escape(owner.map_or(who.as_str(), |owner| &owner.host)).into_owned(),
         owner.map_or(String::new(), |owner| owner.pid.to_string()),
-        owner
-            .and_then(|owner| owner.label.clone())
-            .unwrap_or_default(),
+        escape(
+            owner
+                .and_then(|owner| owner.label.as_deref())
+                .unwrap_or_default(),
+        )
+        .into_owned(),
         claim
             .since
             .as_deref()
@@ -86,7 +89,7 @@ fn row(state: String, claim: &ClaimView, noted: bool) -> Vec<String> {
             .unwrap_or_default(),
     ];
     if noted {
-        row.push(on_one_line(claim.note.as_deref().unwrap_or_default()));
+        row.push(escape(claim.note.as_deref().unwrap_or_default()).into_owned());
     }
     row
 }
@@ -138,7 +141,7 @@ mod tests {
         };
         let shown = text(&kept);
         assert!(
-            shown.contains("\nkept until 2026-01-31T13:00:00Z  exclusive  "),
+            shown.contains("\ntaken until 2026-01-31T13:00:00Z  exclusive  "),
             "{shown}"
         );
         assert!(shown.trim_end().ends_with("10.0.0.7:80"), "{shown}");

@@ -8,8 +8,10 @@ use leasehold::store::Acknowledged;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::child::Refusal;
 use crate::duration::millis;
 use crate::failure::Failure;
+use crate::held::Trouble;
 use crate::view::{ClaimView, KeyView};
 
 /// One thing that happened: an object per line with `--json`, otherwise a sentence, or nothing.
@@ -21,6 +23,21 @@ pub(crate) enum Event {
         key: String,
         position: u64,
         holders: Vec<ClaimView>,
+    },
+    /// The store cannot be used, and is asked again.
+    StoreUnavailable {
+        #[serde(flatten)]
+        keys: Keys,
+        reason: String,
+        hint: Option<String>,
+        /// For how long, if not for ever.
+        left_ms: Option<u64>,
+    },
+    /// The store can be used again.
+    StoreAvailable {
+        #[serde(flatten)]
+        keys: Keys,
+        after_ms: u64,
     },
     /// The place in the queue was lost, and a new one taken at its end.
     Rejoined {
@@ -74,6 +91,10 @@ pub(crate) enum Event {
         reason: Loss,
         remaining_ms: u64,
         action: Measure,
+        /// What kept it from being renewed.
+        #[serde(serialize_with = "why", rename = "cause")]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        trouble: Option<Trouble>,
     },
     /// The lease is lost.
     Lost {
@@ -81,6 +102,24 @@ pub(crate) enum Event {
         #[serde(serialize_with = "by_name")]
         reason: Loss,
         action: Measure,
+        /// What kept it from being renewed.
+        #[serde(serialize_with = "why", rename = "cause")]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        trouble: Option<Trouble>,
+    },
+    /// It was held for the longest time allowed, and is kept until the command has gone.
+    Overdue {
+        key: String,
+        #[serde(serialize_with = "by_name")]
+        reason: Loss,
+    },
+    /// The system did not let us signal these processes of the command.
+    Refused {
+        key: String,
+        signal: i32,
+        processes: Vec<Refusal>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        then: Option<Sequel>,
     },
     /// The lock was given back.
     Released {
@@ -171,8 +210,20 @@ pub(crate) enum Measure {
     Term,
     Kill,
     Ignore,
+    /// The system did not let us do it to all of the child's processes.
+    Refused,
     /// There is no child.
     None,
+}
+
+/// What comes of a command that is not to be ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Sequel {
+    /// The lock is kept and renewed while it runs.
+    Kept,
+    /// The next holder may begin while it runs.
+    MayOverlap,
 }
 
 /// How much it matters.
@@ -188,6 +239,8 @@ impl Event {
         match self {
             Self::Expiring { .. }
             | Self::Lost { .. }
+            | Self::Overdue { .. }
+            | Self::Refused { .. }
             | Self::Released {
                 still_ours: false, ..
             }
@@ -237,6 +290,14 @@ fn reason_name(reason: &Loss) -> &'static str {
         Loss::MaxHold => "max-hold",
         Loss::HandedOver => "handed-over",
     }
+}
+
+#[allow(clippy::ref_option, reason = "as serde asks for it")]
+fn why<S: Serializer>(trouble: &Option<Trouble>, serializer: S) -> Result<S::Ok, S::Error> {
+    trouble
+        .as_ref()
+        .map(|trouble| &trouble.why)
+        .serialize(serializer)
 }
 
 fn by_name<S: Serializer>(reason: &Loss, serializer: S) -> Result<S::Ok, S::Error> {

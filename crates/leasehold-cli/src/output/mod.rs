@@ -1,5 +1,6 @@
 //! The only place that writes: data to standard output, all else to standard error.
 
+mod escape;
 mod event;
 mod log;
 mod sentence;
@@ -7,11 +8,13 @@ mod sentence;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use clap::error::{ContextKind, ErrorKind};
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use indicatif::ProgressBar;
 
-pub(crate) use event::{Acknowledgements, ByKey, Event, Keys, Measure, Weight};
+pub(crate) use escape::escape;
+pub(crate) use event::{Acknowledgements, ByKey, Event, Keys, Measure, Sequel, Weight};
 
 use crate::failure::Failure;
 use crate::{cli, exit};
@@ -57,11 +60,23 @@ impl Printer {
         }
     }
 
+    /// Data for people, in lines. A cell that may hold line breaks is escaped by its caller.
+    pub(crate) fn text(&self, text: &str) -> Result<bool, Failure> {
+        let lines: String = text
+            .split_inclusive('\n')
+            .map(|line| match line.strip_suffix('\n') {
+                Some(line) => format!("{}\n", escape(line)),
+                None => escape(line).into_owned(),
+            })
+            .collect();
+        self.data(&lines)
+    }
+
     /// Data, as a line of JSON.
     pub(crate) fn json(&self, value: &impl serde::Serialize) -> Result<bool, Failure> {
         let line = serde_json::to_string(value)
             .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot write JSON: {error}")))?;
-        self.data(&(line + "\n"))
+        self.data(&(escape::escape_json(line) + "\n"))
     }
 
     /// Something that happened.
@@ -71,11 +86,12 @@ impl Printer {
         }
         if self.0.json {
             if let Ok(line) = serde_json::to_string(event) {
-                self.line(&line);
+                self.line(&escape::escape_json(line));
             }
         } else if let Some(sentence) = event.sentence(self.0.verbose) {
-            for line in sentence.lines() {
-                self.line(&format!("{PREFIX}{line}"));
+            self.sentence(&sentence);
+            if let Some(hint) = event.hint() {
+                self.sentence(&format!("hint: {hint}"));
             }
         }
     }
@@ -84,14 +100,14 @@ impl Printer {
     pub(crate) fn failure(&self, failure: &Failure) {
         self.event(&failure.into());
         if let (true, false, Some(cause)) = (self.0.verbose, self.0.json, &failure.cause) {
-            self.line(&format!("{PREFIX}cause: {cause}"));
+            self.sentence(&format!("cause: {cause}"));
         }
     }
 
     /// Something to know.
     pub(crate) fn notice(&self, text: &str) {
         if !self.0.quiet && !self.0.json {
-            self.line(&format!("{PREFIX}{text}"));
+            self.sentence(text);
         }
     }
 
@@ -108,7 +124,7 @@ impl Printer {
             return Ok(None);
         }
         let mut err = io::stderr().lock();
-        write!(err, "{PREFIX}{question} [y/N] ")?;
+        write!(err, "{PREFIX}{} [y/N] ", escape(question))?;
         err.flush()?;
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
@@ -129,6 +145,10 @@ impl Printer {
         *live = bar;
     }
 
+    fn sentence(&self, sentence: &str) {
+        self.line(&format!("{PREFIX}{}", escape(sentence)));
+    }
+
     fn line(&self, line: &str) {
         // Standard error that is closed or full is no reason to stop.
         let write = || drop(writeln!(io::stderr().lock(), "{line}"));
@@ -141,26 +161,31 @@ impl Printer {
 }
 
 /// What the arguments were refused for, or the help that was asked for.
-pub(crate) fn usage(asked: &clap::Error) -> u8 {
+pub(crate) fn usage(mut asked: clap::Error) -> u8 {
     if !asked.use_stderr() {
         // Nobody reads the help of a pipe that is closed.
         let _ = asked.print();
         return exit::OK;
     }
+    let mut arguments = std::env::args_os().skip(1);
+    let subcommand = arguments.next().unwrap_or_default();
+    let runs = subcommand == "run" || subcommand == "elect";
+    let hint = if asked.kind() != ErrorKind::UnknownArgument || !runs {
+        ""
+    } else if !arguments.any(|argument| argument == "--") {
+        "\n\nhint: write -- before the command"
+    } else if asked.remove(ContextKind::Suggested).is_none() {
+        ""
+    } else if subcommand == "run" {
+        // What follows -- is the command here, and not a key, as clap would have it.
+        "\n\nhint: for a key that begins with a dash write --key=-KEY"
+    } else {
+        "\n\nhint: the key of an election cannot begin with a dash"
+    };
     let text = asked.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    let mut arguments = std::env::args_os().skip(1);
-    let undashed = asked.kind() == clap::error::ErrorKind::UnknownArgument
-        && arguments
-            .next()
-            .is_some_and(|first| first == "run" || first == "elect")
-        && !arguments.any(|argument| argument == "--");
-    let hint = if undashed {
-        "\n\nhint: write -- before the command"
-    } else {
-        ""
-    };
-    let _ = writeln!(io::stderr().lock(), "{PREFIX}{text}{hint}");
+    let text: Vec<_> = text.lines().map(escape).collect();
+    let _ = writeln!(io::stderr().lock(), "{PREFIX}{}{hint}", text.join("\n"));
     exit::USAGE
 }
 

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use leasehold::Loss;
+use rustix::io::Errno;
+use rustix::process::Signal;
 
-use super::event::{Event, Measure};
+use super::event::{Event, Measure, Sequel};
+use crate::child::Refusal;
 use crate::duration::spoken;
+use crate::held::Trouble;
 use crate::view::{held_by, ran};
 
 impl Event {
@@ -22,6 +26,15 @@ impl Event {
                     .map(|held| format!(", {held}"))
                     .unwrap_or_default();
                 format!("waiting for {key} (position {position}){held}")
+            }
+            Self::StoreUnavailable {
+                reason, left_ms, ..
+            } => match left_ms {
+                Some(left_ms) => format!("{reason}; trying again for {}", spoken_ms(left_ms)),
+                None => format!("{reason}; trying again"),
+            },
+            Self::StoreAvailable { after_ms, .. } => {
+                format!("the store can be used again, after {}", spoken_ms(after_ms))
             }
             Self::Rejoined { keys, .. } => {
                 format!("warning: the place in the queue of {keys} was lost; waiting at its end")
@@ -79,6 +92,7 @@ impl Event {
                 reason: reason @ Loss::MaxHold,
                 remaining_ms,
                 action,
+                ..
             } => format!(
                 "{key} ends in {}: {reason}{}",
                 spoken_ms(remaining_ms),
@@ -88,19 +102,42 @@ impl Event {
                 key,
                 remaining_ms,
                 action,
+                trouble,
                 ..
-            } => format!(
-                "no answer to the renewals of {key}, which ends in {}{}",
-                spoken_ms(remaining_ms),
-                action.words()
-            ),
+            } => {
+                let left = spoken_ms(remaining_ms);
+                let ends = match trouble {
+                    Some(Trouble { refused: true, why }) => {
+                        format!("cannot renew {key}, which ends in {left} ({why})")
+                    }
+                    Some(Trouble { why, .. }) => {
+                        format!("no answer to the renewals of {key}, which ends in {left} ({why})")
+                    }
+                    None => format!("no answer to the renewals of {key}, which ends in {left}"),
+                };
+                ends + action.words()
+            }
             Self::Lost {
                 key,
                 reason,
                 action,
+                trouble,
             } => {
-                format!("lost {key}: {reason}{}", action.words())
+                let why = trouble
+                    .as_ref()
+                    .map(|trouble| format!(" ({})", trouble.why));
+                let why = why.unwrap_or_default();
+                format!("lost {key}: {reason}{why}{}", action.words())
             }
+            Self::Overdue { key, reason } => {
+                format!("{key} should end: {reason}, and its command does not")
+            }
+            Self::Refused {
+                key,
+                signal,
+                processes,
+                then,
+            } => refused(key, *signal, processes, *then),
             Self::Released {
                 keys,
                 still_ours: false,
@@ -109,10 +146,7 @@ impl Event {
             }
             Self::Warning { message } => format!("warning: {message}"),
             Self::Log { level, message } => format!("{}: {message}", level.to_lowercase()),
-            Self::Error { message, hint, .. } => match hint {
-                None => message.clone(),
-                Some(hint) => format!("{message}\nhint: {hint}"),
-            },
+            Self::Error { message, .. } => message.clone(),
             Self::Leading { key, term } => match term {
                 Some(term) => format!("leading {key}, term {term}"),
                 None => format!("leading {key}"),
@@ -143,6 +177,14 @@ impl Event {
             Self::Acquired { .. } | Self::Released { .. } | Self::Exit { .. } => return None,
         })
     }
+
+    /// What to do about it, on a line of its own.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Error { hint, .. } => hint.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 impl Measure {
@@ -151,9 +193,35 @@ impl Measure {
             Self::Term => "; telling the command to stop",
             Self::Kill => "; killing the command",
             Self::Ignore => "; the command runs on, unguarded",
-            Self::None => "",
+            Self::Refused | Self::None => "",
         }
     }
+}
+
+fn refused(key: &str, signal: i32, processes: &[Refusal], then: Option<Sequel>) -> String {
+    let does = match Signal::from_named_raw(signal) {
+        Some(Signal::KILL) => "kill",
+        Some(Signal::TERM) => "stop",
+        _ => "signal",
+    };
+    let names: Vec<_> = processes.iter().map(Refusal::to_string).collect();
+    let (it, ends, runs) = match names.len() {
+        1 => ("it", "ends", "runs"),
+        _ => ("they", "end", "run"),
+    };
+    let then = match then {
+        None => String::new(),
+        Some(Sequel::Kept) => format!("; {key} stays locked and is renewed until {it} {ends}"),
+        Some(Sequel::MayOverlap) => {
+            format!("; {it} still {runs}, and the next holder of {key} may begin meanwhile")
+        }
+    };
+    format!(
+        "cannot {does} {} of the command: {}{then}\n\
+         hint: run leasehold as a user who may, such as root, or end what is left yourself",
+        names.join(", "),
+        Errno::PERM,
+    )
 }
 
 #[cfg(test)]
@@ -185,6 +253,35 @@ mod tests {
                 "token": 7, "tokens": {"b": 7, "a": 9}, "waited_ms": 0,
             })
         );
+    }
+
+    #[test]
+    fn what_was_not_killed_is_named_with_what_comes_of_it() {
+        let pid = rustix::process::getpid();
+        let refused = |then| Event::Refused {
+            key: "k".into(),
+            signal: Signal::KILL.as_raw(),
+            processes: vec![Refusal::of(pid)],
+            then,
+        };
+        let named = format!("cannot kill {} of the command: ", Refusal::of(pid));
+        for (then, says) in [
+            (
+                Sequel::Kept,
+                "; k stays locked and is renewed until it ends\n",
+            ),
+            (
+                Sequel::MayOverlap,
+                "; it still runs, and the next holder of k may begin meanwhile\n",
+            ),
+        ] {
+            let sentence = refused(Some(then)).sentence(false).unwrap();
+            assert!(sentence.starts_with(&named), "{sentence}");
+            assert!(sentence.contains(says), "{sentence}");
+        }
+        let shown = serde_json::to_value(refused(Some(Sequel::MayOverlap))).unwrap();
+        assert_eq!(shown["then"], "may_overlap");
+        assert_eq!(shown["processes"][0]["pid"], pid.as_raw_nonzero().get());
     }
 
     #[test]
@@ -251,16 +348,42 @@ mod tests {
     }
 
     #[test]
+    fn what_the_store_said_is_told() {
+        let expiring = |refused| Event::Expiring {
+            key: "k".into(),
+            reason: Loss::Unanswered,
+            remaining_ms: 1_500,
+            action: Measure::None,
+            trouble: Some(Trouble {
+                refused,
+                why: "NOREPLICAS".into(),
+            }),
+        };
+        assert_eq!(
+            expiring(true).sentence(false).unwrap(),
+            "cannot renew k, which ends in 1.5 s (NOREPLICAS)"
+        );
+        assert_eq!(
+            expiring(false).sentence(false).unwrap(),
+            "no answer to the renewals of k, which ends in 1.5 s (NOREPLICAS)"
+        );
+        let json = serde_json::to_value(expiring(true)).unwrap();
+        assert_eq!(json["cause"], "NOREPLICAS");
+    }
+
+    #[test]
     fn loss_is_an_error() {
         let lost = Event::Lost {
             key: "k".into(),
             reason: Loss::Gone,
             action: Measure::Term,
+            trouble: None,
         };
         assert_eq!(lost.weight(), Weight::Error);
         assert_eq!(
             lost.sentence(false).unwrap(),
-            "lost k: the store has no such claim any more; telling the command to stop"
+            "lost k: the store has no such claim any more: it was broken, it expired there, or \
+             data was lost; telling the command to stop"
         );
         assert_eq!(
             serde_json::to_value(lost).unwrap(),

@@ -1,6 +1,7 @@
 //! The verb `claim`.
 
 use super::{Entry, Place, Queue, Step};
+use crate::mutant::mutated;
 use crate::{Arrival, Claim, Mode, OwnerSecret, Reply};
 
 impl Queue {
@@ -8,7 +9,8 @@ impl Queue {
         step.actor = Some(claim.id.clone());
         self.drop_if_lapsed(&claim.id, step.now);
         if let Some(entry) = self.entry(&claim.id) {
-            let (kept, taken) = (entry.kept, entry.inbox != claim.inbox);
+            let taken = entry.inbox != claim.inbox && !mutated("stranger-enters");
+            let kept = entry.kept;
             if taken {
                 // Its client does not hear this answer.
                 step.actor = None;
@@ -54,7 +56,10 @@ impl Queue {
         let carrier = secret
             .filter(|_| open)
             .and_then(|secret| self.carrier(secret, step));
-        let may_pass = open && (ahead || self.waiting.is_empty());
+        let may_pass = (open || mutated("closed-claim"))
+            && (ahead
+                || self.waiting.is_empty()
+                || claim.mode == Mode::Shared && mutated("reader-passes"));
         let now =
             barges || carrier.is_some() || (may_pass && self.make_room(claim.mode.weight(), step));
         if !now && !claim.wait {
@@ -71,7 +76,7 @@ impl Queue {
         } else {
             claim.waiter_ttl
         };
-        let entry = Entry {
+        let mut entry = Entry {
             id: claim.id.clone(),
             arrival,
             mode: claim.mode,
@@ -81,12 +86,16 @@ impl Queue {
             owner: claim.owner.clone(),
             secret,
             min_hold: claim.min_hold,
+            renewed: None,
             note: claim.note.clone(),
             version: 0,
             previous: None,
             kept: false,
         };
         self.furthest = self.furthest.max(entry.deadline);
+        if now {
+            entry.note_renewal(step.now + claim.lease_ttl);
+        }
         if let Some(token) = carrier {
             self.hold(entry, token);
         } else if now {
@@ -109,7 +118,7 @@ impl Queue {
             .granted
             .iter()
             .take(if exclusive { usize::MAX } else { 0 });
-        held.find(|(_, entry)| entry.secret == Some(secret))
+        held.find(|(_, entry)| entry.secret == Some(secret) && !mutated("owner-shut-out"))
             .map(|((token, _), _)| *token)
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{DROPS_PER_STEP, Entry, Place, Queue, Step, UNHEARD_CUT};
+use crate::mutant::mutated;
 use crate::{Arrival, ClaimId, Event, Inbox, Release, Reply, StoreTime};
 
 impl Queue {
@@ -24,11 +25,15 @@ impl Queue {
             entry.min_hold = Duration::ZERO;
         }
         let kept = place.is_some() && self.vacate_in(&release.id, step);
-        if !release.settled {
+        if place.is_none() && mutated("release-any") {
+            let first = self.granted.values().next().map(|entry| entry.id.clone());
+            first.iter().for_each(|id| self.remove(id));
+        }
+        if !release.settled && !mutated("released-again") {
             self.bury_id(&release.id, step.now);
         }
         self.forget_buried(step.now);
-        if release.hand_off || !held {
+        if release.hand_off && !mutated("release-keeps") || !held {
             self.promote(step);
         } else if !kept {
             self.tell_vacant(step);
@@ -55,6 +60,7 @@ impl Queue {
             .entry_mut(id)
             // A claim that was cut and has lapsed keeps nothing: the key was free.
             .filter(|entry| granted && entry.deadline > now && entry.keep_until() > now)
+            .filter(|_| !mutated("min-hold-forgotten"))
         else {
             self.remove(id);
             return false;
@@ -63,14 +69,17 @@ impl Queue {
         entry.kept = true;
         entry.inbox = None;
         entry.secret = None;
+        entry.renewed = None;
         let deadline = entry.deadline;
         self.earliest = self.earliest.min(deadline);
         true
     }
 
     pub(super) fn break_all(&mut self, step: &mut Step) -> Reply {
-        let void = self.last_token;
-        self.last_token = self.next_token(step);
+        let raised = self.next_token(step);
+        if !mutated("break-same-token") {
+            self.last_token = raised;
+        }
         let held: Vec<_> = self.granted.values().cloned().collect();
         for entry in &held {
             self.remove(&entry.id);
@@ -80,13 +89,14 @@ impl Queue {
                 step.events.push(Event::Revoked {
                     inbox,
                     arrival: entry.arrival,
+                    id: entry.id.clone(),
                 });
             }
         }
         self.promote(step);
         Reply::Broken {
             holders: held.len() as u64,
-            token: void,
+            token: raised,
         }
     }
 

@@ -51,6 +51,7 @@ impl Entry {
             id_hint: self.id.to_string(),
             note: self.note.clone(),
             kept: self.kept,
+            renewed: self.renewed,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The verb `renew`, and what may change a claim in the same step.
 
 use super::{Place, Queue, Step};
+use crate::mutant::mutated;
 use crate::{Adopt, Arrival, ClaimId, Event, Mode, Renew, Reply, Rotate};
 
 impl Queue {
@@ -11,7 +12,9 @@ impl Queue {
             .filter(|rotate| self.has_rotated(&renew.id, rotate));
         let id = asked_again.map_or(&renew.id, |rotate| &rotate.to);
         step.actor = Some(id.clone());
-        self.drop_if_lapsed(id, step.now);
+        if !mutated("renewal-revives") {
+            self.drop_if_lapsed(id, step.now);
+        }
         if self.entry(id).is_none_or(|entry| entry.kept) {
             self.promote(step);
             return if self.was_rotated(&renew.id, step.now) {
@@ -70,12 +73,12 @@ impl Queue {
         self.forget_buried(step.now);
         step.actor = Some(rotate.to.clone());
         if let Some(adopt) = &rotate.adopt {
-            self.adopt(&rotate.to, adopt, step);
+            self.adopt(id, &rotate.to, adopt, step);
         }
         None
     }
 
-    fn adopt(&mut self, id: &ClaimId, adopt: &Adopt, step: &mut Step) {
+    fn adopt(&mut self, before: &ClaimId, id: &ClaimId, adopt: &Adopt, step: &mut Step) {
         if let Some(entry) = self.entry_mut(id) {
             let former = entry
                 .inbox
@@ -84,8 +87,11 @@ impl Queue {
             entry.inbox.clone_from(&adopt.inbox);
             entry.owner = adopt.owner.clone();
             if let Some(inbox) = former {
-                let arrival = entry.arrival;
-                step.events.push(Event::Adopted { inbox, arrival });
+                step.events.push(Event::Adopted {
+                    inbox,
+                    arrival: entry.arrival,
+                    id: before.clone(),
+                });
             }
         }
         let Some(Place::Granted(old, _)) = self.places.get(id).copied() else {

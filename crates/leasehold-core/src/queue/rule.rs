@@ -1,11 +1,19 @@
 //! The one rule: a claim is granted when the weights of the claims ahead of it,
 //! plus its own, fit the key's capacity.
 
+use std::time::Duration;
+
 use super::{Entry, PROMOTED_FLOOR, Place, Queue, Step};
+use crate::mutant::mutated;
 use crate::{Capacity, ClaimId, Event, OwnerSecret, Reply, StoreTime, Token};
 
 impl Queue {
     fn fits(&self, weight: u64) -> bool {
+        let weight = if mutated("permits-unweighed") {
+            1
+        } else {
+            weight
+        };
         self.capacity
             .is_none_or(|capacity| self.used + weight <= capacity.units())
     }
@@ -15,10 +23,19 @@ impl Queue {
         self.capacity.filter(|capacity| weight > capacity.units())
     }
 
+    fn first_in_line(&self) -> Option<&Entry> {
+        let mut line = self.waiting.values();
+        if mutated("order-last-first") {
+            line.next_back()
+        } else {
+            line.next()
+        }
+    }
+
     /// Gives each claim at the front that fits its token.
     pub(super) fn promote(&mut self, step: &mut Step) {
         self.catch_up(step);
-        while let Some(first) = self.waiting.values().next() {
+        while let Some(first) = self.first_in_line() {
             let (id, arrival, weight) = (first.id.clone(), first.arrival, first.mode.weight());
             let too_small = self.too_small_for(weight);
             if first.deadline <= step.now || too_small.is_some() {
@@ -33,12 +50,21 @@ impl Queue {
                     step.events.push(Event::Unfit {
                         inbox,
                         arrival,
+                        id,
                         in_use,
                     });
                 }
                 continue;
             }
-            if step.opens.is_some() || !self.make_room(weight, step) {
+            let closed = step.opens.is_some() && !mutated("closed-hands-on");
+            if closed || !self.make_room(weight, step) {
+                if mutated("push-before-grant") {
+                    let told = (
+                        self.entry(&id).and_then(|entry| entry.inbox.clone()),
+                        step.now,
+                    );
+                    Self::tell_granted(told, &id, arrival, self.next_token(step), step);
+                }
                 return;
             }
             let Some(mut entry) = self.take_waiting(arrival) else {
@@ -90,8 +116,14 @@ impl Queue {
 
     /// A claim that was granted while it waited must not lapse on the way.
     fn lift(&mut self, entry: &mut Entry, step: &Step) {
-        let floor = PROMOTED_FLOOR.max(entry.min_hold);
+        let floor = if mutated("grant-lapses") {
+            Duration::ZERO
+        } else {
+            PROMOTED_FLOOR
+        };
         entry.deadline = entry.deadline.max(step.now + floor);
+        entry.note_renewal(entry.deadline);
+        entry.deadline = entry.deadline.max(step.now + entry.min_hold);
         entry.since = step.now;
         self.furthest = self.furthest.max(entry.deadline);
     }
@@ -103,11 +135,12 @@ impl Queue {
         token: Token,
         step: &mut Step,
     ) {
-        let mine = step.actor.as_ref() == Some(id);
+        let mine = step.actor.as_ref() == Some(id) || mutated("push-missing");
         if let Some(inbox) = inbox.filter(|_| !mine) {
             step.events.push(Event::Granted {
                 inbox,
                 arrival,
+                id: id.clone(),
                 token,
                 deadline,
             });
@@ -116,7 +149,7 @@ impl Queue {
 
     /// Whether the weight fits, after dropping lapsed holders if it must.
     pub(super) fn make_room(&mut self, weight: u64, step: &mut Step) -> bool {
-        self.fits(weight) || (self.reclaim(step) && self.fits(weight))
+        self.fits(weight) || (!mutated("lapsed-stays") && self.reclaim(step) && self.fits(weight))
     }
 
     /// Drops the holders that have lapsed. Looks at none while none can have.
@@ -127,7 +160,7 @@ impl Queue {
         let mut earliest = StoreTime(u64::MAX);
         let mut lapsed = Vec::new();
         for entry in self.granted.values() {
-            if entry.deadline > step.now {
+            if entry.deadline > step.now || mutated("expiry-late") && entry.deadline == step.now {
                 earliest = earliest.min(entry.deadline);
             } else if step.drops_left == 0 {
                 earliest = self.earliest;
@@ -167,7 +200,13 @@ impl Queue {
 
     /// `max(last + 1, clock)`: strictly increasing, also after the record was lost.
     pub(super) fn next_token(&self, step: &Step) -> Token {
-        Token((self.last_token.0 + 1).max(step.clock.0))
+        let next = self.last_token.0 + u64::from(!mutated("token-same"));
+        let floor = if mutated("token-counts") {
+            0
+        } else {
+            step.clock.0
+        };
+        Token(next.max(floor))
     }
 
     /// Drops a waiting claim that can never fit any more, and says so.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Place, Queue, Step};
+use crate::mutant::mutated;
 use crate::{Arrival, ClaimId, Event, Inbox, Reply, Standing, StoreTime};
 
 impl Queue {
@@ -17,10 +18,16 @@ impl Queue {
         let granted = matches!(self.places.get(id), Some(Place::Granted(..)));
         let ttl = if granted { held } else { waiting };
         if let Some(entry) = self.entry_mut(id) {
-            entry.deadline = entry.deadline.max(step.now + ttl);
+            let before = if mutated("renewal-lowers") {
+                step.now
+            } else {
+                entry.deadline
+            };
+            entry.deadline = before.max(step.now + ttl);
             if granted {
                 // `Unheard` may have cut it below that.
                 entry.deadline = entry.deadline.max(entry.keep_until());
+                entry.note_renewal(step.now + ttl);
             }
             let deadline = entry.deadline;
             self.furthest = self.furthest.max(deadline);
@@ -59,7 +66,12 @@ impl Queue {
         } else {
             self.earliest
         };
-        step.opens.map_or(free, |opens| opens.max(free))
+        let late = Duration::from_secs(if mutated("closed-for-good") {
+            1_000_000
+        } else {
+            0
+        });
+        step.opens.map_or(free, |opens| opens.max(free) + late)
     }
 
     /// Tells the claim that is next in line when to look: one that has become

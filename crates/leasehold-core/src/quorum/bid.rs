@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::{QuorumSize, Vote};
+use crate::mutant::mutated;
 use crate::{Moment, Token, drift_allowance};
 
 /// How often one bid proposes another token at most: a rival that does the same
@@ -208,7 +209,7 @@ impl Bid {
         let yes = self.count(|b| *b == Ballot::Given(Vote::Yes));
         let open = self.count(|b| matches!(b, Ballot::Open | Ballot::Unsent));
         let stale = self.count(|b| matches!(b, Ballot::Given(Vote::Stale { .. })));
-        if yes >= quorum {
+        if yes + usize::from(mutated("majority")) >= quorum {
             self.verdict = Some(BidVerdict::Held { token: self.token });
         } else if yes + open >= quorum {
             // Not decided yet.

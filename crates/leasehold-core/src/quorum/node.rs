@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use crate::mutant::mutated;
 use crate::{ClaimId, Closed, Inbox, Note, Owner, StoreTime, Token};
 
 /// So many clients that wait are remembered by one server for one key; others
@@ -43,6 +44,18 @@ pub struct Hold {
     pub since: StoreTime,
     /// What people see of it.
     pub body: Body,
+}
+
+impl Hold {
+    fn of(ask: &Acquire, now: StoreTime) -> Self {
+        Self {
+            id: ask.id.clone(),
+            token: ask.token,
+            until: now + ask.ttl,
+            since: now,
+            body: ask.body.clone(),
+        }
+    }
 }
 
 /// What a claim says about itself.
@@ -196,7 +209,8 @@ impl Node {
             if hold.body.inbox != ask.body.inbox {
                 return Vote::Taken;
             }
-            if hold.token == ask.token {
+            let passed = mutated("one-register") && ask.token < self.accepted;
+            if hold.token == ask.token && !passed {
                 self.raise(ask, now, &mut tell);
                 return Vote::Yes;
             }
@@ -208,27 +222,24 @@ impl Node {
                 by: Duration::from_micros(ask.token.0 - ceiling),
             };
         }
-        if let Some(other) = live.filter(|hold| hold.id != ask.id) {
+        let other = live.filter(|hold| hold.id != ask.id);
+        if let Some(other) = other.filter(|_| !mutated("votes-for-two")) {
             let left = other.until.since(now);
             if ask.wait {
                 self.wait(&ask.body.inbox, now);
             }
             return Vote::Busy { left, highest };
         }
-        let again = ask.token == self.accepted && self.proposer.as_ref() == Some(&ask.id);
-        if ask.token <= self.released || !(ask.token > self.accepted || again) {
+        let proposed = self.proposer.as_ref() == Some(&ask.id) || mutated("token-shared");
+        let again = ask.token == self.accepted && proposed;
+        let passes = ask.token > self.accepted || again || mutated("token-lower");
+        if ask.token <= self.released || !passes {
             return Vote::Stale { highest };
         }
         let upgraded = live.is_some();
         self.accepted = ask.token;
         self.proposer = Some(ask.id.clone());
-        self.hold = Some(Hold {
-            id: ask.id.clone(),
-            token: ask.token,
-            until: now + ask.ttl,
-            since: now,
-            body: ask.body.clone(),
-        });
+        self.hold = Some(Hold::of(ask, now));
         self.waiting.retain(|ear| ear.inbox != ask.body.inbox);
         if !upgraded {
             self.tell_watchers(&mut tell);
@@ -254,8 +265,13 @@ impl Node {
         mut tell: impl FnMut(&Inbox, Told) -> bool,
     ) -> Vote {
         self.forget(now);
-        if self.votes_for(&ask.vote.id, ask.vote.token, now) {
+        let passed = mutated("one-register") && ask.vote.token < self.accepted;
+        if !passed && self.votes_for(&ask.vote.id, ask.vote.token, now) {
             self.raise(&ask.vote, now, &mut tell);
+            return Vote::Yes;
+        }
+        if mutated("extension-revives") {
+            self.hold = Some(Hold::of(&ask.vote, now));
             return Vote::Yes;
         }
         if !ask.repair {
@@ -284,7 +300,11 @@ impl Node {
         if self.hold.as_ref().is_some_and(|hold| hold.id == part.id) {
             self.hold = None;
         }
-        self.released = self.released.max(part.token);
+        if mutated("one-register") {
+            self.accepted = self.accepted.max(part.token);
+        } else if !mutated("no-tombstone") {
+            self.released = self.released.max(part.token);
+        }
         if part.token.0 > 0 && self.proposer.as_ref() == Some(&part.id) {
             self.proposer = None;
         }

@@ -199,6 +199,16 @@ fn gone_and_revoked_are_losses_at_once_and_the_first_reason_stays() {
     assert_eq!(renewal.validity().remaining(at(1)), Duration::ZERO);
 }
 
+/// On a busy machine the renewals of a short hold may come too late to be sent.
+#[test]
+fn a_hold_that_ends_with_its_longest_says_so_however_late_its_renewals_are() {
+    for (max, loss) in [(TTL, Loss::MaxHold), (2 * TTL, Loss::Unanswered)] {
+        let mut renewal = direct(THIRD).at_most(Some(max));
+        renewal.handle_timeout(at(30));
+        assert_eq!(renewal.standpoint(), Standpoint::Lost(loss), "{max:?}");
+    }
+}
+
 #[test]
 fn a_hold_is_not_renewed_beyond_its_longest() {
     let max = Duration::from_secs(45);
@@ -229,6 +239,37 @@ fn an_adopted_claim_is_lost_by_push_or_answer() {
     answered.handle_reply(at(1), at(0), TTL, &Reply::Superseded);
     assert_eq!(answered.standpoint(), Standpoint::Lost(Loss::Superseded));
     assert_eq!(answered.validity(), Validity::default());
+}
+
+/// A push that proves nothing is asked about, and is the reason if the answer confirms it.
+#[test]
+fn a_doubt_is_the_reason_if_the_store_confirms_it() {
+    for (reply, standpoint) in [
+        (standing(7, Some(7)), Standpoint::Held),
+        (Reply::Gone, Standpoint::Lost(Loss::Revoked)),
+        (Reply::Superseded, Standpoint::Lost(Loss::Superseded)),
+    ] {
+        let mut renewal = direct(THIRD);
+        renewal.handle_doubt(at(1), Loss::Revoked);
+        assert_eq!(renewal.standpoint(), Standpoint::Held);
+        assert_eq!(renewal.poll_transmit(at(1)), Some(Request::Renew(TTL)));
+        renewal.handle_reply(at(2), at(1), TTL, &reply);
+        assert_eq!(renewal.standpoint(), standpoint);
+    }
+    let mut renewal = direct(THIRD);
+    renewal.handle_doubt(at(1), Loss::Revoked);
+    assert!(renewal.poll_transmit(at(1)).is_some());
+    renewal.handle_reply(at(2), at(1), TTL, &standing(7, Some(7)));
+    assert!(renewal.poll_transmit(at(11)).is_some());
+    renewal.handle_reply(at(12), at(11), TTL, &Reply::Gone);
+    assert_eq!(
+        renewal.standpoint(),
+        Standpoint::Lost(Loss::Gone),
+        "that was answered"
+    );
+    let mut fixed = direct(RenewalPolicy::Fixed);
+    fixed.handle_doubt(at(1), Loss::Revoked);
+    assert_eq!(fixed.poll_transmit(at(1)), None, "asking would prolong it");
 }
 
 #[test]

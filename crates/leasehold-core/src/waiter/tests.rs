@@ -103,7 +103,7 @@ fn a_push_that_overtakes_its_answer_is_kept() {
         let mut waiter = waiting(1, 60_000, None);
         waiter.handle_reset(at(20));
         assert_eq!(waiter.poll_transmit(at(20)), Some(renew));
-        waiter.handle_granted(4, Arrival(7), Token(70));
+        waiter.handle_granted(4, Arrival(7), Token(70), STORE);
         assert_eq!(waiter.verdict(), None, "no answer on its epoch yet");
         waiter.handle_reply(
             at(30),
@@ -166,15 +166,15 @@ fn a_grant_counts_from_the_sending() {
 #[test]
 fn a_push_counts_for_its_epoch_and_arrival_only() {
     let mut waiter = waiter(None);
-    waiter.handle_granted(3, Arrival(7), Token(70));
+    waiter.handle_granted(3, Arrival(7), Token(70), STORE);
     assert_eq!(waiter.verdict(), None, "before the first answer");
     for (epoch, arrival) in [(2, 7), (4, 7), (3, 6), (3, 8)] {
         let mut waiter = waiting(1, 100, None);
-        waiter.handle_granted(epoch, Arrival(arrival), Token(70));
+        waiter.handle_granted(epoch, Arrival(arrival), Token(70), STORE);
         assert_eq!(waiter.verdict(), None, "{epoch} {arrival}");
     }
     let mut waiter = waiting(1, 100, None);
-    waiter.handle_granted(3, Arrival(7), Token(70));
+    waiter.handle_granted(3, Arrival(7), Token(70), STORE);
     let Some(Verdict::Granted {
         validity,
         confirm_at,
@@ -194,15 +194,48 @@ fn a_push_counts_for_its_epoch_and_arrival_only() {
 fn the_epoch_of_the_last_answer_counts() {
     let mut waiter = waiting(1, 1_000, None);
     waiter.handle_reset(at(50));
-    waiter.handle_granted(4, Arrival(7), Token(70));
+    waiter.handle_granted(4, Arrival(7), Token(70), STORE);
     assert_eq!(waiter.verdict(), None, "not before an answer on it");
     assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
     let renew = Request::Renew(WAITER);
     waiter.handle_reply(at(60), at(50), 4, renew, &standing(1, 900), STORE);
-    waiter.handle_granted(3, Arrival(7), Token(70));
+    waiter.handle_granted(3, Arrival(7), Token(70), STORE);
     assert_eq!(waiter.verdict(), None, "the old one is over");
-    waiter.handle_granted(4, Arrival(7), Token(70));
+    waiter.handle_granted(4, Arrival(7), Token(70), STORE);
     assert!(matches!(waiter.verdict(), Some(Verdict::Granted { .. })));
+}
+
+/// A server that has lost the grant says that the claim waits: the push is of the past.
+#[test]
+fn a_push_of_before_the_answer_is_not_kept_for_it() {
+    for (of, believed) in [(STORE, false), (STORE + ms(60), true)] {
+        let mut waiter = waiting(1, 1_000, None);
+        waiter.handle_reset(at(50));
+        assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
+        waiter.handle_granted(4, Arrival(7), Token(70), of);
+        let (renew, later) = (Request::Renew(WAITER), STORE + ms(60));
+        waiter.handle_reply(at(60), at(50), 4, renew, &standing(1, 900), later);
+        assert_eq!(waiter.verdict().is_some(), believed);
+    }
+}
+
+#[test]
+fn a_doubt_is_asked_about() {
+    let mut waiter = waiting(1, 9_000, None);
+    waiter.handle_doubt(at(20), at(20));
+    assert_eq!(waiter.poll_transmit(at(20)), Some(Request::Renew(WAITER)));
+    waiter.handle_doubt(at(21), at(70));
+    let renew = Request::Renew(WAITER);
+    waiter.handle_reply(at(30), at(20), 3, renew, &standing(1, 9_000), STORE);
+    assert_eq!(waiter.poll_transmit(at(30)), None, "that was for later");
+    assert!(waiter.poll_transmit(at(3_030)).is_some());
+    waiter.handle_doubt(at(3_040), at(3_040));
+    waiter.handle_reply(at(3_050), at(3_030), 3, renew, &standing(1, 9_000), STORE);
+    assert_eq!(
+        waiter.poll_transmit(at(3_050)),
+        Some(renew),
+        "the answer may be older"
+    );
 }
 
 #[test]
@@ -216,7 +249,7 @@ fn what_an_older_claim_of_the_id_allowed_is_forgotten() {
     let (renew, reply) = (Request::Renew(WAITER), Reply::Standing(standing));
     waiter.handle_reply(at(3_010), at(3_000), 3, renew, &reply, STORE);
     assert_eq!(waiter.position(), Some((Arrival(9), 2)));
-    waiter.handle_granted(3, Arrival(7), Token(70));
+    waiter.handle_granted(3, Arrival(7), Token(70), STORE);
     assert_eq!(waiter.verdict(), None);
 }
 

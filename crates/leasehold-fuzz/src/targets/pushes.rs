@@ -1,5 +1,5 @@
 //! What strangers may publish on an inbox's channel, or send to its socket. What the
-//! client makes of it is tested where the client is: `leasehold/tests/strangers.rs`.
+//! client makes of it is tested where the client is: `leasehold/tests/it/strangers.rs`.
 
 use leasehold::core::Capacity;
 use leasehold::fuzzing::{local, redis};
@@ -27,17 +27,31 @@ fn published(push: &Push) -> String {
             key,
             arrival,
             token,
+            at,
+            proof,
             ..
-        } => format!("1 g {arrival} {token} 9 8 {key}"),
-        Push::Next { key, arrival, left } => format!("1 n {arrival} {} 0 {key}", left.as_micros()),
-        Push::Revoked { key, arrival } => format!("1 r {arrival} 8 {key}"),
-        Push::Adopted { key, arrival } => format!("1 a {arrival} 8 {key}"),
+        } => format!("2 g {arrival} {token} {} {proof} {key}", at.0),
+        Push::Next { key, arrival, left } => format!("2 n {arrival} {} 0 {key}", left.as_micros()),
+        Push::Revoked {
+            key,
+            arrival,
+            at,
+            proof,
+        } => format!("2 r {arrival} {} {proof} {key}", at.0),
+        Push::Adopted {
+            key,
+            arrival,
+            at,
+            proof,
+        } => format!("2 a {arrival} {} {proof} {key}", at.0),
         Push::Unfit {
             key,
             arrival,
             in_use,
-        } => format!("1 u {arrival} {} 8 {key}", permits(*in_use)),
-        Push::Changed { key } => format!("1 c 0 8 {key}"),
+            at,
+            proof,
+        } => format!("2 u {arrival} {} {} {proof} {key}", permits(*in_use), at.0),
+        Push::Changed { key } => format!("2 c 0 8 {key}"),
         other => panic!("nobody pushes {other:?}"),
     }
 }
@@ -49,17 +63,31 @@ fn sent(push: &Push) -> String {
             key,
             arrival,
             token,
+            at,
+            proof,
             ..
-        } => format!("1 {key}\nG {arrival} {token}"),
-        Push::Next { key, arrival, left } => format!("1 {key}\nN {arrival} {}", left.as_micros()),
-        Push::Revoked { key, arrival } => format!("1 {key}\nR {arrival}"),
-        Push::Adopted { key, arrival } => format!("1 {key}\nA {arrival}"),
+        } => format!("2 {key}\nG {arrival} {token} {} {proof}", at.0),
+        Push::Next { key, arrival, left } => format!("2 {key}\nN {arrival} {}", left.as_micros()),
+        Push::Revoked {
+            key,
+            arrival,
+            at,
+            proof,
+        } => format!("2 {key}\nR {arrival} {} {proof}", at.0),
+        Push::Adopted {
+            key,
+            arrival,
+            at,
+            proof,
+        } => format!("2 {key}\nA {arrival} {} {proof}", at.0),
         Push::Unfit {
             key,
             arrival,
             in_use,
-        } => format!("1 {key}\nU {arrival} {}", permits(*in_use)),
-        Push::Changed { key } => format!("1 {key}\nC"),
+            at,
+            proof,
+        } => format!("2 {key}\nU {arrival} {} {} {proof}", permits(*in_use), at.0),
+        Push::Changed { key } => format!("2 {key}\nC"),
         other => panic!("nobody pushes {other:?}"),
     }
 }

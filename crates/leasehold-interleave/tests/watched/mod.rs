@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::StoreError;
-use leasehold::core::{Arrival, Claim, Inbox, Key, Release, Renew, Reply, Snapshot};
+use leasehold::core::{Arrival, Claim, Command, Inbox, Key, Reply, Snapshot};
 use leasehold::store::memory::MemoryStore;
-use leasehold::store::{Answer, Capabilities, Listening, LockStore, Push, PushSink};
+use leasehold::store::{
+    Answer, Capabilities, Listening, Listing, LockStore, Push, PushSink, Verbs as _,
+};
 use shuttle::future::yield_now;
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 
@@ -56,9 +58,10 @@ impl Watched {
     pub(crate) fn push_noise(&self) {
         let sink = (self.ear.lock().unwrap().as_ref()).and_then(|Ear(sink)| sink.upgrade());
         if let Some(sink) = sink {
-            sink.push(Push::Revoked {
+            sink.push(Push::Next {
                 key: Key::new("nobody's").unwrap(),
                 arrival: Arrival(1),
+                left: Duration::ZERO,
             });
         }
     }
@@ -73,7 +76,10 @@ impl LockStore for Watched {
     }
 
     /// However many of its tasks wait, a store without a line sees one that asks.
-    async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
+    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
+        let Command::Claim(claim) = command else {
+            return self.store.step(key, command).await;
+        };
         if self.queueing {
             let answer = self.store.claim(key, claim).await;
             // Pushes may be quicker.
@@ -86,45 +92,19 @@ impl LockStore for Watched {
             wait: false,
             ..claim.clone()
         };
-        let answer = self.store.claim(key, &claim).await;
-        if matches!(
-            &answer,
-            Ok(Answer {
-                reply: Reply::Busy { .. },
-                ..
-            })
-        ) {
+        let answer = self.store.claim(key, &claim).await?;
+        if matches!(answer.reply, Reply::Busy { .. }) {
             self.store.watch(key, WATCH).await?;
         }
-        answer
-    }
-
-    async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
-        self.store.renew(key, renew).await
-    }
-
-    async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
-        self.store.release(key, release).await
-    }
-
-    async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError> {
-        self.store.resize(key, from, to).await
-    }
-
-    async fn watch(&self, key: &Key, ttl: Duration) -> Result<Answer, StoreError> {
-        self.store.watch(key, ttl).await
-    }
-
-    async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
-        self.store.break_key(key).await
+        Ok(answer)
     }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
         self.store.inspect(key).await
     }
 
-    async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError> {
-        self.store.list(pattern).await
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        self.store.listing(pattern)
     }
 
     fn inbox(&self) -> &Inbox {

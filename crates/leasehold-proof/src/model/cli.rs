@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::catalogue;
 use super::checker::Effort;
-use super::mutants::{self, Workshop};
+use super::mutants;
 use crate::report::Printer;
 
 /// What can be run.
@@ -52,9 +52,6 @@ pub struct ModelArgs {
 pub struct MutantArgs {
     /// Only mutants whose name begins so.
     names: Vec<String>,
-    /// A fixed few of them.
-    #[arg(long)]
-    short: bool,
     /// Write one JSON value a line instead of text.
     #[arg(long)]
     json: bool,
@@ -131,25 +128,23 @@ fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
 }
 
 fn mutants(args: &MutantArgs, printer: Printer) -> std::io::Result<ExitCode> {
-    let mut all = mutants::all()?;
-    all.retain(|mutant| mutant.short || !args.short);
-    let names: Vec<_> = all.iter().map(|mutant| &*mutant.name).collect();
+    let mut all = mutants::all();
+    let names: Vec<_> = all.iter().map(|mutant| mutant.name).collect();
     if let Some(name) = unknown(&args.names, &names) {
-        printer.note(&format!(
-            "there is no mutant {name}: their names are those of the patches"
-        ));
+        let known = names.join(", ");
+        printer.note(&format!("there is no mutant {name}: there are {known}"));
         return Ok(ExitCode::from(2));
     }
-    all.retain(|mutant| is_named(&mutant.name, &args.names));
-    let workshop = Workshop::open()?;
+    all.retain(|mutant| is_named(mutant.name, &args.names));
+    let program = mutants::build()?;
     let mut fates = Vec::new();
     for mutant in all {
-        let fate = workshop.try_out(&mutant);
+        let fate = mutant.try_out(&program);
         printer.result(&fate.line(), &fate);
         fates.push(fate);
     }
     let mut good = fates.iter().all(|fate| fate.killed.is_some());
-    if args.names.is_empty() && !args.short {
+    if args.names.is_empty() {
         let never = mutants::never_broken(&fates);
         good &= never.is_empty();
         printer.note(&match never.is_empty() {

@@ -94,6 +94,8 @@ pub(super) struct Budget {
     pub(super) failovers: u8,
     /// Its clock steps forward.
     pub(super) jumps: u8,
+    /// A stranger pushes what it likes.
+    pub(super) forged: u8,
 }
 
 /// One thing that happens.
@@ -126,6 +128,8 @@ pub(super) enum Act {
     FailOver,
     /// The server's clock steps forward.
     Jump,
+    /// A stranger who knows all but ids tells a client of a grant.
+    Forge(usize),
 }
 
 #[derive(Debug, Clone, PartialEq, Hash)]
@@ -256,6 +260,10 @@ impl ClientsModel {
             Act::Restart => self.restart(state),
             Act::Copy => self.copy(state),
             Act::FailOver => self.fail_over(state),
+            Act::Forge(client) => {
+                state.left.forged -= 1;
+                self.forge(state, client);
+            }
             Act::Jump => {
                 state.left.jumps -= 1;
                 state.ahead += 2;
@@ -296,6 +304,10 @@ impl ClientsModel {
         }
         if state.left.deaths > 0 && !matches!(client.stage, Stage::Idle) {
             actions.push(Act::Die(number));
+        }
+        let waits = matches!(&client.stage, Stage::Waiting(waiter) if waiter.position().is_some());
+        if state.left.forged > 0 && waits && client.connected {
+            actions.push(Act::Forge(number));
         }
     }
 }

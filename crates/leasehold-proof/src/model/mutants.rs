@@ -1,11 +1,10 @@
 //! The code under test, broken on purpose: a model that does not notice shows nothing.
 //!
-//! Each mutant is a patch on the core. It is applied to a copy of the sources, built, and
-//! the models that it names are run on it. One that survives is a failure, and so is a
-//! patch that does not apply any more.
+//! The core asks at 45 places whether it is broken there. It is built once so that it can
+//! be; then the models that a mutant names are run on it. One that survives is a failure.
 
-use std::ffi::OsStr;
-use std::fs;
+mod catalogue;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -16,26 +15,23 @@ use super::clock::Stopwatch;
 use super::promise::Promise;
 
 /// One way to break the code.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Mutant {
-    /// Its name: that of the patch.
-    pub name: String,
+    /// Its name, by which the core asks.
+    pub name: &'static str,
     /// What is broken.
-    pub what: String,
+    pub what: &'static str,
     /// The models to run, in this order.
-    pub models: Vec<String>,
-    /// Whether it belongs to the short form.
-    pub short: bool,
-    patch: PathBuf,
+    pub models: &'static [&'static str],
 }
 
 /// What became of a mutant.
 #[derive(Debug, Clone, Serialize)]
 pub struct Fate {
     /// Which mutant.
-    pub mutant: String,
+    pub mutant: &'static str,
     /// What it breaks.
-    pub what: String,
+    pub what: &'static str,
     /// What found it.
     pub killed: Option<Killed>,
     /// Why it could not be tried.
@@ -109,132 +105,55 @@ pub fn never_broken(fates: &[Fate]) -> Vec<&'static str> {
         .collect()
 }
 
-/// Where the mutants' sources come from, and where they are built.
-#[derive(Debug)]
-pub struct Workshop {
-    scratch: tempfile::TempDir,
-    target: PathBuf,
-}
-
-/// A mutant runs seconds: to build it faster is more than to run it faster.
-const QUICKLY_BUILT: [&str; 3] = [
-    "profile.dev.debug=false",
-    "profile.dev.package.leasehold-core.opt-level=1",
-    "profile.dev.package.leasehold-proof.opt-level=1",
-];
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
 /// All mutants, by name.
+#[must_use]
+pub fn all() -> Vec<Mutant> {
+    catalogue::ALL.to_vec()
+}
+
+/// Builds the models so that the core can be broken.
 ///
 /// # Errors
-/// If the patches cannot be read, or one does not say what it breaks.
-pub fn all() -> io::Result<Vec<Mutant>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("mutants");
-    let mut mutants = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let patch = entry?.path();
-        if patch.extension() == Some(OsStr::new("patch")) {
-            mutants.push(read(patch)?);
-        }
+/// If that fails.
+pub fn build() -> io::Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), PathBuf::from)
+        .join("models");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .current_dir(&root)
+        .env("CARGO_TARGET_DIR", &target)
+        .env("RUSTC_WORKSPACE_WRAPPER", root.join("scripts/with-mutants"))
+        .args(["build", "--quiet", "--locked", "--no-default-features"])
+        .args([
+            "--config",
+            "profile.dev.package.leasehold-proof.opt-level=3",
+        ])
+        .args(["--package", "leasehold-proof", "--bin", "leasehold-proof"]);
+    let Output { status, stderr, .. } = cargo.stdin(Stdio::null()).output()?;
+    match status.success() {
+        true => Ok(target.join("debug/leasehold-proof")),
+        false => Err(io::Error::other(tail(&stderr))),
     }
-    mutants.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(mutants)
 }
 
-fn read(patch: PathBuf) -> io::Result<Mutant> {
-    let text = fs::read_to_string(&patch)?;
-    let mut lines = text.lines();
-    let what = lines.next().unwrap_or_default().trim_start_matches("# ");
-    let models = lines
-        .next()
-        .and_then(|line| line.strip_prefix("# models: "));
-    let Some(models) = models else {
-        let why = format!(
-            "{} does not name its models in its second line",
-            patch.display()
-        );
-        return Err(io::Error::other(why));
-    };
-    let name = patch.file_stem().unwrap_or_default().to_string_lossy();
-    Ok(Mutant {
-        name: name.into_owned(),
-        what: what.to_owned(),
-        models: models.split(", ").map(str::to_owned).collect(),
-        short: lines.next() == Some("# short"),
-        patch,
-    })
-}
-
-impl Workshop {
-    /// Copies the sources to where they can be broken.
-    ///
-    /// # Errors
-    /// If they cannot be read, or not be written there.
-    pub fn open() -> io::Result<Self> {
-        let scratch = tempfile::tempdir()?;
-        let root = workspace();
-        for file in ["Cargo.toml", "Cargo.lock"] {
-            fs::copy(root.join(file), scratch.path().join(file))?;
-        }
-        copy(&root.join("crates"), &scratch.path().join("crates"))?;
-        let target = std::env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| root.join("target"), PathBuf::from)
-            .join("mutants");
-        Ok(Self { scratch, target })
-    }
-
-    /// Breaks the code, runs the models on it, and mends it.
+impl Mutant {
+    /// Runs the models on it, by a program that [`build`] has built.
     #[must_use]
-    pub fn try_out(&self, mutant: &Mutant) -> Fate {
+    pub fn try_out(&self, program: &Path) -> Fate {
         let watch = Stopwatch::start();
-        let tried = self.apply(mutant, false).and_then(|()| {
-            let found = self.build().and_then(|program| run(&program, mutant));
-            self.apply(mutant, true).and(found)
-        });
-        let (killed, failed) = match tried {
+        let (killed, failed) = match run(program, self) {
             Ok(killed) => (killed, None),
             Err(error) => (None, Some(error.to_string())),
         };
         Fate {
-            mutant: mutant.name.clone(),
-            what: mutant.what.clone(),
+            mutant: self.name,
+            what: self.what,
             killed,
             failed,
             seconds: watch.elapsed().as_secs_f64(),
         }
-    }
-
-    fn apply(&self, mutant: &Mutant, reverse: bool) -> io::Result<()> {
-        let mut git = Command::new("git");
-        // Without a repository around it: else it would look for the paths there.
-        git.current_dir(self.scratch.path())
-            .env("GIT_CEILING_DIRECTORIES", "/")
-            .args(["apply", "--whitespace=nowarn"]);
-        if reverse {
-            git.arg("--reverse");
-        }
-        finish(git.arg(&mutant.patch), "the patch does not apply").map(drop)
-    }
-
-    fn build(&self) -> io::Result<PathBuf> {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo
-            .current_dir(self.scratch.path())
-            .env("CARGO_TARGET_DIR", &self.target)
-            // A mutant may leave something unused.
-            .env("RUSTFLAGS", "-Awarnings")
-            .args(["build", "--quiet", "--offline", "--no-default-features"])
-            .args(
-                QUICKLY_BUILT
-                    .iter()
-                    .flat_map(|setting| ["--config", setting]),
-            )
-            .args(["--package", "leasehold-proof", "--bin", "leasehold-proof"]);
-        finish(&mut cargo, "it does not compile")?;
-        Ok(self.target.join("debug/leasehold-proof"))
     }
 }
 
@@ -242,7 +161,8 @@ impl Workshop {
 fn run(program: &Path, mutant: &Mutant) -> io::Result<Option<Killed>> {
     let output = Command::new(program)
         .args(["model", "--json", "--until-broken"])
-        .args(&mutant.models)
+        .args(mutant.models)
+        .env("LEASEHOLD_MUTANT", mutant.name)
         .stdin(Stdio::null())
         .output()?;
     let mut last = String::new();
@@ -270,15 +190,6 @@ fn run(program: &Path, mutant: &Mutant) -> io::Result<Option<Killed>> {
     }
 }
 
-fn finish(command: &mut Command, what: &str) -> io::Result<Output> {
-    let output = command.stdin(Stdio::null()).output()?;
-    if output.status.success() {
-        return Ok(output);
-    }
-    let why = format!("{what}: {}", tail(&output.stderr));
-    Err(io::Error::other(why))
-}
-
 fn tail(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let lines: Vec<_> = text
@@ -297,33 +208,44 @@ fn panicked(text: &[u8]) -> String {
     lines.take(2).collect::<Vec<_>>().join(" ")
 }
 
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
     use super::*;
 
-    /// All of them, whereas the short form tries a few.
-    #[test]
-    fn every_patch_applies() {
-        let workshop = Workshop::open().unwrap();
-        for mutant in all().unwrap() {
-            for reverse in [false, true] {
-                let applied = workshop.apply(&mutant, reverse);
-                assert!(applied.is_ok(), "{}: {applied:?}", mutant.name);
+    /// The names by which the core asks, in all files of a directory.
+    fn asked(directory: &Path, names: &mut Vec<String>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                asked(&path, names);
+                continue;
             }
+            let text = fs::read_to_string(path).unwrap();
+            let asks = text.split("mutated(\"").skip(1);
+            names.extend(asks.filter_map(|ask| Some(ask.split_once('"')?.0.to_owned())));
+        }
+    }
+
+    #[test]
+    fn the_core_can_be_broken_in_each_of_these_ways_and_no_other() {
+        let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../leasehold-core/src");
+        let mut names = Vec::new();
+        asked(&core, &mut names);
+        let names: BTreeSet<_> = names.iter().map(String::as_str).collect();
+        let known: BTreeSet<_> = all().iter().map(|mutant| mutant.name).collect();
+        assert_eq!(names, known);
+        assert_eq!(known.len(), all().len(), "each is there once");
+        assert!(all().is_sorted_by_key(|mutant| mutant.name));
+    }
+
+    #[test]
+    fn each_names_models_that_there_are() {
+        let models = super::super::catalogue::all();
+        for name in all().iter().flat_map(|mutant| mutant.models) {
+            assert!(models.iter().any(|model| model.name == *name), "{name}");
         }
     }
 }

@@ -16,7 +16,7 @@ pub enum Promise {
     OwnToken,
     /// Nobody is granted past somebody who came before.
     Order,
-    /// After a step the first in line does not fit.
+    /// After a step the first in line does not fit, and no owner waits for itself.
     Idle,
     /// A claim ends by its own release, its deadline, a break or the death of its client.
     Standing,

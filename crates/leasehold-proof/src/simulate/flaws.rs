@@ -78,7 +78,7 @@ impl Flaw {
             ],
             Self::PushBeforeGrant => &[(
                 "tell('n', claim, '%.0f %.0f ', blocked, now)",
-                "tell('g', claim, '%.0f %.0f %.0f ', last_token + 1, now + 9000000, now)",
+                "tell('g', claim, '%.0f %.0f ', last_token + 1, now)",
             )],
             Self::ReleaseDoesNothing => &[
                 ("if settled and claim_size > 0 then", "if false then"),

@@ -8,10 +8,14 @@ use leasehold::core::{
     Arrival, Claim, ClaimId, Key, Mode, Owner, OwnerSecret, Release, Renew, Reply, Snapshot,
     Standing, Token,
 };
-use leasehold::store::{Answer, Listening, LockStore, Push, PushSink};
+use leasehold::store::{Answer, Listening, LockStore, Push, PushSink, Verbs as _};
+use leasehold::{ErrorKind, StoreError};
 use tokio::sync::Notify;
 
 use super::{Fixture, LONG, PUSH_LIMIT};
+
+/// How often a request that too few of a quorum have answered is repeated.
+const TRIES: usize = 20;
 
 /// A client whose inbox is open, where there are pushes.
 pub(super) struct Actor {
@@ -129,8 +133,7 @@ impl Actor {
     // ---- asking ----
 
     pub(super) async fn ask(&self, key: &Key, claim: &Claim) -> Answer {
-        self.store
-            .claim(key, claim)
+        self.answered(|| self.store.claim(key, claim))
             .await
             .expect("the store answers a claim")
     }
@@ -155,8 +158,7 @@ impl Actor {
     }
 
     pub(super) async fn change(&self, key: &Key, renew: &Renew) -> Reply {
-        self.store
-            .renew(key, renew)
+        self.answered(|| self.store.renew(key, renew))
             .await
             .expect("the store answers a renewal")
             .reply
@@ -198,6 +200,21 @@ impl Actor {
 
     pub(super) async fn look(&self, key: &Key) -> Snapshot {
         self.store.inspect(key).await.expect("a look")
+    }
+
+    /// The answer of a store; of a quorum, the first that there is: a machine that is busy enough
+    /// lets servers be late, and both verbs find what was done before.
+    async fn answered<F>(&self, ask: impl Fn() -> F) -> Result<Answer, StoreError>
+    where
+        F: Future<Output = Result<Answer, StoreError>>,
+    {
+        for _ in 0..TRIES {
+            match ask().await {
+                Err(error) if error.kind() == ErrorKind::Unavailable && !self.queues() => {}
+                answer => return answer,
+            }
+        }
+        ask().await
     }
 
     // ---- hearing ----
@@ -251,8 +268,8 @@ impl Actor {
     }
 
     /// Skips other pushes until that one comes.
-    pub(super) async fn hears_this(&self, wanted: &Push) {
-        while self.hears().await != *wanted {}
+    pub(super) async fn hears_this(&self, wanted: impl Fn(&Push) -> bool) {
+        while !wanted(&self.hears().await) {}
     }
 
     pub(super) fn has_heard(&self, wanted: impl Fn(&Push) -> bool) -> bool {

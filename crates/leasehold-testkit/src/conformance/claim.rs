@@ -1,6 +1,7 @@
 //! Joining the queue: who is granted, and in which order.
 
 use leasehold::core::{Capacity, Claim, Release, Reply, Token};
+use leasehold::store::Verbs as _;
 
 use super::actor::{Actor, keeps_a_queue, key, knows_all_kinds, scene};
 use super::{Fixture, LONG, SHORT};

@@ -124,9 +124,17 @@ pub async fn adoption_raises_the_token_and_tells_the_former(fixture: &dyn Fixtur
     let moved = stands(b.change(&key, &adoption(&b, 2, 12)).await);
     assert_eq!((moved.arrival, moved.token), (waiting, None));
     if a.is_pushed_to() {
-        for arrival in [arrival, waiting] {
-            let key = key.clone();
-            a.hears_this(&Push::Adopted { key, arrival }).await;
+        // By the ids that the former client knows.
+        for (arrival, former) in [(arrival, id(1)), (waiting, id(2))] {
+            a.hears_this(|push| match push {
+                Push::Adopted {
+                    key: pushed,
+                    arrival: of,
+                    ..
+                } => (pushed, *of) == (&key, arrival) && push.is_proved_by(&former),
+                _ => false,
+            })
+            .await;
         }
     }
     for old in [1, 2] {

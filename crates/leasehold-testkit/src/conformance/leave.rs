@@ -1,9 +1,10 @@
 //! How claims leave: released, withdrawn, kept for a while, broken.
 
-use leasehold::core::{Claim, Release, Reply, Token};
-use leasehold::store::Push;
+use leasehold::core::{Claim, Release, Reply};
+use leasehold::fence::Gate;
+use leasehold::store::{Push, Verbs as _};
 
-use super::actor::{keeps_a_queue, key as named, knows_all_kinds, scene};
+use super::actor::{id, keeps_a_queue, key as named, knows_all_kinds, scene};
 use super::{Fixture, LONG, SHORT};
 
 /// The step that releases also grants the next, and its inbox hears.
@@ -80,7 +81,8 @@ pub async fn withdrawn_waiter_is_passed(fixture: &dyn Fixture) {
     b.granted(&key, &b.want(7)).await;
 }
 
-/// Breaking a key fences its holders, and grants to the next.
+/// Breaking a key fences its holders, and grants to the next: a protected system that is
+/// told the token of the answer refuses those, and admits this one.
 pub async fn break_fences_holders(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     let (_, first) = a.granted(&key, &a.want(1)).await;
@@ -88,20 +90,51 @@ pub async fn break_fences_holders(fixture: &dyn Fixture) {
         b.waiting(&key, &b.want(2)).await;
     }
     let broken = b.store.break_key(&key).await.expect("an answer").reply;
-    assert_eq!(
-        broken,
-        Reply::Broken {
-            holders: 1,
-            token: first
-        }
-    );
+    let Reply::Broken { holders: 1, token } = broken else {
+        panic!("{broken:?}");
+    };
+    assert!(a.rises(first, token), "{first} is not below {token}");
     assert_eq!(a.renew(&key, &a.want(1), LONG).await, Reply::Gone);
     assert_eq!(a.ask(&key, &a.want(1)).await.reply, Reply::Gone);
     let (_, second) = b.granted(&key, &b.want(2)).await;
-    assert!(
-        a.rises(Token(first.0 + u64::from(a.has_tokens())), second),
-        "the token was raised before the next grant"
-    );
+    assert!(a.rises(token, second), "{second} is not above {token}");
+    if a.has_tokens() {
+        let told = Gate::at(token);
+        told.admit(first).expect_err("a broken lease");
+        told.admit(second).expect("the next lease");
+    }
+}
+
+/// A client that stops renewing, where a minimum hold keeps the key for longer, is told
+/// from one that goes on.
+pub async fn silent_holder_is_told_from_its_minimum_hold(fixture: &dyn Fixture) {
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
+    let ([a, b], key) = scene(fixture).await;
+    let job = Claim {
+        lease_ttl: SHORT,
+        min_hold: LONG,
+        ..a.want(1)
+    };
+    a.granted(&key, &job).await;
+    assert!(matches!(
+        a.renew(&key, &job, SHORT * 2).await,
+        Reply::Standing(_)
+    ));
+    let look = b.look(&key).await;
+    let runs = look.holders[0].claim.renewed;
+    assert!(runs.is_some_and(|until| until > look.at && until <= look.at + SHORT * 2));
+    fixture.pass(SHORT * 3).await;
+    let look = b.look(&key).await;
+    let silent = &look.holders[0].claim;
+    assert!(silent.deadline.since(look.at) > LONG / 2);
+    assert!(silent.renewed.is_some_and(|until| until <= look.at));
+    // It may have been cut off only.
+    a.renew(&key, &job, LONG).await;
+    let look = b.look(&key).await;
+    let found = look.holders[0].claim.renewed;
+    assert!(found.is_some_and(|until| until > look.at));
 }
 
 /// Holders hear that their key was broken.
@@ -110,7 +143,10 @@ pub async fn break_tells_holders(fixture: &dyn Fixture) {
     let (arrival, _) = a.granted(&key, &a.want(1)).await;
     b.store.break_key(&key).await.expect("an answer");
     if a.is_pushed_to() {
-        assert_eq!(a.hears().await, Push::Revoked { key, arrival });
+        let push = a.hears().await;
+        let told = matches!(&push, Push::Revoked { key: pushed, arrival: of, .. }
+            if (pushed, *of) == (&key, arrival));
+        assert!(told && push.is_proved_by(&id(1)), "{push:?}");
     }
 }
 

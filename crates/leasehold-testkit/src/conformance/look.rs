@@ -1,6 +1,8 @@
 //! What people see.
 
+use leasehold::ErrorKind;
 use leasehold::core::{Capacity, Claim, Mode, Note, Owner, Renew};
+use leasehold::store::{ListPage, Listing};
 
 use super::actor::{Actor, key, knows_all_kinds, scene};
 use super::{Fixture, LONG};
@@ -70,6 +72,31 @@ pub async fn list_finds_live_keys_by_pattern(fixture: &dyn Fixture) {
     }
 }
 
+/// More keys than one page has, between idle ones: the pages name each that is live, once.
+pub async fn listing_finds_each_live_key_once(fixture: &dyn Fixture) {
+    let a = Actor::new(fixture).await;
+    let mut live = Vec::new();
+    for number in 0..400 {
+        let name = format!("many/{number:03}");
+        a.granted(&key(&name), &a.want(1)).await;
+        if number % 4 == 0 {
+            a.release(&key(&name), &a.want(1)).await;
+        } else {
+            live.push(name);
+        }
+    }
+    a.granted(&key("another"), &a.want(1)).await;
+    let mut listing = a.store.listing("many/*");
+    let mut found = Vec::new();
+    while let Some(page) = page(&a, &mut *listing).await {
+        assert!(page.skipped.is_empty(), "{:?}", page.skipped);
+        found.extend(page.found.into_iter().map(|(key, _)| key.to_string()));
+    }
+    assert!(listing.next_page().await.expect("the end").is_none());
+    found.sort_unstable();
+    assert_eq!(found, live);
+}
+
 /// What a claim tells the others is shown, waiting and holding, as it is now.
 pub async fn note_is_shown(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
@@ -102,4 +129,15 @@ pub async fn note_is_shown(fixture: &dyn Fixture) {
     a.renew(&key, &a.want(1), LONG).await;
     let look = b.look(&key).await;
     assert_eq!(look.holders[0].claim.note, note("at [::2]:80"));
+}
+
+/// The next page; of a quorum, the first that there is: after an error the same piece comes again.
+async fn page(actor: &Actor, listing: &mut dyn Listing) -> Option<ListPage> {
+    for _ in 0..20 {
+        match listing.next_page().await {
+            Err(error) if error.kind() == ErrorKind::Unavailable && !actor.queues() => {}
+            page => return page.expect("a page"),
+        }
+    }
+    listing.next_page().await.expect("a page")
 }

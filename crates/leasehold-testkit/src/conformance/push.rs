@@ -3,7 +3,7 @@
 use leasehold::core::Reply;
 use leasehold::store::Push;
 
-use super::actor::{keeps_a_queue, key, scene};
+use super::actor::{id, keeps_a_queue, key, scene};
 use super::{Fixture, LONG};
 
 /// A grant is pushed to the inbox of its claim, and to no other.
@@ -23,7 +23,9 @@ pub async fn grant_is_pushed_to_its_inbox_only(fixture: &dyn Fixture) {
     };
     c.waiting(&key, &c.want(3)).await;
     a.release(&key, &a.want(1)).await;
-    match b.hears().await {
+    let push = b.hears().await;
+    let proved = [1, 2, 3].map(|number| push.is_proved_by(&id(number)));
+    match push {
         Push::Granted {
             epoch,
             key: pushed,
@@ -35,6 +37,7 @@ pub async fn grant_is_pushed_to_its_inbox_only(fixture: &dyn Fixture) {
                 (waiting.epoch, key.clone(), standing.arrival)
             );
             assert_ne!(epoch, 0);
+            assert_eq!(proved, [false, true, false], "by the id of the claim");
         }
         other => panic!("{other:?} where a grant was due"),
     }

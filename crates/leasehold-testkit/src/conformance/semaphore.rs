@@ -3,7 +3,7 @@
 use leasehold::core::{Capacity, Reply};
 use leasehold::store::Push;
 
-use super::actor::{key as named, knows_all_kinds, scene, stands};
+use super::actor::{id, key as named, knows_all_kinds, scene, stands};
 use super::{Fixture, LONG};
 
 /// As many hold as their weights fit, and nobody light passes somebody heavy.
@@ -109,12 +109,16 @@ pub async fn waiter_too_heavy_is_told(fixture: &dyn Fixture) {
     let in_use = Capacity::Permits(2);
     assert_eq!(c.resize(&key, 3, 2).await, Reply::Resized);
     if b.is_pushed_to() {
-        let unfit = Push::Unfit {
-            key: key.clone(),
-            arrival: heavy,
-            in_use,
-        };
-        b.hears_this(&unfit).await;
+        b.hears_this(|push| match push {
+            Push::Unfit {
+                key: pushed,
+                arrival,
+                in_use: permits,
+                ..
+            } => (pushed, *arrival, *permits) == (&key, heavy, in_use) && push.is_proved_by(&id(2)),
+            _ => false,
+        })
+        .await;
     }
     assert_eq!(b.renew(&key, &b.want(2), LONG).await, Reply::Gone);
     let told = b.ask(&key, &b.want_permits(4, 3, 3)).await.reply;

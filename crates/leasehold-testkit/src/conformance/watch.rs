@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::core::{Key, Note, Renew};
-use leasehold::store::Push;
+use leasehold::store::{Push, Verbs as _};
 
 use super::actor::{Actor, keeps_a_queue, key as named, scene};
 use super::{Fixture, LONG, SHORT};

@@ -58,7 +58,11 @@ const KINDS: [(&str, Life); 7] = [
         Box::pin(async move {
             let lock = client.mutex(format!("m/{}", dice.roll(3)))?;
             let lease = match dice.roll(3) {
-                0 => lock.lock_within(Duration::from_millis(5)).await?,
+                0 => match lock.lock_within(Duration::from_millis(5)).await {
+                    // A busy machine does not always answer in the grace for a first answer.
+                    Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(()),
+                    locked => locked?,
+                },
                 _ => lock.lock().await?,
             };
             lease.renew().await?;
@@ -144,8 +148,8 @@ const KINDS: [(&str, Life); 7] = [
 /// The kinds of stores that have only plain exclusive claims.
 const EXCLUSIVE: [&str; 2] = ["mutex", "election"];
 
-/// Random cancellations of each kind ([`Fixture::cancellations`], 10,000 unless the
-/// store is slow) leave no claim, no task and no open inbox.
+/// Random cancellations of each kind ([`Fixture::cancellations`]) leave no claim, no task
+/// and no open inbox.
 pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) {
     let settings = ttl(Duration::from_secs(20));
     let clients = [

@@ -2,6 +2,9 @@
 //! [`crate::facade!`].
 
 mod cancellation;
+mod endings;
+mod gated;
+mod handles;
 mod identity;
 mod kinds;
 
@@ -17,12 +20,14 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 pub use self::cancellation::*;
+pub use self::endings::*;
+pub use self::handles::*;
 pub use self::identity::*;
 pub use self::kinds::*;
 use crate::conformance::Fixture;
 
 /// How long anything may take on a busy machine before a case fails.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// Whether claims wait in a queue.
 async fn keeps_a_queue(fixture: &dyn Fixture) -> bool {
@@ -226,10 +231,10 @@ pub async fn lock_within_leaves_the_queue(fixture: &dyn Fixture) {
 
 /// A lease outlives its TTL while the watchdog renews it.
 pub async fn watchdog_renews(fixture: &dyn Fixture) {
-    let a = client_with(fixture, ttl(Duration::from_millis(400))).await;
+    let a = client_with(fixture, ttl(Duration::from_secs(2))).await;
     let lease = a.mutex("k").expect("a lock").lock().await.expect("a lease");
-    // Held for three of its TTLs: the passing of time is what is tested.
-    let lost = timeout(Duration::from_millis(1200), lease.lost()).await;
+    // Held for two of its TTLs: the passing of time is what is tested.
+    let lost = timeout(Duration::from_secs(4), lease.lost()).await;
     assert!(lost.is_err(), "{lost:?}");
     assert!(lease.is_valid());
     assert_eq!(
@@ -285,10 +290,11 @@ pub async fn a_broken_lease_is_lost(fixture: &dyn Fixture) {
     let (lost, broken) = tokio::join!(soon("the loss", work), b.break_key("k"));
     assert_eq!(lost.expect_err("lost").kind(), ErrorKind::Lost);
     let broken = broken.expect("an answer");
-    assert_eq!((broken.holders, broken.token), (1, lease.token()));
+    assert_eq!(broken.holders, 1);
+    // Nobody was given it: whoever is told it refuses the former holder.
+    assert!(rises(&a, lease.token(), broken.token));
     let next = b.mutex("k").expect("a lock").lock().await.expect("a lease");
-    let void = Token(broken.token.0 + u64::from(a.capabilities().tokens));
-    assert!(rises(&a, void, next.token()));
+    assert!(rises(&a, broken.token, next.token()));
     assert!(matches!(lease.standpoint(), Standpoint::Lost(_)));
     assert_eq!(
         lease.release().await.expect("an answer"),
@@ -342,8 +348,14 @@ pub async fn the_first_wait_hears_its_grant(fixture: &dyn Fixture) {
     if !fixture.client().await.capabilities().push {
         return;
     }
+    // A heartbeat would take seconds; a closed inbox 100 ms.
+    const PROMPT: Duration = Duration::from_millis(90);
     let mut quickest = Duration::MAX;
-    for n in 0..5 {
+    // A busy machine is slow now and then, and a closed inbox each time.
+    for n in 0..40 {
+        if n >= 5 && quickest < PROMPT {
+            return;
+        }
         let b = client(fixture).await;
         let held = a
             .mutex(format!("k{n}"))
@@ -368,8 +380,7 @@ pub async fn the_first_wait_hears_its_grant(fixture: &dyn Fixture) {
             .expect("a lease");
         quickest = quickest.min(started.elapsed());
     }
-    // A heartbeat would take seconds; a closed inbox 100 ms.
-    assert!(quickest < Duration::from_millis(90), "{quickest:?}");
+    panic!("at best after {quickest:?}");
 }
 
 /// The place in the queue is told while waiting.
@@ -479,7 +490,7 @@ pub async fn shutdown_releases_everything(fixture: &dyn Fixture) {
 /// Thousands of held and waiting locks of one client: all kept by one task.
 pub async fn many_locks_one_watchdog(fixture: &dyn Fixture) {
     const LOCKS: usize = 300;
-    let settings = ttl(Duration::from_secs(3));
+    let settings = ttl(Duration::from_secs(10));
     let (a, b) = (
         client_with(fixture, settings.clone()).await,
         client_with(fixture, settings).await,
@@ -499,7 +510,16 @@ pub async fn many_locks_one_watchdog(fixture: &dyn Fixture) {
     let mut waiting = JoinSet::new();
     for n in 0..LOCKS {
         let lock = b.mutex(format!("k{n}")).expect("a lock");
-        waiting.spawn(async move { lock.lock().await });
+        let queues = b.capabilities().queueing;
+        waiting.spawn(async move {
+            loop {
+                match lock.lock().await {
+                    // A busy machine lets too many servers of a quorum be late.
+                    Err(error) if error.kind() == ErrorKind::Unavailable && !queues => {}
+                    answer => return answer,
+                }
+            }
+        });
     }
     queued(&a, &format!("k{}", LOCKS - 1), 1).await;
     // Batches may still be under way. Without a queue each waits by asking, and what
@@ -515,7 +535,11 @@ pub async fn many_locks_one_watchdog(fixture: &dyn Fixture) {
     assert!(held.iter().all(leasehold::Lease::is_valid));
     drop(held);
     let leases = soon("all hand-offs", waiting.join_all()).await;
-    assert!(leases.iter().all(Result::is_ok));
+    let failed: Vec<_> = leases
+        .iter()
+        .filter_map(|lease| lease.as_ref().err())
+        .collect();
+    assert!(failed.is_empty(), "{failed:?}");
 }
 
 /// After the last guard and waiter are gone, no task, claim or inbox is left.
@@ -576,16 +600,30 @@ macro_rules! facade {
             a_minimum_hold_outlives_its_lease, a_minimum_hold_counts_from_use, a_maximum_hold_ends_a_lease,
             retries_get_the_key, blocking_calls_work_anywhere);
         $crate::facade!(@cases $fixture;
+            handles_tell_who_holds, a_loss_is_told_to_those_who_watch,
+            work_under_a_lock_ends_with_it, an_owner_may_retry);
+        $crate::facade!(@cases $fixture;
             a_rotation_makes_a_leaked_id_stale, of_two_rotations_one_wins, the_watchdog_rotates,
             a_lease_is_handed_over, a_reentrant_lease_stays_one, a_forced_adoption_tells_the_former,
             recovery_goes_on_or_begins_anew, a_claim_id_is_never_shared,
             a_replaced_id_is_never_shared,
             a_change_does_not_prolong_a_fixed_lease);
+        $crate::facade!(@cases $fixture;
+            leases_end_without_their_runtime, a_client_without_its_runtime_is_closed,
+            a_shutdown_ends_claims_under_way, a_shutdown_ends_waits_of_all_kinds,
+            a_shutdown_ends_when_all_have_left, a_wait_that_timed_out_is_out_of_line,
+            a_dropped_lease_is_not_in_the_way, a_wait_of_no_time_asks_once,
+            a_store_out_of_reach_is_not_a_time_out,
+            a_fixed_lease_from_the_queue_holds_its_ttl, fixed_leases_follow_each_other,
+            a_loss_is_told_without_any_runtime,
+            a_blocking_call_is_refused_where_it_would_hang);
     };
     (@cases $fixture:expr; $($case:ident),+) => {
-        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $case() {
-            $crate::facade::$case(&$fixture).await;
+        $(#[test]
+        fn $case() {
+            $crate::conformance::run(Some(2), &|| Box::new($fixture), |fixture| {
+                Box::pin($crate::facade::$case(fixture))
+            });
         })+
     };
 }

@@ -113,7 +113,7 @@ impl RedisServerBuilder {
 
     /// Is a node of a Cluster. What it knows of the others is not among the data that it can lose.
     #[must_use]
-    pub(crate) fn cluster(mut self) -> Self {
+    pub fn cluster(mut self) -> Self {
         self.cluster = true;
         self
     }

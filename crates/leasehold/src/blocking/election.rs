@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::{Loss, Token};
 
 use super::face::options;
-use super::lease::Lease;
+use super::lease::{Lease, LossSignal};
 use super::runtime::{block_on, block_within};
 use crate::{Acquire, Error, Leader, Released};
 
@@ -100,6 +100,12 @@ impl Leadership {
     /// As there.
     pub fn proclaim(&self, note: impl AsRef<str>) -> Result<(), Error> {
         block_on(self.0.proclaim(note))
+    }
+
+    /// What other threads watch the leadership by.
+    #[must_use]
+    pub fn loss_signal(&self) -> LossSignal {
+        LossSignal(self.0.loss_signal())
     }
 
     /// Waits until it does not lead any more.

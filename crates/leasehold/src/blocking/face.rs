@@ -85,6 +85,52 @@ macro_rules! unfair_options {
     };
 }
 
+/// Looking at the key, without a claim.
+macro_rules! looking {
+    ($lock:ident) => {
+        impl $lock {
+            /// Whether anybody holds the key now: as [`crate::Mutex::is_locked`].
+            ///
+            /// # Errors
+            /// As there.
+            pub fn is_locked(&self) -> Result<bool, $crate::Error> {
+                $crate::blocking::runtime::block_on(self.0.is_locked())
+            }
+
+            /// Who holds the key now: as [`crate::Mutex::holders`].
+            ///
+            /// # Errors
+            /// As there.
+            pub fn holders(&self) -> Result<Vec<$crate::HolderInfo>, $crate::Error> {
+                $crate::blocking::runtime::block_on(self.0.holders())
+            }
+        }
+    };
+}
+
+/// Runs `work` under a lease, and releases it. A thread cannot be stopped from outside: `work`
+/// looks at the lease itself, and the loss is told when it has ended.
+macro_rules! working {
+    ($lock:ident, $name:ident, $acquire:ident, $lease:ty) => {
+        impl $lock {
+            #[doc = concat!("Waits as [`Self::", stringify!($acquire), "`], runs `work` under the lease, and releases it.")]
+            ///
+            /// Nothing stops a thread from outside: work that takes long looks at
+            /// [`is_valid`](crate::Lease::is_valid) itself.
+            ///
+            /// # Errors
+            #[doc = concat!("As [`Self::", stringify!($acquire), "`];")]
+            /// `Lost` when the lease was lost before the work was done: another may
+            /// hold the key, and what the work did last may have overlapped with it.
+            pub fn $name<T>(&self, work: impl FnOnce(&$lease) -> T) -> Result<T, $crate::Error> {
+                let lease = self.$acquire()?;
+                let done = work(&lease);
+                $crate::blocking::runtime::block_on(lease.0.give_back(done))
+            }
+        }
+    };
+}
+
 /// The verbs of those whose leases another process can take over.
 macro_rules! adopting {
     ($lock:ident, $kind:ty) => {
@@ -170,4 +216,4 @@ macro_rules! locking {
     };
 }
 
-pub(super) use {adopting, locking, options, unfair_options};
+pub(super) use {adopting, locking, looking, options, unfair_options, working};

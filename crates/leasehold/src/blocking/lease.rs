@@ -84,6 +84,12 @@ impl<K: LeaseKind> Lease<K> {
         self.0.standpoint()
     }
 
+    /// Why the last renewal failed: as [`crate::Lease::last_error`].
+    #[must_use]
+    pub fn last_error(&self) -> Option<Error> {
+        self.0.last_error()
+    }
+
     /// Who has the lease besides the server that granted it: as
     /// [`crate::Lease::acknowledged`].
     #[must_use]
@@ -101,6 +107,12 @@ impl<K: LeaseKind> Lease<K> {
     #[must_use]
     pub fn rejoined(&self) -> u32 {
         self.0.rejoined()
+    }
+
+    /// What other threads watch the lease by, also while it is released.
+    #[must_use]
+    pub fn loss_signal(&self) -> LossSignal {
+        LossSignal(self.0.loss_signal())
     }
 
     /// Waits until the lease is lost: for a thread that stops the work then.
@@ -166,6 +178,47 @@ impl<K: LeaseKind> Lease<K> {
 impl<K: LeaseKind> fmt::Debug for Lease<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Says when a lease is lost, to any thread that watches: as [`crate::LossSignal`].
+///
+/// ```
+/// use leasehold::blocking;
+/// let client = blocking::connect("memory:")?;
+/// let lease = client.mutex("orders/42")?.lock()?;
+/// let signal = lease.loss_signal();
+/// let watcher = std::thread::spawn(move || signal.lost());
+/// lease.release()?;
+/// assert_eq!(watcher.join().unwrap(), None, "given back, not lost");
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LossSignal(pub(super) crate::LossSignal);
+
+impl LossSignal {
+    /// The signal behind it, for async code.
+    #[must_use]
+    pub fn as_async(&self) -> &crate::LossSignal {
+        &self.0
+    }
+
+    /// Whether the lease is lost. Costs no round trip.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.0.is_lost()
+    }
+
+    /// Why the lease is lost, if it is. Costs no round trip.
+    #[must_use]
+    pub fn reason(&self) -> Option<Loss> {
+        self.0.reason()
+    }
+
+    /// Waits until the lease is lost; `None` when it was given back before.
+    #[must_use]
+    pub fn lost(&self) -> Option<Loss> {
+        block_on(self.0.lost())
     }
 }
 

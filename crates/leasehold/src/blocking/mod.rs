@@ -32,14 +32,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::election::{Election, Leaders, Leadership};
-pub use self::lease::{Lease, Recovered};
+pub use self::lease::{Lease, LossSignal, Recovered};
 pub use self::multi::{MultiLease, MultiLock};
 pub use self::mutex::{Mutex, Reentrant};
+#[cfg(not(shuttle))]
+pub(crate) use self::runtime::enter as background;
+pub(crate) use self::runtime::held_up;
 use self::runtime::{block_on, enter};
 pub use self::rwlock::RwLock;
 pub use self::semaphore::Semaphore;
 use crate::store::{Capabilities, LockStore};
-use crate::{Broken, ClaimIds, Error, Inspection, Owner, Settings, Shutdown, TlsFiles};
+use crate::{
+    Access, Broken, ClaimIds, Error, Inspection, Listed, Owner, Settings, Shutdown, TlsFiles,
+};
 
 /// Opens the store at `url`, with default settings: as [`crate::connect`].
 ///
@@ -47,6 +52,21 @@ use crate::{Broken, ClaimIds, Error, Inspection, Owner, Settings, Shutdown, TlsF
 /// As [`crate::connect`]; `Unavailable` if no thread can be started.
 pub fn connect(url: impl AsRef<str>) -> Result<Client, Error> {
     Client::builder().store(url).connect()
+}
+
+/// A listing under way: as [`crate::Listing`].
+#[derive(Debug)]
+pub struct Listing<'a>(crate::Listing<'a>);
+
+impl Listing<'_> {
+    /// The next part: as [`crate::Listing::next`].
+    ///
+    /// # Errors
+    /// As there.
+    #[allow(clippy::should_implement_trait, reason = "as the async one is called")]
+    pub fn next(&mut self) -> Result<Option<Listed>, Error> {
+        block_on(self.0.next())
+    }
 }
 
 /// A connection to a store: as [`crate::Client`]. Cheap to clone.
@@ -133,6 +153,12 @@ impl Client {
         block_on(self.0.list(pattern))
     }
 
+    /// The same part by part: as [`crate::Client::listing`].
+    #[must_use]
+    pub fn listing(&self, pattern: impl AsRef<str>) -> Listing<'_> {
+        Listing(self.0.listing(pattern))
+    }
+
     /// Takes the key from all who hold it: as [`crate::Client::break_key`].
     ///
     /// # Errors
@@ -161,9 +187,9 @@ impl Client {
 }
 
 /// The blocking face of a client that exists already. Its leases are kept by
-/// the runtime in which it was connected: **a call made on the only thread of
-/// that runtime would wait for ever**. Call it from other threads, or use
-/// `spawn_blocking`.
+/// the runtime in which it was connected. On the only thread of that runtime a call
+/// would wait for ever: there, claims are refused with `Invalid`. Call it from other
+/// threads, or use `spawn_blocking`.
 impl From<crate::Client> for Client {
     fn from(client: crate::Client) -> Self {
         Self(client)
@@ -217,10 +243,23 @@ impl ClientBuilder {
         Self(self.0.user(user))
     }
 
+    /// A file whose first line is the password: as
+    /// [`crate::ClientBuilder::password_file`].
+    #[must_use]
+    pub fn password_file(self, file: impl Into<std::path::PathBuf>) -> Self {
+        Self(self.0.password_file(file))
+    }
+
     /// The password to log in with; wins over the URL, and is shown nowhere.
     #[must_use]
     pub fn password(self, password: impl Into<String>) -> Self {
         Self(self.0.password(password))
+    }
+
+    /// All of that at once: as [`crate::ClientBuilder::access`].
+    #[must_use]
+    pub fn access(self, access: Access) -> Self {
+        Self(self.0.access(access))
     }
 
     /// Certificates for TLS.
@@ -237,5 +276,15 @@ impl ClientBuilder {
     pub fn connect(self) -> Result<Client, Error> {
         enter()?;
         block_on(self.0.connect()).map(Client)
+    }
+
+    /// Says that the servers behind the URL are new: as
+    /// [`crate::ClientBuilder::initialise`].
+    ///
+    /// # Errors
+    /// As there; `Unavailable` if no thread can be started.
+    pub fn initialise(self) -> Result<Vec<crate::Initialised>, Error> {
+        enter()?;
+        block_on(self.0.initialise())
     }
 }

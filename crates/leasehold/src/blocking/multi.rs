@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::{Key, Loss, Token};
 
 use super::face::options;
-use super::lease::Lease;
+use super::lease::{Lease, LossSignal};
 use super::runtime::{block_on, block_within};
 use crate::lease::{Exclusive, LeaseKind, Shared};
 use crate::{Acquire, Error, Released};
@@ -55,6 +55,17 @@ impl<K: LeaseKind> MultiLock<K> {
         block_on(self.0.lock_within(limit)).map(MultiLease)
     }
 
+    /// Waits for all keys, runs `work` under them, and releases them: as
+    /// [`Mutex::with_lock`](super::Mutex::with_lock).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_lock<T>(&self, work: impl FnOnce(&MultiLease<K>) -> T) -> Result<T, Error> {
+        let lease = self.lock()?;
+        let done = work(&lease);
+        block_on(lease.0.give_back(done))
+    }
+
     /// The verb behind the others: as [`crate::MultiLock::acquire`].
     ///
     /// # Errors
@@ -93,6 +104,12 @@ impl<K: LeaseKind> MultiLease<K> {
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
+    }
+
+    /// What other threads watch all parts by.
+    #[must_use]
+    pub fn loss_signal(&self) -> LossSignal {
+        LossSignal(self.0.loss_signal())
     }
 
     /// Waits until any part is lost.

@@ -1,5 +1,6 @@
 //! The one background thread, and how a call waits for a future.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -7,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Id, RuntimeFlavor};
 use tokio::task::unconstrained;
 
 use crate::error::{Error, ErrorKind, Operation, StoreError};
@@ -17,7 +18,7 @@ static STARTING: Mutex<()> = Mutex::new(());
 
 /// Starts the background thread, if it does not run yet. It lives as long as
 /// the process: leases that are dropped late are still released by it.
-pub(super) fn enter() -> Result<&'static Handle, Error> {
+pub(crate) fn enter() -> Result<&'static Handle, Error> {
     let _one_starts_it = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(handle) = BACKGROUND.get() {
         return Ok(handle);
@@ -42,6 +43,33 @@ pub(super) fn enter() -> Result<&'static Handle, Error> {
     Ok(BACKGROUND.get_or_init(|| handle))
 }
 
+thread_local! {
+    static HELD_UP: Cell<Option<Id>> = const { Cell::new(None) };
+}
+
+/// The runtime in which this thread makes a blocking call, if it may be the only thread
+/// of that.
+pub(crate) fn held_up() -> Option<Id> {
+    HELD_UP.get()
+}
+
+/// Until dropped, this thread holds up the runtime that it was in.
+struct HeldUp(Option<Id>);
+
+impl HeldUp {
+    fn here() -> Self {
+        let here = Handle::try_current().ok();
+        let single = here.filter(|here| here.runtime_flavor() == RuntimeFlavor::CurrentThread);
+        Self(HELD_UP.replace(single.map(|here| here.id())))
+    }
+}
+
+impl Drop for HeldUp {
+    fn drop(&mut self) {
+        HELD_UP.set(self.0);
+    }
+}
+
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -56,6 +84,7 @@ impl Wake for Unpark {
 
 /// Runs a future on this thread, with the timers of the background thread.
 pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let _held_up = HeldUp::here();
     // Without a background thread there was no client to call this for, but for
     // one that came from async code: then its own runtime is at hand or was
     // captured, and starting ours is what its timers need here.

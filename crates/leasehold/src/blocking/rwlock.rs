@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::face::{options, unfair_options};
+use super::face::{looking, options, unfair_options, working};
 use super::lease::{Lease, Recovered};
 use super::runtime::block_on;
 use crate::lease::{Exclusive, LeaseKind, Shared};
@@ -24,6 +24,9 @@ pub struct RwLock(pub(super) crate::RwLock);
 
 options!(RwLock, crate::RwLock);
 unfair_options!(RwLock);
+looking!(RwLock);
+working!(RwLock, with_read, read, Lease<Shared>);
+working!(RwLock, with_write, write, Lease);
 
 impl RwLock {
     /// Waits to read: as [`crate::RwLock::read`].

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::face::{adopting, options, unfair_options};
+use super::face::{adopting, looking, options, unfair_options, working};
 use super::lease::Lease;
 use super::runtime::block_on;
 use crate::lease::Permits;
@@ -15,12 +15,22 @@ pub struct Semaphore(pub(super) crate::Semaphore);
 options!(Semaphore, crate::Semaphore);
 unfair_options!(Semaphore);
 adopting!(Semaphore, Permits);
+looking!(Semaphore);
+working!(Semaphore, with_permit, acquire, Lease<Permits>);
 
 impl Semaphore {
     /// How many permits there are, says this handle.
     #[must_use]
     pub fn permits(&self) -> u32 {
         self.0.permits()
+    }
+
+    /// How many permits nobody holds now: as [`crate::Semaphore::available_permits`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn available_permits(&self) -> Result<u32, Error> {
+        block_on(self.0.available_permits())
     }
 
     /// Waits for a permit: as [`crate::Semaphore::acquire`].

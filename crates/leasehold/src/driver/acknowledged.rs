@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Key, Renew, Standpoint};
+use leasehold_core::{Backoff, Command, Key, Renew, Standpoint};
 
 use super::wish::{Grant, Wish};
 use super::{Driver, random_u64};
@@ -14,25 +14,22 @@ use crate::sync::sleep;
 
 impl Driver {
     /// Renews a claim that holds: acknowledged, where the store's policy says so.
-    pub(super) async fn renew_held(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
-        match self.store.capabilities().acknowledges {
-            Acknowledges::GrantsAndRenewals => self.store.confirm(key, renew).await,
-            Acknowledges::Nothing | Acknowledges::Grants => self.store.renew(key, renew).await,
-        }
+    pub(super) async fn renew_held(&self, key: &Key, renew: Renew) -> Result<Answer, StoreError> {
+        let policy = self.store.capabilities().acknowledges;
+        let confirms = policy == Acknowledges::GrantsAndRenewals;
+        let renew = Renew { confirms, ..renew };
+        self.store.step(key, &Command::Renew(renew)).await
     }
 
     /// Renews a claim that has just been granted.
     pub(super) async fn renew_granted(
         &self,
         key: &Key,
-        renew: &Renew,
+        renew: Renew,
     ) -> Result<Answer, StoreError> {
-        match self.store.capabilities().acknowledges {
-            Acknowledges::Nothing => self.store.renew(key, renew).await,
-            Acknowledges::Grants | Acknowledges::GrantsAndRenewals => {
-                self.store.confirm(key, renew).await
-            }
-        }
+        let confirms = self.store.capabilities().acknowledges != Acknowledges::Nothing;
+        let renew = Renew { confirms, ..renew };
+        self.store.step(key, &Command::Renew(renew)).await
     }
 }
 

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Backoff, Claim, Moment, Renewal, Reply, Retry, Standpoint, Token, Validity, Verdict,
-    Waiter, WaiterConfig,
+    Arrival, Backoff, Command, LastAnswer, Moment, Renewal, RenewalPolicy, Reply, Retry,
+    Standpoint, Token, Validity, Verdict, Waiter, WaiterConfig,
 };
 
 use super::acknowledged::confirm;
 use super::own_id::{COLLISIONS, not_unique};
 use super::registry::EntryId;
 use super::retry::{POLLING, acquire_by_asking};
-use super::signal::{Progress, Signal};
+use super::signal::Signal;
 use super::subject::{Subject, Terms};
 use super::wish::{Grant, Patience, Wish, mismatch, quarantined, timed_out};
-use super::{Departure, Driver, random_u64, unanswered};
+use super::{Departure, Driver, GRACE, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::{Acknowledged, Capabilities};
@@ -67,6 +67,22 @@ pub(crate) async fn acquire(
     patience: Patience,
     progress: impl FnMut(u64, u32),
 ) -> Result<Option<Grant>, StoreError> {
+    let acquired = driver
+        .while_open(acquire_open(driver, wish, patience, progress))
+        .await?;
+    if matches!(&acquired, Err(error) if error.kind() == ErrorKind::Timeout) {
+        // Whoever asks next does not find it in line.
+        driver.own_departures(&wish.key).await;
+    }
+    acquired
+}
+
+async fn acquire_open(
+    driver: &Arc<Driver>,
+    wish: &Wish,
+    patience: Patience,
+    progress: impl FnMut(u64, u32),
+) -> Result<Option<Grant>, StoreError> {
     let Capabilities { queueing, push, .. } = driver.store.capabilities();
     let usual = || if push { Retry::default() } else { POLLING };
     let retry = wish.retry.or_else(|| (!queueing).then(usual));
@@ -81,7 +97,7 @@ pub(crate) async fn acquire(
     let mut pauses = retry.pauses(random_u64());
     let never = |_, _| {};
     loop {
-        let pause = match acquire_in_line(driver, wish, Patience::No, false, never).await {
+        let pause = match acquire_in_line(driver, wish, patience, false, never).await {
             Ok(Tried::Granted(grant)) => return Ok(Some(grant)),
             Ok(Tried::Busy(_)) => pauses.next(),
             // Asking sooner is of no use: a quarantine, or a server that starts.
@@ -122,8 +138,13 @@ pub(super) async fn acquire_in_line(
         random_u64(),
     );
     let (mut rejoined, mut late, mut taken) = (0, 0, 0);
+    // In line behind its own it has what they leave; without a line they are in its way.
+    let stays = waits && driver.store.capabilities().queueing;
+    let stays = stays && matches!(patience, Patience::Forever);
     loop {
-        driver.check_open()?;
+        if !stays {
+            driver.own_departures(&wish.key).await;
+        }
         match attempt(driver, wish, patience, waits, |position| {
             progress(position, rejoined);
         })
@@ -162,18 +183,20 @@ async fn attempt(
     mut progress: impl FnMut(u64),
 ) -> Result<Attempt, StoreError> {
     let now = clock::now();
+    let limit = driver.settings.operation_timeout;
+    let (give_up, patience) = match patience {
+        Patience::Until(end) => (Some(end), limit.min(end.since(now).max(GRACE))),
+        Patience::No | Patience::Forever => (None, limit),
+    };
     let config = WaiterConfig {
         lease_ttl: wish.terms.ttl,
         waiter_ttl: wish.waiter_ttl,
-        give_up: match patience {
-            Patience::Until(moment) => Some(moment),
-            Patience::No | Patience::Forever => None,
-        },
-        patience: driver.settings.operation_timeout,
+        give_up,
+        patience,
         seed: random_u64(),
     };
     let own = driver.claim_id(&wish.key).await?;
-    let claim = wish.claim(driver, own.id.clone(), waits);
+    let claim = Command::Claim(wish.claim(driver, own.id.clone(), waits));
     let mut subject = Subject::new(wish.key.clone(), own, 0, wish.terms, false);
     let asking = Asking::start(driver);
     let resets = driver.resets.load(Ordering::Acquire);
@@ -185,6 +208,7 @@ async fn attempt(
         last_error,
         acknowledged,
         busy_for,
+        answered: last_answer,
     } = match asked {
         Ok(asked) => asked,
         Err(Failure::Refused(refused)) => {
@@ -240,7 +264,7 @@ async fn attempt(
                     // The answer came before the inbox was open, or reopened.
                     waiter.handle_reset(now);
                 }
-                registry.insert_waiting(subject.clone(), waiter, signal.clone(), now)
+                registry.insert_waiting(subject.clone(), waiter, last_answer, signal.clone(), now)
             });
             driver.want_inbox();
             asking.end();
@@ -251,7 +275,7 @@ async fn attempt(
                 entry: Some(entry),
                 subject: &subject,
             };
-            let verdict = wait(&signal, &mut progress).await?;
+            let verdict = driver.verdict(&signal, give_up, &mut progress).await?;
             registered.entry = None;
             (Some(entry), verdict)
         }
@@ -275,9 +299,7 @@ async fn attempt(
         Verdict::Gone => Ok(Attempt::Gone),
         Verdict::Taken => Ok(Attempt::Taken),
         Verdict::TimedOut => Err(timed_out()),
-        Verdict::Unreachable => {
-            Err(last_error.unwrap_or_else(|| unanswered(driver.settings.operation_timeout)))
-        }
+        Verdict::Unreachable => Err(last_error.unwrap_or_else(|| unanswered(patience))),
         Verdict::Mismatch(in_use) => Err(mismatch(wish.mode, in_use)),
     }
 }
@@ -290,6 +312,7 @@ struct Asked {
     acknowledged: Option<Acknowledged>,
     /// If the key is busy: how long what blocks it lives without renewal.
     busy_for: Duration,
+    answered: LastAnswer,
 }
 
 /// Why there is no claim, or none that counts.
@@ -304,12 +327,13 @@ enum Failure {
 async fn ask(
     driver: &Arc<Driver>,
     wish: &Wish,
-    claim: &Claim,
+    claim: &Command,
     waiter: &mut Waiter,
 ) -> Result<Asked, Failure> {
     let mut sends = 0;
     let (mut last_error, mut acknowledged) = (None, None);
     let mut busy_for = Duration::MAX;
+    let mut answered = LastAnswer::default();
     loop {
         let now = clock::now();
         waiter.handle_timeout(now);
@@ -319,6 +343,7 @@ async fn ask(
                 last_error,
                 acknowledged,
                 busy_for,
+                answered,
             });
         }
         let next = waiter
@@ -332,12 +357,13 @@ async fn ask(
         let limit = waiter
             .poll_timeout()
             .map_or(Duration::ZERO, |end| end.since(now));
-        match timeout(limit, driver.store.claim(&wish.key, claim)).await {
+        match timeout(limit, driver.store.step(&wish.key, claim)).await {
             Ok(Ok(answer)) => {
                 if let Some(short) = answer.shortfall() {
                     return Err(Failure::Unacknowledged(short));
                 }
                 acknowledged = answer.achieved();
+                answered = LastAnswer::new(now, answer.at);
                 if let Reply::Busy { blocked_until } = answer.reply {
                     busy_for = blocked_until.since(answer.at);
                 }
@@ -382,7 +408,6 @@ pub(super) fn keep(
         max_hold,
         ..
     } = subject.terms;
-    signal.set_standpoint(Standpoint::Held, validity.until());
     driver.with_registry(|registry, now| {
         let renewal = Renewal::new(now, ttl, policy, validity, None, false, random_seed(now))
             .of(arrival, token)
@@ -396,29 +421,14 @@ fn random_seed(now: Moment) -> u64 {
     now.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-async fn wait(signal: &Signal, progress: &mut impl FnMut(u64)) -> Result<Verdict, StoreError> {
-    let mut seen = 0;
-    loop {
-        match signal.next(seen).await {
-            Progress::Verdict(verdict) => return Ok(verdict),
-            Progress::Position(position) => {
-                seen = position;
-                progress(position);
-            }
-            Progress::Closed => {
-                return Err(StoreError::new(
-                    ErrorKind::Invalid,
-                    "the client was shut down",
-                ));
-            }
-        }
-    }
-}
-
 /// Checks the validity once more before a guard is handed out. What waited too
-/// long on its way is confirmed first.
+/// long on its way is renewed first, and so is a lease that lives on the TTL of its
+/// wait and is not to be renewed by itself: it has its own from the grant.
 pub(super) async fn hand_over(driver: &Arc<Driver>, wish: &Wish, grant: Grant) -> Attempt {
-    let margin = wish.waiter_ttl / 4;
+    let margin = match wish.terms.policy {
+        RenewalPolicy::Automatic(_) => wish.waiter_ttl / 4,
+        RenewalPolicy::Manual | RenewalPolicy::Fixed => wish.terms.ttl * 9 / 10,
+    };
     let mut registered = Registered {
         driver,
         entry: Some(grant.entry),
@@ -431,7 +441,7 @@ pub(super) async fn hand_over(driver: &Arc<Driver>, wish: &Wish, grant: Grant) -
     let remaining = grant.signal.valid_until().since(clock::now());
     if remaining < margin {
         // Whatever comes of it is told by the standpoint.
-        let ttl = driver.allowed(grant.entry, Some(wish.terms.ttl));
+        let ttl = driver.allowed(grant.entry, None);
         let renewal = grant.subject.renewal(ttl);
         driver
             .renew(grant.entry, &grant.subject, renewal)

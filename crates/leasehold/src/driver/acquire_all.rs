@@ -33,7 +33,17 @@ pub(crate) async fn acquire_all(
     driver: &Arc<Driver>,
     wishes: &[Wish],
 ) -> Result<Together, (usize, StoreError)> {
-    driver.check_open().map_err(|error| (0, error))?;
+    let acquired = driver.while_open(acquire_all_open(driver, wishes)).await;
+    acquired.map_err(|closed| (0, closed))?
+}
+
+async fn acquire_all_open(
+    driver: &Arc<Driver>,
+    wishes: &[Wish],
+) -> Result<Together, (usize, StoreError)> {
+    for wish in wishes {
+        driver.own_departures(&wish.key).await;
+    }
     let mut parts: Vec<(Key, Claim)> = Vec::with_capacity(wishes.len());
     let mut subjects = Vec::with_capacity(wishes.len());
     for (at, wish) in wishes.iter().enumerate() {

@@ -32,14 +32,16 @@ pub(crate) async fn adopt(
     id: &ClaimId,
     version: u64,
 ) -> Result<Adopted, StoreError> {
-    driver.check_open()?;
-    for _ in 0..COLLISIONS {
-        let to = driver.claim_id(&wish.key).await?;
-        if let Some(adopted) = adopt_as(driver, wish, id, version, to).await? {
-            return Ok(adopted);
+    let adopt = async {
+        for _ in 0..COLLISIONS {
+            let to = driver.claim_id(&wish.key).await?;
+            if let Some(adopted) = adopt_as(driver, wish, id, version, to).await? {
+                return Ok(adopted);
+            }
         }
-    }
-    Err(not_unique())
+        Err(not_unique())
+    };
+    driver.while_open(adopt).await?
 }
 
 /// `None`: the new id is another claim's.
@@ -72,7 +74,7 @@ async fn adopt_as(
     let ask = async {
         loop {
             let sent = clock::now();
-            match driver.renew_granted(&wish.key, &renew).await {
+            match driver.renew_granted(&wish.key, renew.clone()).await {
                 Ok(answer) => return Ok((sent, answer)),
                 Err(error) if error.kind() == ErrorKind::Unavailable => last = error,
                 Err(error) => return Err(error),

@@ -2,6 +2,7 @@
 //! what came of it, and wakes whoever waits.
 //!
 //! - [`Driver`]: what one client's handles share.
+//! - `closing`: a client that takes no more claims, and how what is under way ends.
 //! - `retry`: waiting where the store keeps no queue.
 //! - `registry`: every claim of the client, and when each wants attention.
 //! - `acknowledged`: what counts only once others have acknowledged it.
@@ -18,6 +19,7 @@ mod acknowledged;
 pub(crate) mod acquire;
 pub(crate) mod acquire_all;
 pub(crate) mod adopt;
+pub(crate) mod closing;
 pub(crate) mod own_id;
 pub(crate) mod registry;
 pub(crate) mod retry;
@@ -39,15 +41,20 @@ use crate::error::{ErrorKind, StoreError};
 use crate::ids::ClaimIds;
 use crate::settings::Settings;
 use crate::store::Answer;
-use crate::store::{LockStore, Push, PushSink};
+use crate::store::{LockStore, Push, PushSink, Verbs as _};
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError, Runtime, sleep,
     timeout,
 };
+use closing::{Openness, UnderWay};
 use own_id::{OwnId, OwnIds};
 use registry::{Done, EntryId, Errand, Registry};
 use subject::Subject;
 use watches::Watches;
+
+/// How much longer than its time to wait a call may take: so long it waits for the
+/// store's answer to a first request, and for its own claims to leave.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// What all handles, leases and tasks of one client share.
 pub(crate) struct Driver {
@@ -63,8 +70,7 @@ pub(crate) struct Driver {
     listening: AtomicBool,
     /// How often pushes may have been missed so far.
     resets: AtomicU64,
-    departed: Notify,
-    closed: AtomicBool,
+    openness: Openness,
     pub(crate) watches: Watches,
     turns: retry::Turns,
     ids: OwnIds,
@@ -89,8 +95,7 @@ impl Driver {
             wake: Notify::new(),
             listening: AtomicBool::new(false),
             resets: AtomicU64::new(0),
-            departed: Notify::new(),
-            closed: AtomicBool::new(false),
+            openness: Openness::here(&runtime),
             watches: Watches::default(),
             turns: retry::Turns::default(),
             runtime,
@@ -126,14 +131,20 @@ impl Driver {
         self.ids.next(key).await
     }
 
-    pub(crate) fn check_open(&self) -> Result<(), StoreError> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(
-                StoreError::new(ErrorKind::Invalid, "the client was shut down")
-                    .with_hint("connect anew"),
-            );
+    /// Waits until what this client has on its way out of `key` now has left, or for
+    /// [`GRACE`]: its own claims are no reason to find the key busy.
+    async fn own_departures(&self, key: &Key) {
+        let leaving = self.lock().leaving_on(key);
+        if leaving.is_empty() {
+            return;
         }
-        Ok(())
+        let all_left = async {
+            for signal in leaving {
+                signal.left().await;
+            }
+        };
+        // Whoever asks then may find them, as it may others' claims.
+        timeout(GRACE, all_left).await.ok();
     }
 
     /// Gives a claim to the background: released until that is confirmed or the
@@ -157,6 +168,7 @@ impl Driver {
         entry: Option<EntryId>,
         subject: Subject,
     ) -> Result<bool, StoreError> {
+        let _under_way = UnderWay::new(self);
         if let Some(entry) = entry {
             self.with_registry(|registry, _| registry.remove(entry));
         }
@@ -212,7 +224,7 @@ impl Driver {
         subject: &Subject,
         renew: Renew,
     ) -> Result<Reply, StoreError> {
-        let asked = self.renew_held(&subject.key, &renew);
+        let asked = self.renew_held(&subject.key, renew.clone());
         let answer = self.told(entry, subject, &renew, asked).await?;
         answer.shortfall().map_or(Ok(answer.reply), Err)
     }
@@ -224,7 +236,7 @@ impl Driver {
         subject: &Subject,
         renew: Renew,
     ) -> Result<Answer, StoreError> {
-        let asked = self.renew_granted(&subject.key, &renew);
+        let asked = self.renew_granted(&subject.key, renew.clone());
         self.told(entry, subject, &renew, asked).await
     }
 
@@ -293,28 +305,6 @@ impl Driver {
     /// Stops keeping a claim that stays at the store: somebody else takes it.
     pub(crate) fn forsake(self: &Arc<Self>, entry: EntryId) {
         self.with_registry(|registry, _| registry.remove(entry));
-    }
-
-    /// Gives every claim back, and waits until all have left.
-    pub(crate) async fn shut_down(self: &Arc<Self>, within: Duration) -> (u64, u64) {
-        self.closed.store(true, Ordering::Release);
-        let before = self.lock().departures().1;
-        self.with_registry(Registry::close);
-        let all_left = async {
-            loop {
-                let departed = self.departed.notified();
-                tokio::pin!(departed);
-                departed.as_mut().enable();
-                if self.lock().departures().0 == 0 {
-                    return;
-                }
-                departed.await;
-            }
-        };
-        // Out of time is an outcome here, told by the numbers.
-        timeout(within, all_left).await.ok();
-        let (leaving, confirmed) = self.lock().departures();
-        (confirmed - before, leaving as u64)
     }
 }
 

@@ -37,6 +37,11 @@ impl OwnIds {
         }
     }
 
+    /// Whether others may guess an id: then it proves nothing.
+    pub(crate) fn may_be_guessed(&self) -> bool {
+        self.scheme.may_be_guessed()
+    }
+
     /// A new id for a claim on `key`.
     pub(crate) async fn next(&self, key: &Key) -> Result<OwnId, StoreError> {
         for _ in 0..COLLISIONS {

@@ -9,7 +9,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Arrival, Key, Loss, Moment, Renew, Renewal, Standpoint, Verdict, Waiter};
+use leasehold_core::{
+    Arrival, Key, LastAnswer, Loss, Moment, Renew, Renewal, Standpoint, Verdict, Waiter,
+};
 
 use self::entry::{Course, Entry, Stage};
 use self::leaving::Leaving;
@@ -64,6 +66,10 @@ pub(crate) struct Registry {
     early: VecDeque<Push>,
     waiting: usize,
     leaving: usize,
+    /// The claims that are on their way out, by key.
+    leaving_on: HashMap<Key, Vec<EntryId>>,
+    /// The client is shut down: whatever comes is to leave.
+    closed: bool,
     /// Those who watch a key, and want the inbox open.
     watching: usize,
     /// Releases that were confirmed since the client was opened.
@@ -81,17 +87,25 @@ impl Registry {
         }
     }
 
-    /// Takes over a claim that waits in the queue.
+    /// Takes over a claim that waits in the queue, as it was answered.
     pub(crate) fn insert_waiting(
         &mut self,
         subject: Subject,
         waiter: Waiter,
+        answered: LastAnswer,
         signal: Arc<Signal>,
         now: Moment,
     ) -> EntryId {
+        if self.closed {
+            let until = now + subject.terms.ttl;
+            return self.insert_leaving(subject, now, until);
+        }
         let position = waiter.position();
         let id = self.insert(subject, Stage::Waiting(waiter), signal, now);
         self.waiting += 1;
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.answered = answered;
+        }
         if let Some((arrival, _)) = position {
             let key = self.entries[&id].subject.key.clone();
             let (early, rest) = std::mem::take(&mut self.early)
@@ -115,6 +129,11 @@ impl Registry {
         arrival: Arrival,
         now: Moment,
     ) -> EntryId {
+        if self.closed {
+            signal.lose(Loss::Shutdown);
+            let until = now + subject.terms.ttl;
+            return self.insert_leaving(subject, now, until);
+        }
         let id = self.insert(subject, Stage::Held(renewal), signal, now);
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.arrival = Some(arrival);
@@ -126,11 +145,26 @@ impl Registry {
     }
 
     /// Takes over a claim that is to leave; `until` is when it has lapsed anyway.
-    pub(crate) fn insert_leaving(&mut self, subject: Subject, now: Moment, until: Moment) {
+    pub(crate) fn insert_leaving(
+        &mut self,
+        subject: Subject,
+        now: Moment,
+        until: Moment,
+    ) -> EntryId {
+        let key = subject.key.clone();
         let stage = Stage::Leaving(Leaving::new(now, until, self.draw_seed()));
         let id = self.insert(subject, stage, Arc::default(), now);
         self.leaving += 1;
+        self.leaving_on.entry(key).or_default().push(id);
         self.settle(id, now);
+        id
+    }
+
+    /// What tells that the claims have left which are on their way out of `key` now.
+    pub(crate) fn leaving_on(&self, key: &Key) -> Vec<Arc<Signal>> {
+        let ids = self.leaving_on.get(key).into_iter().flatten();
+        let entries = ids.filter_map(|id| self.entries.get(id));
+        entries.map(|entry| entry.signal.clone()).collect()
     }
 
     /// Gives a claim back to its caller, who will see to its release.
@@ -141,13 +175,23 @@ impl Registry {
         if let Some(timer) = entry.timer {
             self.timers.remove(&(timer, id));
         }
-        if let Some(arrival) = entry.arrival {
-            self.by_arrival.remove(&(entry.subject.key, arrival));
-        }
+        let key = entry.subject.key;
         match entry.stage {
             Stage::Waiting(_) => self.waiting -= 1,
-            Stage::Leaving(_) => self.leaving -= 1,
+            Stage::Leaving(_) => {
+                self.leaving -= 1;
+                if let Some(ids) = self.leaving_on.get_mut(&key) {
+                    ids.retain(|leaving| *leaving != id);
+                    if ids.is_empty() {
+                        self.leaving_on.remove(&key);
+                    }
+                }
+                entry.signal.set_left();
+            }
             Stage::Held(_) => {}
+        }
+        if let Some(arrival) = entry.arrival {
+            self.by_arrival.remove(&(key, arrival));
         }
     }
 
@@ -157,12 +201,12 @@ impl Registry {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.watching == 0
+        self.entries.is_empty() && (self.watching == 0 || self.closed)
     }
 
     /// Whether somebody waits or watches: the inbox must be open.
     pub(crate) fn has_listeners(&self) -> bool {
-        self.waiting + self.watching > 0
+        self.waiting > 0 || self.watching > 0 && !self.closed
     }
 
     /// Somebody watches a key from now on.
@@ -251,10 +295,11 @@ impl Registry {
             }
             return;
         };
+        let provable = !self.ids.may_be_guessed();
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
-        if entry.handle_push(push, arrival, now) {
+        if entry.handle_push(push, arrival, provable, now) {
             self.settle(id, now);
         }
     }
@@ -266,17 +311,16 @@ impl Registry {
 
     /// The client is shut down: every claim is to leave.
     pub(crate) fn close(&mut self, now: Moment) {
+        self.closed = true;
         let ids: Vec<_> = self.entries.keys().copied().collect();
         for id in ids {
             let Some(entry) = self.entries.get_mut(&id) else {
                 continue;
             };
             match &entry.stage {
-                Stage::Waiting(_) => entry.signal.close(),
-                Stage::Held(_) => {
-                    let lost = Standpoint::Lost(Loss::Shutdown);
-                    entry.signal.set_standpoint(lost, Moment::default());
-                }
+                // Its caller is told, and goes.
+                Stage::Waiting(_) => {}
+                Stage::Held(_) => entry.signal.lose(Loss::Shutdown),
                 Stage::Leaving(_) => continue,
             }
             let subject = entry.subject.clone();
@@ -352,15 +396,13 @@ impl Registry {
                     } = entry.subject.terms;
                     let in_flight = waiter.in_flight();
                     self.waiting -= 1;
-                    entry.stage = Stage::Held(
+                    let renewal =
                         Renewal::new(now, ttl, policy, validity, confirm_at, in_flight, seed)
                             .of(arrival, token)
-                            .at_most(max_hold),
-                    );
+                            .at_most(max_hold);
                     entry.signal.set_token(token);
-                    entry
-                        .signal
-                        .set_standpoint(Standpoint::Held, validity.until());
+                    entry.signal.set_renewal(&renewal);
+                    entry.stage = Stage::Held(renewal);
                     entry.signal.set_verdict(verdict);
                 }
                 Some(verdict) => {
@@ -376,12 +418,10 @@ impl Registry {
                 }
             }
         }
-        let due = match &mut entry.stage {
+        let due = match &entry.stage {
             Stage::Waiting(waiter) => waiter.poll_timeout(),
             Stage::Held(renewal) => {
-                entry
-                    .signal
-                    .set_standpoint(renewal.standpoint(), renewal.validity().until());
+                entry.signal.set_renewal(renewal);
                 renewal.poll_timeout()
             }
             Stage::Leaving(leaving) => leaving.poll_timeout(now),
@@ -389,7 +429,21 @@ impl Registry {
         match due {
             Some(due) => self.set_timer(id, due),
             // A lost lease is its holder's to release; one that left too late has lapsed.
-            None => self.remove(id),
+            None => {
+                // One that was to end by itself does so at the store too: a grant from the
+                // queue would keep the key for longer than its TTL there.
+                let expired = Some(Standpoint::Lost(Loss::Expired));
+                let over = match &entry.stage {
+                    Stage::Held(renewal) => Some(renewal.standpoint()) == expired,
+                    Stage::Waiting(_) | Stage::Leaving(_) => false,
+                };
+                let subject = over.then(|| entry.subject.clone());
+                self.remove(id);
+                if let Some(subject) = subject {
+                    let until = now + subject.terms.ttl;
+                    self.insert_leaving(subject, now, until);
+                }
+            }
         }
     }
 
@@ -412,8 +466,8 @@ fn subject_of(push: &Push) -> Option<(&Key, Arrival)> {
         Push::Granted { key, arrival, .. }
         | Push::Next { key, arrival, .. }
         | Push::Unfit { key, arrival, .. }
-        | Push::Adopted { key, arrival }
-        | Push::Revoked { key, arrival } => Some((key, *arrival)),
+        | Push::Adopted { key, arrival, .. }
+        | Push::Revoked { key, arrival, .. } => Some((key, *arrival)),
         Push::Changed { .. } | Push::Reset => None,
     }
 }

@@ -9,14 +9,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Retry};
+use leasehold_core::{HintLimit, Key, Retry};
 
 use super::acquire::{Tried, acquire_in_line};
 use super::watches::Watch;
 use super::wish::{Grant, Patience, Wish, timed_out};
-use super::{Driver, random_u64};
+use super::{Driver, GRACE, random_u64, unanswered};
 use crate::clock;
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
 use crate::sync::{Mutex, MutexGuard, PoisonError, sleep, timeout};
 
 /// The pauses where nobody tells that a key is free: what a waiter may lose of its
@@ -38,6 +38,19 @@ pub(crate) struct Turns(Mutex<HashMap<Key, Turn>>);
 struct Turn {
     tasks: usize,
     asking: Arc<tokio::sync::Mutex<()>>,
+    heard: Arc<Mutex<Heard>>,
+}
+
+/// What the tasks of one client know of a key from the one that asks.
+#[derive(Debug, Default, Clone)]
+enum Heard {
+    /// The store has not answered yet.
+    #[default]
+    Nothing,
+    /// Somebody has the key.
+    Taken,
+    /// The store could not be asked.
+    Failed(StoreError),
 }
 
 impl Turns {
@@ -51,6 +64,7 @@ struct InLine<'a> {
     turns: &'a Turns,
     key: &'a Key,
     asking: Arc<tokio::sync::Mutex<()>>,
+    heard: Arc<Mutex<Heard>>,
 }
 
 impl<'a> InLine<'a> {
@@ -58,9 +72,18 @@ impl<'a> InLine<'a> {
         let mut all = turns.lock();
         let turn = all.entry(key.clone()).or_default();
         turn.tasks += 1;
-        let asking = Arc::clone(&turn.asking);
+        let (asking, heard) = (Arc::clone(&turn.asking), Arc::clone(&turn.heard));
         drop(all);
-        Self { turns, key, asking }
+        Self {
+            turns,
+            key,
+            asking,
+            heard,
+        }
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,21 +114,35 @@ pub(super) async fn acquire_by_asking(
         Patience::No | Patience::Forever => Duration::MAX,
     };
     let in_line = InLine::join(&driver.turns, &wish.key);
-    let turn = timeout(left(), in_line.asking.lock()).await;
+    let began = clock::now();
+    let mut turn = timeout(left(), in_line.asking.lock()).await;
+    if turn.is_err() && matches!(*in_line.heard(), Heard::Nothing) {
+        // Whether the store is out of reach shows with the first answer of those ahead.
+        turn = timeout(GRACE, in_line.asking.lock()).await;
+    }
     let Ok(_turn) = turn else {
-        return Err(timed_out());
+        return Err(match in_line.heard().clone() {
+            Heard::Taken => timed_out(),
+            Heard::Nothing => unanswered(clock::now().since(began)),
+            Heard::Failed(error) => error,
+        });
     };
     let pushes = driver.store.capabilities().push;
     let mut watch = pushes.then(|| Watch::start(driver, &wish.key));
     let changed = watch.as_ref().map(Watch::changed).unwrap_or_default();
     let mut pauses = retry.pauses(random_u64());
+    let mut hints = HintLimit::default();
     loop {
         let change = changed.notified();
         tokio::pin!(change);
         // Enlist before asking, so that no push falls between.
         change.as_mut().enable();
-        let tried = acquire_in_line(driver, wish, Patience::No, true, |_, _| {}).await?;
-        let busy_for = match tried {
+        let tried = acquire_in_line(driver, wish, patience, true, |_, _| {}).await;
+        *in_line.heard() = match &tried {
+            Err(error) if error.kind() == ErrorKind::Unavailable => Heard::Failed(error.clone()),
+            _ => Heard::Taken,
+        };
+        let busy_for = match tried? {
             Tried::Granted(grant) => {
                 // A server that grants forgets that we wait.
                 if let Some(watch) = &mut watch {
@@ -127,7 +164,11 @@ pub(super) async fn acquire_by_asking(
         // Those who wait for one lapse should not all ask at once.
         let lapse = busy_for.saturating_add(pause.min(AFTER_LAPSE));
         tokio::select! {
-            () = change => pauses = retry.pauses(random_u64()),
+            () = change => {
+                pauses = retry.pauses(random_u64());
+                let now = clock::now();
+                sleep(hints.ask_at(now).since(now).min(left)).await;
+            }
             () = sleep(pause.min(lapse).min(left)) => {}
         }
     }

@@ -1,12 +1,13 @@
 //! What the driver tells the task that waits for a claim or holds a lease.
 
-use leasehold_core::{Loss, Moment, Standpoint, Token, Verdict};
+use leasehold_core::{Loss, Moment, Renewal, Standpoint, Token, Verdict};
 use tokio::sync::Notify;
 
+use super::watchdog::LONGEST_SLEEP;
 use crate::clock;
 use crate::error::StoreError;
 use crate::store::Acknowledged;
-use crate::sync::{AtomicU64, Mutex, Ordering, PoisonError};
+use crate::sync::{AtomicU64, Mutex, Ordering, PoisonError, sleep_anywhere};
 
 /// One claim's state as others may read it, without a lock of the driver.
 #[derive(Debug, Default)]
@@ -26,9 +27,19 @@ struct State {
     position: u64,
     verdict: Option<Verdict>,
     standpoint: Option<Standpoint>,
+    /// Why the lease is lost if its validity ends and nobody has said anything.
+    loss_at_end: Option<Loss>,
+    /// Its holder has released or dropped it.
+    given_back: bool,
     last_error: Option<StoreError>,
     acknowledged: Option<Acknowledged>,
-    closed: bool,
+    left: bool,
+}
+
+impl State {
+    fn loss_at_end(&self) -> Loss {
+        self.loss_at_end.unwrap_or(Loss::Unanswered)
+    }
 }
 
 impl Signal {
@@ -53,15 +64,13 @@ impl Signal {
     }
 
     pub(crate) fn standpoint(&self) -> Standpoint {
-        let known = self
-            .read(|state| state.standpoint)
-            .unwrap_or(Standpoint::Held);
-        let over = clock::now() >= self.valid_until();
-        match known {
+        self.read(|state| match state.standpoint.unwrap_or(Standpoint::Held) {
             // Time is up although nobody has noticed yet.
-            Standpoint::Held | Standpoint::Unknown if over => Standpoint::Lost(Loss::Unanswered),
+            Standpoint::Held | Standpoint::Unknown if clock::now() >= self.valid_until() => {
+                Standpoint::Lost(state.loss_at_end())
+            }
             known => known,
-        }
+        })
     }
 
     #[cfg(test)]
@@ -69,16 +78,61 @@ impl Signal {
         self.read(|state| state.standpoint)
     }
 
-    pub(crate) fn set_standpoint(&self, standpoint: Standpoint, valid_until: Moment) {
-        self.valid_until.store(valid_until.0, Ordering::Release);
-        if self.write(|state| state.standpoint.replace(standpoint)) != Some(standpoint) {
+    /// The lease is as its renewal says.
+    pub(crate) fn set_renewal(&self, renewal: &Renewal) {
+        let (standpoint, until) = (renewal.standpoint(), renewal.validity().until());
+        self.change(standpoint, until, Some(renewal.loss_at_end()));
+    }
+
+    /// The lease is lost.
+    pub(crate) fn lose(&self, loss: Loss) {
+        self.change(Standpoint::Lost(loss), Moment::default(), None);
+    }
+
+    /// What is lost stays so: whoever has heard of it has stopped.
+    fn change(&self, standpoint: Standpoint, valid_until: Moment, loss_at_end: Option<Loss>) {
+        let changed = self.write(|state| {
+            if matches!(state.standpoint, Some(Standpoint::Lost(_))) {
+                return false;
+            }
+            self.valid_until.store(valid_until.0, Ordering::Release);
+            state.loss_at_end = loss_at_end.or(state.loss_at_end);
+            state.standpoint.replace(standpoint) != Some(standpoint)
+        });
+        if changed {
             self.changed.notify_waiters();
         }
     }
 
-    /// A release was sent: the lease is not to be relied on any more.
+    /// The lease is given back, and not to be relied on any more. What was lost before stays so.
     pub(crate) fn end(&self) {
+        // First, so that nobody takes the end of the validity for a loss.
+        let given_back = !matches!(self.standpoint(), Standpoint::Lost(_));
+        if given_back {
+            self.write(|state| state.given_back = true);
+        }
         self.valid_until.store(0, Ordering::Release);
+        if given_back {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Why the lease is lost, if it is: one that was given back is not.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        match self.standpoint() {
+            Standpoint::Lost(loss) if !self.read(|state| state.given_back) => Some(loss),
+            _ => None,
+        }
+    }
+
+    /// Waits until the lease is lost, or given back.
+    pub(crate) async fn over(&self) -> Option<Loss> {
+        let given_back = self.wait_for(|state| state.given_back.then_some(()));
+        tokio::select! {
+            biased;
+            () = given_back => None,
+            loss = self.lost() => Some(loss),
+        }
     }
 
     pub(crate) fn set_position(&self, position: u64) {
@@ -100,6 +154,11 @@ impl Signal {
         self.write(|state| state.last_error = Some(error));
     }
 
+    /// It was answered: why it was not before is of no interest any more.
+    pub(crate) fn clear_error(&self) {
+        self.write(|state| state.last_error = None);
+    }
+
     pub(crate) fn last_error(&self) -> Option<StoreError> {
         self.read(|state| state.last_error.clone())
     }
@@ -113,41 +172,54 @@ impl Signal {
         self.read(|state| state.acknowledged)
     }
 
-    /// The client is shut down: whoever waits is to go.
-    pub(crate) fn close(&self) {
-        self.write(|state| state.closed = true);
+    /// A claim that was on its way out has left.
+    pub(crate) fn set_left(&self) {
+        self.write(|state| state.left = true);
         self.changed.notify_waiters();
     }
 
-    /// Waits for the next of: a verdict, a closed client, or a change of the position.
-    pub(crate) async fn next(&self, seen: u64) -> Progress {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // Enlist before looking, so that no change falls between.
-            changed.as_mut().enable();
-            let (verdict, position, closed) = self.read(|s| (s.verdict, s.position, s.closed));
-            if closed {
-                return Progress::Closed;
-            }
-            if let Some(verdict) = verdict {
-                return Progress::Verdict(verdict);
-            }
-            if position != seen {
-                return Progress::Position(position);
-            }
-            changed.await;
-        }
+    /// Waits until a claim that is on its way out has left.
+    pub(crate) async fn left(&self) {
+        self.wait_for(|state| state.left.then_some(())).await;
     }
 
-    /// Waits until the lease is lost.
+    /// Waits for the next of: a verdict, or a change of the position.
+    pub(crate) async fn next(&self, seen: u64) -> Progress {
+        self.wait_for(|state| {
+            let moved = || (state.position != seen).then_some(Progress::Position(state.position));
+            state.verdict.map(Progress::Verdict).or_else(moved)
+        })
+        .await
+    }
+
+    /// Waits until the lease is lost: until somebody says so, or its validity ends by
+    /// the clock of whoever waits. So it ends also if nobody keeps the lease any more.
     pub(crate) async fn lost(&self) -> Loss {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if let Some(Standpoint::Lost(loss)) = self.read(|state| state.standpoint) {
+            if let Standpoint::Lost(loss) = self.standpoint() {
+                self.lose(loss);
                 return loss;
+            }
+            // In pieces: timers stand still while the machine sleeps.
+            let left = self.valid_until().since(clock::now());
+            tokio::select! {
+                () = changed => {}
+                () = sleep_anywhere(left.min(LONGEST_SLEEP)) => {}
+            }
+        }
+    }
+
+    async fn wait_for<T>(&self, look: impl Fn(&State) -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Enlist before looking, so that no change falls between.
+            changed.as_mut().enable();
+            if let Some(found) = self.read(&look) {
+                return found;
             }
             changed.await;
         }
@@ -167,5 +239,4 @@ impl Signal {
 pub(crate) enum Progress {
     Verdict(Verdict),
     Position(u64),
-    Closed,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{ClaimId, Identity, Key, Moment, Renew, RenewalPolicy};
+use leasehold_core::{ClaimId, Identity, Key, Moment, Proof, Renew, RenewalPolicy};
 
 use super::own_id::OwnId;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
@@ -83,6 +83,11 @@ impl Subject {
     /// Its id now.
     pub(crate) fn identity(&self) -> Identity {
         self.name().identity.clone()
+    }
+
+    /// Whether what is said of the claim was said by its store.
+    pub(crate) fn proves(&self, said: &str, proof: &Proof) -> bool {
+        self.name().identity.proves(said, proof)
     }
 
     /// The store has replaced the id by `to`.

@@ -10,11 +10,12 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::Moment;
 
+use super::closing::Closed;
 use super::registry::{Done, Errand, Send};
 use super::{Driver, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
-use crate::store::Listening;
+use crate::store::{Listening, Verbs as _};
 use crate::sync::{Ordering, sleep, timeout};
 
 /// With nothing to keep, the task stays this long in case there is something
@@ -27,10 +28,18 @@ const SETTLED: Duration = Duration::from_millis(100);
 
 /// The longest sleep. Timers stand still while the machine sleeps, validity
 /// does not: on waking up, a lost lease is noticed within this time.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// A failed attempt to open the inbox is repeated after this.
 const LISTEN_PAUSE: Duration = Duration::from_millis(250);
+
+/// Starts the task if none runs. With its runtime gone, the client is closed when this
+/// returns.
+pub(super) fn ensure_running(driver: &Arc<Driver>) {
+    if driver.wake_at.load(Ordering::Acquire) == 0 {
+        ensure_awake(driver, clock::now());
+    }
+}
 
 /// Starts the task, or wakes it if it means to sleep beyond `due`. It is woken too if
 /// it should have woken itself: its timer is late when the machine has slept.
@@ -53,6 +62,26 @@ pub(super) fn ensure_awake(driver: &Arc<Driver>, due: Moment) {
 
 type Listened = Result<Box<dyn Listening>, StoreError>;
 
+/// That the inbox could not be opened.
+#[derive(Debug, Default)]
+struct Deafness {
+    /// Why not, when it failed last: it is tried again with pauses, for leases only if
+    /// there was no answer. A refusal stays one, and costs them no more than that they
+    /// hear less.
+    cause: Option<ErrorKind>,
+    told: bool,
+}
+
+impl Deafness {
+    /// It failed again. Says whether people have to hear of it: once, and not of a
+    /// connection that broke, since the next attempt makes another.
+    fn is_news(&mut self, cause: ErrorKind) -> bool {
+        let broke = cause == ErrorKind::Unavailable && self.cause.is_none();
+        self.cause = Some(cause);
+        !broke && !std::mem::replace(&mut self.told, true)
+    }
+}
+
 struct Watchdog {
     driver: Arc<Driver>,
     in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -61,11 +90,10 @@ struct Watchdog {
     /// Whether the store tells anybody anything.
     pushes: bool,
     listen_after: Moment,
-    /// Why opening the inbox has failed last: it is tried again with pauses, for
-    /// leases only if there was no answer. A refusal stays one, and costs them
-    /// no more than that they hear less.
-    failed: Option<ErrorKind>,
+    deafness: Deafness,
     idle_since: Option<Moment>,
+    /// Whether it ends by itself.
+    over: bool,
 }
 
 impl Watchdog {
@@ -77,8 +105,9 @@ impl Watchdog {
             opening: FuturesUnordered::new(),
             inbox: None,
             listen_after: clock::now() + SETTLED,
-            failed: None,
+            deafness: Deafness::default(),
             idle_since: None,
+            over: false,
         }
     }
 
@@ -89,7 +118,7 @@ impl Watchdog {
             let (next, empty) = {
                 let mut registry = self.driver.lock();
                 registry.collect_due(now, &mut sends);
-                self.driver.departed.notify_waiters();
+                self.driver.openness.departed.notify_waiters();
                 (registry.next_due(), registry.is_empty())
             };
             for send in sends.drain(..) {
@@ -98,6 +127,7 @@ impl Watchdog {
             self.open_inbox(now);
             if empty && self.in_flight.is_empty() {
                 if self.is_over(now) {
+                    self.over = true;
                     return;
                 }
             } else {
@@ -164,7 +194,7 @@ impl Watchdog {
             (registry.has_listeners(), registry.is_empty())
         };
         let due = now >= self.listen_after;
-        let wanted = match self.failed {
+        let wanted = match self.deafness.cause {
             None => waiters || !empty && due,
             Some(ErrorKind::Unavailable) => !empty && due,
             Some(_) => waiters && due,
@@ -185,17 +215,29 @@ impl Watchdog {
         match listened {
             Ok(inbox) => {
                 self.inbox = Some(inbox);
+                self.deafness = Deafness::default();
                 // What was pushed before it was open went unheard.
                 self.driver.resets.fetch_add(1, Ordering::AcqRel);
                 self.driver.watches.wake_all();
                 self.driver.lock().reset(now);
             }
             Err(error) => {
-                if self.failed.replace(error.kind()).is_none() {
+                if self.deafness.is_news(error.kind()) {
                     tracing::warn!(%error, "cannot listen for grants; asking from time to time");
+                } else {
+                    tracing::debug!(%error, "cannot listen for grants; trying again");
                 }
                 self.listen_after = now + LISTEN_PAUSE;
             }
+        }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        if !self.over {
+            // Its runtime has ended, and starts no other.
+            self.driver.close(Closed::NoRuntime);
         }
     }
 }
@@ -215,7 +257,9 @@ fn carry(driver: Arc<Driver>, send: Send) -> BoxFuture<'static, Done> {
         let store = &driver.store;
         let ask = async {
             match &errand {
-                Errand::Renew(renew) if held => driver.renew_held(&subject.key, renew).await,
+                Errand::Renew(renew) if held => {
+                    driver.renew_held(&subject.key, renew.clone()).await
+                }
                 Errand::Renew(renew) => store.renew(&subject.key, renew).await,
                 Errand::Release => driver.release_once(&subject).await,
             }
@@ -230,4 +274,24 @@ fn carry(driver: Arc<Driver>, send: Send) -> BoxFuture<'static, Done> {
             result,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cannot_listen_says_so_once_and_not_of_a_connection_that_broke() {
+        let (broke, refused) = (ErrorKind::Unavailable, ErrorKind::Refused);
+        let heard = |causes: &[ErrorKind]| -> Vec<bool> {
+            let mut deafness = Deafness::default();
+            causes
+                .iter()
+                .map(|cause| deafness.is_news(*cause))
+                .collect()
+        };
+        assert_eq!(heard(&[refused, refused]), [true, false]);
+        assert_eq!(heard(&[broke, broke, broke]), [false, true, false]);
+        assert_eq!(heard(&[broke, refused, broke]), [false, true, false]);
+    }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::Key;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::{Driver, watchdog};
 use crate::clock;
 use crate::error::StoreError;
+use crate::store::Verbs as _;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError, timeout};
 
 /// How long the store remembers a watch; asked for again at a third. A watcher
@@ -21,7 +22,11 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The keys that this client watches, and whom to wake.
 #[derive(Debug, Default)]
-pub(crate) struct Watches(Mutex<HashMap<Key, Watched>>);
+pub(crate) struct Watches {
+    keys: Mutex<HashMap<Key, Watched>>,
+    /// How many times the store is just being told that nobody watches any more.
+    ending: watch::Sender<usize>,
+}
 
 #[derive(Debug, Default)]
 struct Watched {
@@ -44,8 +49,17 @@ impl Watches {
         }
     }
 
+    /// Waits until the store knows of all who do not watch any more.
+    pub(crate) async fn ended(&self) {
+        self.ending
+            .subscribe()
+            .wait_for(|ending| *ending == 0)
+            .await
+            .ok();
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Watched>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,10 +137,12 @@ impl Drop for Watch {
         if last && self.known.load(Ordering::Relaxed) {
             let (driver, key) = (self.driver.clone(), self.key.clone());
             let limit = driver.settings.operation_timeout;
+            driver.watches.ending.send_modify(|ending| *ending += 1);
             self.driver.runtime.spawn(async move {
                 // If it is not heard, it ends by itself.
                 let stop = driver.store.watch(&key, Duration::ZERO);
                 timeout(limit, stop).await.ok();
+                driver.watches.ending.send_modify(|ending| *ending -= 1);
             });
         }
     }

@@ -6,18 +6,20 @@ use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{
-    Claim, Command, Event, Inbox, Key, Moment, Queue, Release, Renew, Snapshot, StoreTime,
-};
+use leasehold_core::{Command, Event, Inbox, Key, Moment, Queue, Snapshot, StoreTime};
 
-use super::{
-    AllAnswer, Answer, Capabilities, Listening, LockStore, Push, PushSink, check_parts, glob,
-};
+use tokio::task::coop::consume_budget;
+
+use super::report::{Finding, Report, Severity};
+use super::scheme::{Opened, Scheme};
+use super::{Capabilities, Listening, Listing, OnePage, Push, PushSink, Records, Step, Transacted};
+use crate::access::Access;
 use crate::clock;
 use crate::error::StoreError;
 use crate::sync::{AtomicU64, Global, Mutex, MutexGuard, Ordering, PoisonError};
 
-/// Queues in the memory of this process. Wakes waiters without polling.
+/// Queues in the memory of this process. Wakes waiters without polling. Calls need no
+/// answer to wait for, and still give way to other tasks now and then.
 ///
 /// One value is one client; [`MemoryStore::client`] makes another one on the
 /// same queues.
@@ -133,48 +135,6 @@ impl MemoryStore {
             inbox: Inbox::from_random(random_u64()),
         }
     }
-
-    fn step(&self, key: &Key, command: &Command) -> Answer {
-        let mut queues = lock(&self.shared.queues);
-        let clock = self.shared.clock.now();
-        let queue = queues.entry(key.clone()).or_default();
-        let outcome = queue.apply(command, clock);
-        queue.deliver(outcome.events, clock, |event| {
-            self.shared.push(key, outcome.at, event)
-        });
-        Answer::new(outcome.reply, outcome.at, self.shared.epoch(&self.inbox))
-    }
-
-    fn step_all(&self, parts: &[(Key, Claim)]) -> AllAnswer {
-        let mut queues = lock(&self.shared.queues);
-        let clock = self.shared.clock.now();
-        let mut tried: Vec<_> = parts
-            .iter()
-            .map(|(key, _)| queues.get(key).cloned().unwrap_or_default())
-            .collect();
-        let claims: Vec<_> = parts
-            .iter()
-            .map(|(_, claim)| Command::Claim(claim.clone()))
-            .collect();
-        let epoch = self.shared.epoch(&self.inbox);
-        let answer = |reply, at| Answer::new(reply, at, epoch);
-        let outcomes = match Queue::claim_all(&mut tried, &claims, clock) {
-            Ok(outcomes) => outcomes,
-            Err((part, outcome)) => {
-                let answer = answer(outcome.reply, outcome.at);
-                return AllAnswer::NotAll { part, answer };
-            }
-        };
-        let mut answers = Vec::with_capacity(parts.len());
-        for (((key, _), mut queue), outcome) in parts.iter().zip(tried).zip(outcomes) {
-            queue.deliver(outcome.events, clock, |event| {
-                self.shared.push(key, outcome.at, event)
-            });
-            queues.insert(key.clone(), queue);
-            answers.push(answer(outcome.reply, outcome.at));
-        }
-        AllAnswer::All(answers)
-    }
 }
 
 impl Shared {
@@ -208,59 +168,45 @@ fn random_u64() -> u64 {
 }
 
 #[async_trait]
-impl LockStore for MemoryStore {
+impl Records for MemoryStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities::queueing("memory")
     }
 
-    async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
-        Ok(self.step(key, &Command::Claim(claim.clone())))
-    }
-
-    async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
-        Ok(self.step(key, &Command::Renew(renew.clone())))
-    }
-
-    async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
-        Ok(self.step(key, &Command::Release(release.clone())))
-    }
-
-    async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
-        check_parts(parts)?;
-        Ok(Some(self.step_all(parts)))
-    }
-
-    async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError> {
-        Ok(self.step(key, &Command::Resize { from, to }))
-    }
-
-    async fn watch(&self, key: &Key, ttl: Duration) -> Result<Answer, StoreError> {
-        let inbox = self.inbox.clone();
-        Ok(self.step(key, &Command::Watch { inbox, ttl }))
-    }
-
-    async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
-        Ok(self.step(key, &Command::Break))
-    }
-
-    async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
+    async fn transact(&self, keys: &[&Key], step: Step<'_>) -> Result<Transacted, StoreError> {
+        if !matches!(step, Step::One(Command::Release(_))) {
+            consume_budget().await;
+        }
+        let mut records = lock(&self.shared.queues);
         let clock = self.shared.clock.now();
-        let queues = lock(&self.shared.queues);
-        Ok(queues
-            .get(key)
-            .map_or_else(|| Queue::default().look(clock), |q| q.look(clock)))
+        let epoch = self.shared.epoch(&self.inbox);
+        let take = |key: &&Key| records.remove(*key).unwrap_or_default();
+        let mut queues: Vec<_> = keys.iter().map(take).collect();
+        let mut taken = step.apply(&mut queues, clock);
+        let mut outcomes = taken.iter_mut().flatten();
+        for (key, mut queue) in keys.iter().zip(queues) {
+            if let Some(outcome) = outcomes.next() {
+                let events = std::mem::take(&mut outcome.events);
+                queue.deliver(events, clock, |event| {
+                    self.shared.push(key, outcome.at, event)
+                });
+            }
+            records.insert((*key).clone(), queue);
+        }
+        Ok(Transacted { taken, epoch })
     }
 
-    async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError> {
+    async fn look(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        consume_budget().await;
         let clock = self.shared.clock.now();
-        let mut found: Vec<_> = lock(&self.shared.queues)
-            .iter()
-            .filter(|(key, _)| glob::matches(pattern, key.as_str()))
-            .map(|(key, queue)| (key.clone(), queue.look(clock)))
-            .filter(|(_, look)| !look.holders.is_empty() || !look.waiters.is_empty())
-            .collect();
-        found.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(found)
+        let records = lock(&self.shared.queues);
+        let nothing = Queue::default();
+        Ok(records.get(key).unwrap_or(&nothing).look(clock))
+    }
+
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        let clock = self.shared.clock.now();
+        Box::new(OnePage::new(&*lock(&self.shared.queues), pattern, clock))
     }
 
     fn inbox(&self) -> &Inbox {
@@ -303,6 +249,44 @@ impl fmt::Debug for MemoryStore {
         f.debug_struct("MemoryStore")
             .field("inbox", &self.inbox)
             .finish_non_exhaustive()
+    }
+}
+
+/// `memory:`, or `memory:name`.
+pub(crate) struct Memory;
+
+#[async_trait]
+impl Scheme for Memory {
+    fn names(&self) -> &'static [&'static str] {
+        &["memory"]
+    }
+
+    fn examples(&self) -> &'static [&'static str] {
+        &["memory:"]
+    }
+
+    async fn open(&self, url: &str, _access: &Access) -> Result<Opened, StoreError> {
+        let store = match url.strip_prefix("memory:") {
+            None | Some("") => MemoryStore::new(),
+            Some(name) => MemoryStore::named(name),
+        };
+        Ok(Opened {
+            store: Arc::new(store),
+            url: url.to_owned(),
+        })
+    }
+
+    async fn examine(&self, url: &str, _access: &Access) -> Result<Report, StoreError> {
+        let found = "locks live in the memory of one process";
+        Ok(Report {
+            store: url.to_owned(),
+            promise: "Exclusion and fencing among the tasks of this process.".to_owned(),
+            findings: vec![
+                Finding::new(Severity::Warning, "reach", found)
+                    .meaning("no other process sees them, and a restart forgets them")
+                    .remedied("use local: for one machine, or a server for several"),
+            ],
+        })
     }
 }
 

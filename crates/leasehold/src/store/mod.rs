@@ -7,26 +7,32 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{
-    Arrival, Capacity, Claim, Event, Inbox, Invalid, Key, Release, Renew, Reply, Snapshot,
-    StoreTime, Token,
-};
+use leasehold_core::{Claim, Command, Inbox, Invalid, Key, Reply, Snapshot, StoreTime};
 
 use crate::error::StoreError;
 
 mod acknowledged;
 pub(crate) mod glob;
+mod listing;
 #[cfg(feature = "local")]
 pub mod local;
 pub mod memory;
+mod push;
+mod records;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub(crate) mod report;
+pub(crate) mod scheme;
+mod verbs;
 
 pub use acknowledged::{Acknowledged, Acknowledges};
+use listing::drain;
+pub use listing::{ListPage, Listing, OnePage};
+pub use push::Push;
+pub use records::{Records, Step, Taken, Transacted};
+pub use verbs::Verbs;
 
 /// What a store can do: callers ask first instead of failing later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +48,8 @@ pub struct Capabilities {
     /// Waiters are told of their grants; else they ask from time to time, and an
     /// inbox that was opened hears nothing.
     pub push: bool,
-    /// Grants have fencing tokens. Else they are [`Token::NONE`], and nothing can
-    /// be fenced.
+    /// Grants have fencing tokens. Else they are
+    /// [`Token::NONE`](leasehold_core::Token::NONE), and nothing can be fenced.
     pub tokens: bool,
     /// Tokens keep rising after the store was restarted.
     pub durable_tokens: bool,
@@ -96,97 +102,6 @@ pub struct Answer {
     /// [enough](Acknowledged::is_enough), the grant does not count, and is to be
     /// released.
     pub acknowledged: Option<Acknowledged>,
-}
-
-/// Something a client's inbox heard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Push {
-    /// A waiting claim was granted.
-    Granted {
-        /// The connection epoch on which it came.
-        epoch: u64,
-        /// The key.
-        key: Key,
-        /// Which claim.
-        arrival: Arrival,
-        /// Its fencing token.
-        token: Token,
-    },
-    /// A claim is next in line.
-    Next {
-        /// The key.
-        key: Key,
-        /// Which claim.
-        arrival: Arrival,
-        /// After how long what blocks it can lapse.
-        left: Duration,
-    },
-    /// An administrator took the key from a holder.
-    Revoked {
-        /// The key.
-        key: Key,
-        /// Which claim.
-        arrival: Arrival,
-    },
-    /// Another client has adopted a claim.
-    Adopted {
-        /// The key.
-        key: Key,
-        /// Which claim.
-        arrival: Arrival,
-    },
-    /// A waiting claim was removed: the semaphore shrank below what it takes.
-    Unfit {
-        /// The key.
-        key: Key,
-        /// Which claim.
-        arrival: Arrival,
-        /// The capacity in use.
-        in_use: Capacity,
-    },
-    /// Another holds a watched key first, or its note has changed; or, where there is
-    /// no queue, a key that was busy may be free.
-    Changed {
-        /// The key.
-        key: Key,
-    },
-    /// Pushes may have been missed, and the store can be asked again: every
-    /// waiting claim should.
-    Reset,
-}
-
-impl Push {
-    /// The push that tells `event` of a step on `key` at `at`.
-    pub(crate) fn of(event: &Event, key: &Key, at: StoreTime, epoch: u64) -> Self {
-        let key = key.clone();
-        match *event {
-            Event::Granted { arrival, token, .. } => Self::Granted {
-                epoch,
-                key,
-                arrival,
-                token,
-            },
-            Event::Next {
-                arrival,
-                blocked_until,
-                ..
-            } => Self::Next {
-                key,
-                arrival,
-                left: blocked_until.since(at),
-            },
-            Event::Revoked { arrival, .. } => Self::Revoked { key, arrival },
-            Event::Adopted { arrival, .. } => Self::Adopted { key, arrival },
-            Event::Unfit {
-                arrival, in_use, ..
-            } => Self::Unfit {
-                key,
-                arrival,
-                in_use,
-            },
-            Event::Changed { .. } => Self::Changed { key },
-        }
-    }
 }
 
 /// What a store answers to [`LockStore::claim_all`].
@@ -248,9 +163,12 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// What it can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Joins the queue of `key`, or finds itself where it already stands.
+    /// Takes one step on the queue of `key`, atomically, and answers what the queue replies.
+    /// What each command does and answers is said at [`Command`]; a client sends all of them but
+    /// [`Unheard`](Command::Unheard) and [`Bury`](Command::Bury), which are the store's own.
     ///
     /// # Contract
+    /// A claim:
     /// - `claim_free_key_is_granted`: at once, with a token above zero where there are tokens.
     /// - `claim_held_key_waits_or_is_busy`
     /// - `claim_again_finds_itself`: same arrival, same token, never twice.
@@ -267,7 +185,42 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// - `owner_leaves_with_its_last_claim`: in whatever order.
     /// - `waiting_claims_of_an_owner_are_granted_together`
     /// - `note_is_shown`
-    async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError>;
+    ///
+    /// A renewal:
+    /// - `renew_raises_never_lowers`
+    /// - `renew_unknown_is_gone`
+    /// - `renew_keeps_place_and_token`
+    /// - `downgrade_lets_readers_in_and_no_writer_between`
+    /// - `rotation_replaces_the_id`: the old one is `Superseded`.
+    /// - `rotation_again_finds_itself`
+    /// - `concurrent_rotations_have_one_winner`
+    /// - `adoption_raises_the_token_and_tells_the_former`
+    /// - `adoption_raises_the_token_of_all_claims_of_the_owner`
+    ///
+    /// A release:
+    /// - `release_hands_on_to_next`: the same step grants, and its inbox hears.
+    /// - `release_twice_is_absent`
+    /// - `release_unknown_is_absent`
+    /// - `withdrawn_waiter_is_passed`
+    /// - `minimum_hold_outlives_its_release`: it is shown as kept, and cannot be renewed.
+    /// - `unused_grant_keeps_nothing`
+    ///
+    /// A change of the permits of a semaphore:
+    /// - `resize_compares_and_sets`
+    /// - `growing_promotes_at_once`
+    /// - `shrinking_revokes_nothing`
+    /// - `waiter_too_heavy_is_told`: by push, or when it asks again.
+    /// - `resize_idle_key_is_absent`
+    ///
+    /// A watch, whose inbox then hears [`Push::Changed`]:
+    /// - `watcher_hears_of_holders_and_notes`
+    /// - `watch_ends`: when asked to, and by itself.
+    ///
+    /// Breaking a key:
+    /// - `break_fences_holders`: they are `Gone`; the raised token is answered, theirs are
+    ///   lower and later ones are higher.
+    /// - `break_tells_holders`: their inboxes hear it.
+    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError>;
 
     /// Claims several keys in one atomic step: all are granted at once, or
     /// nothing is changed. `None`: this store cannot
@@ -283,77 +236,29 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
         Ok(None)
     }
 
-    /// Raises a claim's deadline, and may change it: downgrade, note, id, client.
-    ///
-    /// # Contract
-    /// - `renew_raises_never_lowers`
-    /// - `renew_unknown_is_gone`
-    /// - `renew_keeps_place_and_token`
-    /// - `downgrade_lets_readers_in_and_no_writer_between`
-    /// - `rotation_replaces_the_id`: the old one is `Superseded`.
-    /// - `rotation_again_finds_itself`
-    /// - `concurrent_rotations_have_one_winner`
-    /// - `adoption_raises_the_token_and_tells_the_former`
-    /// - `adoption_raises_the_token_of_all_claims_of_the_owner`
-    async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError>;
-
-    /// The same, and acknowledged as a grant is: the first renewal of a grant
-    /// that was pushed, and every one of a lease where renewals must be
-    /// acknowledged ([`Capabilities::acknowledges`]).
-    async fn confirm(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
-        self.renew(key, renew).await
-    }
-
-    /// Leaves the queue, holding or waiting.
-    ///
-    /// # Contract
-    /// - `release_hands_on_to_next`: the same step grants, and its inbox hears.
-    /// - `release_twice_is_absent`
-    /// - `release_unknown_is_absent`
-    /// - `withdrawn_waiter_is_passed`
-    /// - `minimum_hold_outlives_its_release`: it is shown as kept, and cannot be renewed.
-    /// - `unused_grant_keeps_nothing`
-    async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError>;
-
-    /// Changes the permits of a semaphore in use from `from` to `to`.
-    ///
-    /// # Contract
-    /// - `resize_compares_and_sets`
-    /// - `growing_promotes_at_once`
-    /// - `shrinking_revokes_nothing`
-    /// - `waiter_too_heavy_is_told`: by push, or when it asks again.
-    /// - `resize_idle_key_is_absent`
-    async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError>;
-
-    /// Lets this client's inbox hear [`Push::Changed`] for `ttl`; no longer if
-    /// that is zero.
-    ///
-    /// # Contract
-    /// - `watcher_hears_of_holders_and_notes`
-    /// - `watch_ends`: when asked to, and by itself.
-    async fn watch(&self, key: &Key, ttl: Duration) -> Result<Answer, StoreError>;
-
-    /// Takes the key from all who hold it, after raising the token where there are
-    /// tokens.
-    ///
-    /// # Contract
-    /// - `break_fences_holders`: they are `Gone`, later tokens are higher.
-    /// - `break_tells_holders`: their inboxes hear it.
-    async fn break_key(&self, key: &Key) -> Result<Answer, StoreError>;
-
     /// Looks at a key; changes nothing.
     ///
     /// # Contract
     /// - `inspect_shows_holders_and_waiters`
     /// - `inspect_idle_key_is_empty`
+    /// - `silent_holder_is_told_from_its_minimum_hold`
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError>;
 
-    /// The keys that somebody holds or waits for, whose names match the glob
-    /// `pattern` (`*`, `?`, `[abc]`), sorted by name.
+    /// The keys that somebody holds or waits for, whose names match the glob `pattern`
+    /// (`*`, `?`, `[abc]`), in pages, for any number of keys. A key that is live all the time is
+    /// found once; one that comes or goes meanwhile may be found or not.
+    ///
+    /// # Contract
+    /// - `listing_finds_each_live_key_once`
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a>;
+
+    /// All pages of a [`listing`](Self::listing) as one list, sorted by name.
     ///
     /// # Contract
     /// - `list_finds_live_keys_by_pattern`
-    async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError>;
+    async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError> {
+        drain(self.listing(pattern)).await
+    }
 
     /// The name under which this client hears of its grants; every claim of
     /// this client carries it. Random, and constant for this store value.

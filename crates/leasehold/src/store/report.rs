@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+#[cfg(any(feature = "local", feature = "redis"))]
 use crate::error::StoreError;
 
 /// How bad it is.
@@ -63,6 +64,7 @@ impl Finding {
     }
 
     /// What does not work at all.
+    #[cfg(any(feature = "local", feature = "redis"))]
     pub(crate) fn of_error(check: &'static str, server: Option<&str>, error: &StoreError) -> Self {
         Self {
             server: server.map(str::to_owned),

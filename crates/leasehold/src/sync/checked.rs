@@ -58,6 +58,14 @@ pub(crate) fn sleep(duration: Duration) -> Sleep {
     }
 }
 
+/// All tasks have the same timers.
+pub(crate) use self::sleep as sleep_anywhere;
+
+/// No runtime has a number here.
+pub(crate) fn id_of(_: &Runtime) -> Option<tokio::runtime::Id> {
+    None
+}
+
 pub(crate) struct Sleep {
     until: Moment,
     place: Option<(Moment, u64)>,

@@ -14,8 +14,8 @@ pub(crate) use std::sync::Mutex as Global;
 pub use self::checked::advance;
 #[cfg(shuttle)]
 pub(crate) use self::checked::{
-    AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError, Runtime, now,
-    sleep, timeout,
+    AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError, Runtime, id_of,
+    now, sleep, sleep_anywhere, timeout,
 };
 
 #[cfg(not(shuttle))]
@@ -26,3 +26,27 @@ pub(crate) use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) use tokio::runtime::Handle as Runtime;
 #[cfg(not(shuttle))]
 pub(crate) use tokio::time::{sleep, timeout};
+
+/// Which runtime it is.
+#[cfg(not(shuttle))]
+#[allow(clippy::unnecessary_wraps, reason = "other schedulers' have none")]
+pub(crate) fn id_of(runtime: &Runtime) -> Option<tokio::runtime::Id> {
+    Some(runtime.id())
+}
+
+/// Sleeps by the timers of the runtime in which it is called; where there is none, by
+/// those of the blocking face's thread.
+#[cfg(not(shuttle))]
+pub(crate) async fn sleep_anywhere(duration: std::time::Duration) {
+    let sleep = if Runtime::try_current().is_ok() {
+        sleep(duration)
+    } else {
+        let Ok(background) = crate::blocking::background() else {
+            // No thread can be started: there is nobody to wake us.
+            return std::future::pending().await;
+        };
+        let _context = background.enter();
+        sleep(duration)
+    };
+    sleep.await;
+}

@@ -35,6 +35,7 @@ const WAITERS: [usize; 3] = [2, 100, 1000];
 /// What is measured with.
 struct Bench {
     client: Client,
+    store: String,
     /// The raw server, where there is one.
     baseline: Option<Arc<Baseline>>,
     time: Duration,
@@ -56,10 +57,15 @@ struct Findings {
 
 /// Measures and prints.
 pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Failure> {
-    let Measured { client, baseline } = connect_to_measure(&args.store).await?;
+    let Measured {
+        client,
+        store,
+        baseline,
+    } = connect_to_measure(&args.store).await?;
     let steps = TASKS.len() + WAITERS.len();
     let bench = Bench {
         client,
+        store,
         baseline,
         time: args.time,
         rounds: args.rounds.into(),
@@ -75,7 +81,7 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Fai
             printer.json(&row)?;
         }
     } else {
-        printer.data(&report::text(&findings))?;
+        printer.text(&report::text(&findings))?;
     }
     bench.client.shutdown(Duration::from_secs(2)).await;
     Ok(exit::OK)
@@ -84,7 +90,7 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Fai
 impl Bench {
     async fn run(&self) -> Result<Findings, Failure> {
         let mut findings = Findings {
-            store: self.client.store_url().to_owned(),
+            store: self.store.clone(),
             pairs: Vec::new(),
             handoffs: Vec::new(),
             kept: None,

@@ -241,7 +241,7 @@ pub(super) fn text(findings: &Findings) -> String {
         }
     }
     let mut text = format!(
-        "{}: medians of {} rounds; ratios within each round\n\n{pairs}\n\n{passing}\n",
+        "{}, medians of {} rounds; ratios within each round\n\n{pairs}\n\n{passing}\n",
         findings.store,
         findings.pairs.first().map_or(0, |(_, rounds)| rounds.len()),
     );

@@ -50,6 +50,7 @@ const WEATHER: Budget = Budget {
     copies: 0,
     failovers: 0,
     jumps: 0,
+    forged: 0,
 };
 
 fn crowd(modes: &[Mode]) -> ClientsModel {
@@ -112,12 +113,19 @@ fn every_order() -> Vec<Entry> {
     vec![
         exhaustive("clients/drift", two_writers()),
         exhaustive("clients/late", with(Budget { late, ..none })),
-        exhaustive("clients/doubled", with(Budget { doubled, ..none })),
+        exhaustive("clients/doubled", with(Budget { doubled, ..none })).long(),
         exhaustive("clients/cut", with(Budget { cuts, ..none })).long(),
         exhaustive("clients/deaths", with(Budget { deaths, ..none })),
         exhaustive("clients/loss", void(Budget { losses, ..none })),
-        exhaustive("clients/break", void(Budget { breaks, ..none })),
+        exhaustive("clients/break", void(Budget { breaks, ..none })).long(),
         exhaustive("clients/jump", void(Budget { jumps, ..none })),
+        exhaustive(
+            "clients/stranger",
+            ClientsModel {
+                seen: Seen::wanting(&["granted by a push", "not proved"]),
+                ..with(Budget { forged: 1, ..none })
+            },
+        ),
     ]
 }
 
@@ -153,7 +161,7 @@ fn failovers() -> Vec<Entry> {
     vec![
         exhaustive("failover/loss", guarded(3, loss)),
         exhaustive("failover/restart", guarded(2, restart)),
-        exhaustive("failover/replica", guarded(2, replica)),
+        exhaustive("failover/replica", guarded(2, replica)).long(),
         exhaustive("failover/unguarded", unguarded(replica)).long(),
         exhaustive("failover/longer restart", guarded(3, restart)).long(),
         exhaustive("failover/longer replica", guarded(3, replica)).long(),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use leasehold_core::{
-    Claim, ClaimId, Command, Event, Loss, Owner, Release, Renew, Renewal, RenewalPolicy, Reply,
-    Request, Standpoint, StoreTime, Verdict, Waiter, WaiterConfig,
+    Arrival, Claim, ClaimId, Command, Event, Identity, Loss, Owner, Proof, Release, Renew, Renewal,
+    RenewalPolicy, Reply, Request, Standpoint, StoreTime, Token, Verdict, Waiter, WaiterConfig,
 };
 
 use super::wire::{Message, What};
@@ -151,9 +151,13 @@ impl ClientsModel {
         at: StoreTime,
     ) {
         let now = self.moment(state, client);
+        if !Self::is_proved(state, client, event) {
+            self.seen.note("not proved");
+            return;
+        }
         match (event, &mut state.clients[client].stage) {
             (Event::Granted { arrival, token, .. }, Stage::Waiting(waiter)) => {
-                waiter.handle_granted(epoch, *arrival, *token);
+                waiter.handle_granted(epoch, *arrival, *token, at);
                 if matches!(waiter.verdict(), Some(Verdict::Granted { .. })) {
                     self.seen.note("granted by a push");
                 }
@@ -173,6 +177,42 @@ impl ClientsModel {
             _ => {}
         }
         self.settle(state, client);
+    }
+
+    /// Whether the sender knows the id of this client's claim, where that counts. The event
+    /// has the id that its sender knows.
+    fn is_proved(state: &State, client: usize, event: &Event) -> bool {
+        let (kind, arrival, number, id) = match event {
+            Event::Granted {
+                arrival, token, id, ..
+            } => ("g", arrival, token.0, id),
+            Event::Revoked { arrival, id, .. } => ("r", arrival, 0, id),
+            _ => return true,
+        };
+        let said = format!("{kind} {arrival} {number}");
+        Identity::new(Self::id(state, client)).proves(&said, &Proof::of(id, &said))
+    }
+
+    /// A stranger has heard where a claim stands, and tells its client that it holds.
+    pub(super) fn forge(&self, state: &mut State, client: usize) {
+        let Stage::Waiting(waiter) = &state.clients[client].stage else {
+            return;
+        };
+        let (arrival, _) = waiter.position().unwrap_or((Arrival(0), 0));
+        let granted = Event::Granted {
+            inbox: inbox(client),
+            arrival,
+            id: ClaimId::from_random(u128::MAX),
+            token: Token(state.highest.0 + 1),
+            deadline: state.clock,
+        };
+        let epoch = state.clients[client].epoch;
+        let at = state.clock;
+        state.wire.push(Message {
+            client,
+            epoch,
+            what: Arc::new(What::Push(granted, at)),
+        });
     }
 
     pub(super) fn connect(&self, state: &mut State, client: usize) {

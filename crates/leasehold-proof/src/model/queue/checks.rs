@@ -171,7 +171,17 @@ impl Step<'_> {
         };
         let mut modes = held(&self.is);
         modes.push(first.claim.mode);
-        !fit(&modes, self.is.capacity)
+        !fit(&modes, self.is.capacity) && !self.an_owner_waits_for_itself()
+    }
+
+    fn an_owner_waits_for_itself(&self) -> bool {
+        let holders = self.is.holders.iter().map(|holder| &holder.claim);
+        let mut owners =
+            holders.filter_map(|claim| self.model.secret(claim).filter(|_| !claim.kept));
+        owners.any(|owner| {
+            let mut waiters = self.is.waiters.iter();
+            waiters.any(|waiter| self.model.secret(&waiter.claim) == Some(owner))
+        })
     }
 
     fn others_stand(&self) -> bool {
@@ -274,6 +284,7 @@ impl Step<'_> {
                     arrival,
                     token,
                     deadline,
+                    ..
                 } => Some((inbox.clone(), *arrival, *token, *deadline)),
                 _ => None,
             })

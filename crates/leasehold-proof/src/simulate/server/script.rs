@@ -31,7 +31,7 @@ setmetatable(_G, {
   __newindex = function(_, name) error('Attempt to modify a readonly table', 2) end,
 })";
 
-/// The name by which a script is known.
+/// The name by which a script is known, and what scripts make of texts.
 pub(super) fn hash(text: &[u8]) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }
@@ -58,6 +58,8 @@ impl Scripts {
         }
         let allowed = |_: &Lua, _: Variadic<Value>| Ok(true);
         redis.set("acl_check_cmd", lua.create_function(allowed)?)?;
+        let hex = |_: &Lua, text: mlua::LuaString| Ok(hash(&text.as_bytes()));
+        redis.set("sha1hex", lua.create_function(hex)?)?;
         let globals = lua.globals();
         globals.set("redis", redis)?;
         globals.set("struct", structs::library(&lua)?)?;

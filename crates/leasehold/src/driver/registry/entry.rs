@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Arrival, Moment, Renew, Renewal, Reply, Request, Waiter};
+use leasehold_core::{
+    Arrival, HintLimit, LastAnswer, Loss, Moment, Renew, Renewal, Reply, Request, Waiter,
+};
 
 use super::leaving::Leaving;
 use super::{Done, Errand};
@@ -20,6 +22,9 @@ pub(super) struct Entry {
     pub(super) signal: Arc<Signal>,
     pub(super) timer: Option<Moment>,
     pub(super) arrival: Option<Arrival>,
+    /// The last answer while it waited.
+    pub(super) answered: LastAnswer,
+    hints: HintLimit,
     /// When the claim id was replaced last, or first used.
     rotated: Moment,
 }
@@ -32,6 +37,8 @@ impl Entry {
             signal,
             timer: None,
             arrival: None,
+            answered: LastAnswer::default(),
+            hints: HintLimit::default(),
             rotated: now,
         }
     }
@@ -63,20 +70,47 @@ impl Entry {
         }
     }
 
-    /// A push for this claim; whether it changed anything.
-    pub(super) fn handle_push(&mut self, push: &Push, arrival: Arrival, now: Moment) -> bool {
+    /// A push for this claim; whether it changed anything. Whoever may use the channels
+    /// can have sent it: one that begins or ends a hold counts only if it is proved. Where
+    /// ids may be guessed (not `provable`), a proof is worth a question.
+    pub(super) fn handle_push(
+        &mut self,
+        push: &Push,
+        arrival: Arrival,
+        provable: bool,
+        now: Moment,
+    ) -> bool {
+        let proved = push
+            .proved()
+            .is_some_and(|(said, proof)| self.subject.proves(&said, proof));
+        let mut hinted = || self.hints.ask_at(now);
         match (&mut self.stage, push) {
-            (Stage::Waiting(waiter), Push::Granted { epoch, token, .. }) => {
-                waiter.handle_granted(*epoch, arrival, *token);
-            }
             (Stage::Waiting(waiter), Push::Next { left, .. }) => {
-                waiter.handle_next(now, arrival, *left);
+                waiter.handle_next(hinted(), arrival, *left);
             }
-            (Stage::Waiting(waiter), Push::Unfit { in_use, .. }) => {
+            _ if !proved => return false,
+            (
+                Stage::Waiting(waiter),
+                Push::Granted {
+                    epoch, token, at, ..
+                },
+            ) if provable && self.answered.allows(now, *at, *token) => {
+                waiter.handle_granted(*epoch, arrival, *token, *at);
+            }
+            (Stage::Waiting(waiter), Push::Unfit { in_use, .. }) if provable => {
                 waiter.handle_unfit(arrival, *in_use);
             }
-            (Stage::Held(renewal), Push::Revoked { .. }) => renewal.handle_revoked(),
-            (Stage::Held(renewal), Push::Adopted { .. }) => renewal.handle_adopted(),
+            (Stage::Waiting(waiter), Push::Granted { .. } | Push::Unfit { .. }) => {
+                waiter.handle_doubt(now, hinted());
+            }
+            (Stage::Held(renewal), Push::Revoked { .. }) if provable => renewal.handle_revoked(),
+            (Stage::Held(renewal), Push::Adopted { .. }) if provable => renewal.handle_adopted(),
+            (Stage::Held(renewal), Push::Revoked { .. }) => {
+                renewal.handle_doubt(hinted(), Loss::Revoked);
+            }
+            (Stage::Held(renewal), Push::Adopted { .. }) => {
+                renewal.handle_doubt(hinted(), Loss::Superseded);
+            }
             _ => return false,
         }
         true
@@ -106,6 +140,7 @@ impl Entry {
                 self.handle_unanswered(errand, now)
             }
             (Errand::Renew(renew), Ok(answer)) => {
+                self.signal.clear_error();
                 self.handle_renewed(renew, answer, done.sent, now)
             }
             (Errand::Release, Ok(answer)) => self.handle_released(&answer.reply),
@@ -130,11 +165,6 @@ impl Entry {
         now: Moment,
     ) -> Course {
         let counts = self.note_identity(renew, &answer.reply, now);
-        if let Reply::Standing(standing) = &answer.reply
-            && let Some(token) = standing.token
-        {
-            self.signal.set_token(token);
-        }
         if !counts {
             return self.handle_unanswered(&Errand::Renew(renew.clone()), now);
         }
@@ -143,6 +173,7 @@ impl Entry {
         } = answer;
         match &mut self.stage {
             Stage::Waiting(waiter) => {
+                self.answered = LastAnswer::new(sent, *at);
                 let request = Request::Renew(renew.ttl);
                 waiter.handle_reply(now, sent, *epoch, request, reply, *at);
             }

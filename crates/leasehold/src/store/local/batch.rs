@@ -147,9 +147,20 @@ fn serve(store: &Inner, place: &Place, locks: &[Locked], key: &Key) {
     if jobs.is_empty() {
         return;
     }
-    let commands = jobs.iter().map(|job| Some(&*job.command));
-    let taken = take(store, place, locks, key, commands);
-    answer(jobs, taken.map(|(_, outcomes)| outcomes));
+    let take = |jobs: &[Job]| {
+        let commands = jobs.iter().map(|job| Some(&*job.command));
+        take(store, place, locks, key, commands).map(|(_, outcomes)| outcomes)
+    };
+    match take(&jobs) {
+        // One that does not fit on a full disk must not fail a renewal.
+        Err(_) if jobs.len() > 1 => {
+            for job in jobs {
+                let taken = take(std::slice::from_ref(&job));
+                answer(vec![job], taken);
+            }
+        }
+        taken => answer(jobs, taken),
+    }
 }
 
 /// Tells each what came of its step; an error tells all. Who has left does not mind.

@@ -1,15 +1,15 @@
 //! The directory of a local store, and what its file system answers.
 
-use std::fs::DirBuilder;
-use std::io::ErrorKind as IoKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, mkdirat, openat};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, mkdirat, openat, stat,
+    statat,
+};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::file;
+use super::{file, walk};
 use crate::error::{ErrorKind, StoreError};
 
 /// Records and their locks.
@@ -33,10 +33,7 @@ pub(super) struct Directory {
 impl Directory {
     /// Opens it, making it if it is missing.
     pub(super) fn open(path: PathBuf) -> Result<Self, StoreError> {
-        create(&path)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(&path, flags, Mode::empty())
-            .map_err(|errno| failed(&path, "open", errno))?;
+        let fd = walk::open(&path)?;
         let directory = Self { path, fd };
         directory.check_owner()?;
         directory.check_local()?;
@@ -59,7 +56,27 @@ impl Directory {
         retry_on_intr(|| openat(&self.fd, name, flags, PRIVATE))
     }
 
-    /// The directory itself, opened anew: to be locked or read.
+    /// Refuses a directory to which its path does not lead any more: others find
+    /// another one there, or make one, and are granted what is held here.
+    pub(super) fn check_stands(&self) -> Result<(), StoreError> {
+        let mine = fstat(&self.fd).map_err(|errno| self.failed("look at", errno))?;
+        let gone = match stat(&self.path) {
+            Ok(there) => (mine.st_dev, mine.st_ino) != (there.st_dev, there.st_ino),
+            Err(errno) => matches!(errno, Errno::NOENT | Errno::NOTDIR),
+        };
+        if gone {
+            return Err(self.failed("use", Errno::NOENT));
+        }
+        Ok(())
+    }
+
+    /// Whether no record of it counts any more.
+    pub(super) fn has_gone(&self) -> bool {
+        let keys = statat(&self.fd, KEYS, AtFlags::SYMLINK_NOFOLLOW);
+        matches!(keys, Err(Errno::NOENT)) || self.check_stands().is_err()
+    }
+
+    /// A part of it, opened anew to be read.
     pub(super) fn reopen(&self, sub: &str) -> Result<OwnedFd, Errno> {
         self.file(sub, OFlags::RDONLY | OFlags::DIRECTORY)
     }
@@ -178,29 +195,14 @@ pub(super) fn is_regular(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-fn create(path: &Path) -> Result<(), StoreError> {
-    match DirBuilder::new().recursive(true).mode(0o700).create(path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == IoKind::AlreadyExists => Err(StoreError::new(
-            ErrorKind::Refused,
-            format!("{} is not a directory", path.display()),
-        )
-        .with_hint("name a directory with local:/some/dir")),
-        Err(error) => {
-            let errno = error
-                .raw_os_error()
-                .map_or(Errno::IO, Errno::from_raw_os_error);
-            Err(failed(path, "make", errno))
-        }
-    }
-}
-
-fn failed(path: &Path, doing: &str, errno: Errno) -> StoreError {
+pub(super) fn failed(path: &Path, doing: &str, errno: Errno) -> StoreError {
     let shown = path.display();
     let (kind, message, hint) = match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => (
             ErrorKind::Refused,
-            format!("the disk is full: cannot {doing} the directory {shown}"),
+            format!(
+                "the disk is full, or has no inodes left: cannot {doing} the directory {shown}"
+            ),
             Some("make room there, or name another directory with local:/some/dir"),
         ),
         Errno::ACCESS | Errno::PERM | Errno::ROFS => (

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{Key, Queue, StoreTime};
 
-use super::clock::Clock;
+use super::clock::{Clock, SinceBoot};
 use super::{inbox, name, options, record};
 use crate::store::Push;
 
@@ -37,7 +37,7 @@ pub fn pushes(letter: &[u8]) -> Vec<Push> {
 
 /// Reads the clock's file: the time that it makes of a second after boot.
 pub fn clock(text: &[u8]) -> Option<StoreTime> {
-    Clock::read(text).map(|clock| clock.at(Duration::from_secs(1)))
+    Clock::read(text, SinceBoot::default()).map(|clock| clock.at(Duration::from_secs(1)))
 }
 
 /// The address of the store in a directory.

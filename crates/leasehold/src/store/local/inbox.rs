@@ -1,7 +1,8 @@
 //! Pushes between processes: one datagram socket for each client that listens.
 //!
 //! A datagram is text: the format and the key, then a line for each event. It
-//! names no claim id, and carries no authority beyond the record's own state.
+//! names no claim id, and carries no authority beyond the record's own state; what begins
+//! or ends a hold carries its proof.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Arrival, Capacity, Event, Inbox, Key, StoreTime, Token};
+use leasehold_core::{Arrival, Capacity, Event, Inbox, Key, Proof, StoreTime, Token};
 use tokio::net::UnixDatagram;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -28,7 +29,7 @@ use super::session::socket;
 use crate::store::{Listening, Push, PushSink};
 
 /// The format of a datagram; others are not understood, and left.
-const FORMAT: &str = "1";
+const FORMAT: &str = "2";
 
 /// The longest datagram sent.
 const MAX_BYTES: usize = 32 * 1024;
@@ -59,22 +60,32 @@ pub(super) fn tell(directory: &Directory, key: &Key, at: StoreTime, events: &[Ev
         if letter.is_empty() {
             write!(letter, "{FORMAT} {key}").ok();
         }
-        match event {
-            Event::Granted { arrival, token, .. } => write!(letter, "\nG {arrival} {token}"),
-            Event::Next {
+        match Push::of(event, key, at, 0) {
+            Push::Granted {
                 arrival,
-                blocked_until,
+                token,
+                at,
+                proof,
                 ..
-            } => {
-                let left = blocked_until.since(at).as_micros();
-                write!(letter, "\nN {arrival} {left}")
+            } => write!(letter, "\nG {arrival} {token} {} {proof}", at.0),
+            Push::Next { arrival, left, .. } => {
+                write!(letter, "\nN {arrival} {}", left.as_micros())
             }
-            Event::Revoked { arrival, .. } => write!(letter, "\nR {arrival}"),
-            Event::Adopted { arrival, .. } => write!(letter, "\nA {arrival}"),
-            Event::Unfit {
-                arrival, in_use, ..
-            } => write!(letter, "\nU {arrival} {}", in_use.units()),
-            Event::Changed { .. } => write!(letter, "\nC"),
+            Push::Revoked {
+                arrival, at, proof, ..
+            } => write!(letter, "\nR {arrival} {} {proof}", at.0),
+            Push::Adopted {
+                arrival, at, proof, ..
+            } => write!(letter, "\nA {arrival} {} {proof}", at.0),
+            Push::Unfit {
+                arrival,
+                in_use,
+                at,
+                proof,
+                ..
+            } => write!(letter, "\nU {arrival} {} {} {proof}", in_use.units(), at.0),
+            Push::Changed { .. } => write!(letter, "\nC"),
+            Push::Reset => Ok(()),
         }
         .ok();
     }
@@ -238,9 +249,7 @@ impl Reading {
                 Ok(length) => {
                     in_a_row += 1;
                     for push in understood(&buffer[..length], self.epoch) {
-                        if let Some((key, arrival)) = waits_no_more(&push) {
-                            self.lookout.forget(key, arrival);
-                        }
+                        self.lookout.hear(&push);
                         self.push(push);
                     }
                 }
@@ -261,16 +270,6 @@ impl Reading {
         if self.open.load(Ordering::SeqCst) {
             self.sink.push(push);
         }
-    }
-}
-
-/// The claim that this client need not look after any more.
-fn waits_no_more(push: &Push) -> Option<(&Key, Arrival)> {
-    match push {
-        Push::Granted { key, arrival, .. }
-        | Push::Adopted { key, arrival }
-        | Push::Unfit { key, arrival, .. } => Some((key, *arrival)),
-        _ => None,
     }
 }
 
@@ -296,26 +295,41 @@ fn event(line: &str, key: &Key, epoch: u64) -> Option<Push> {
     if kind == "C" {
         return Some(Push::Changed { key });
     }
-    let mut number = || words.next()?.parse().ok();
-    let arrival = Arrival(number()?);
+    let mut word = || words.next();
+    let number = |word: &str| word.parse::<u64>().ok();
+    let arrival = Arrival(number(word()?)?);
     match kind {
         "G" => Some(Push::Granted {
             epoch,
             key,
             arrival,
-            token: Token(number()?),
+            token: Token(number(word()?)?),
+            at: StoreTime(number(word()?)?),
+            proof: Proof::parse(word()?)?,
         }),
         "N" => Some(Push::Next {
             key,
             arrival,
-            left: Duration::from_micros(number()?),
+            left: Duration::from_micros(number(word()?)?),
         }),
-        "R" => Some(Push::Revoked { key, arrival }),
-        "A" => Some(Push::Adopted { key, arrival }),
+        "R" => Some(Push::Revoked {
+            key,
+            arrival,
+            at: StoreTime(number(word()?)?),
+            proof: Proof::parse(word()?)?,
+        }),
+        "A" => Some(Push::Adopted {
+            key,
+            arrival,
+            at: StoreTime(number(word()?)?),
+            proof: Proof::parse(word()?)?,
+        }),
         "U" => Some(Push::Unfit {
             key,
             arrival,
-            in_use: Capacity::Permits(u32::try_from(number()?).ok()?),
+            in_use: Capacity::Permits(u32::try_from(number(word()?)?).ok()?),
+            at: StoreTime(number(word()?)?),
+            proof: Proof::parse(word()?)?,
         }),
         _ => None,
     }
@@ -323,16 +337,20 @@ fn event(line: &str, key: &Key, epoch: u64) -> Option<Push> {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::ClaimId;
+
     use super::*;
 
     fn events(inbox: &Inbox) -> Vec<Event> {
         let inbox = || inbox.clone();
         let arrival = Arrival(u64::MAX);
         let (token, at) = (Token(9), StoreTime(5_000_000));
+        let id = || ClaimId::from_random(1);
         vec![
             Event::Granted {
                 inbox: inbox(),
                 arrival,
+                id: id(),
                 token,
                 deadline: at,
             },
@@ -344,14 +362,17 @@ mod tests {
             Event::Revoked {
                 inbox: inbox(),
                 arrival,
+                id: id(),
             },
             Event::Adopted {
                 inbox: inbox(),
                 arrival,
+                id: id(),
             },
             Event::Unfit {
                 inbox: inbox(),
                 arrival,
+                id: id(),
                 in_use: Capacity::Permits(u32::MAX),
             },
             Event::Changed { inbox: inbox() },
@@ -383,24 +404,16 @@ mod tests {
     fn what_is_not_understood_is_left() {
         for (letter, pushes) in [
             (&b""[..], 0),
-            (b"1", 0),
-            (b"2 k\nC", 0),
-            (b"1 k", 0),
-            (b"1 k\n\nG\nG 1\nG x 1\nA\nU 1 \nU 1 4294967296\nZ 1\nC", 1),
-            (b"1 k\nC\xff", 0),
+            (b"2", 0),
+            (b"1 k\nC", 0),
+            (b"2 k", 0),
+            (
+                b"2 k\n\nG\nG 1\nG x 1\nG 1 2 3\nR 1 2\nA\nU 1 \nU 1 4294967296\nZ 1\nC",
+                1,
+            ),
+            (b"2 k\nC\xff", 0),
         ] {
             assert_eq!(understood(letter, 1).len(), pushes, "{letter:?}");
         }
-    }
-
-    #[test]
-    fn claims_that_wait_no_more_are_not_looked_after() {
-        let (inbox, key) = (Inbox::new("me").unwrap(), Key::new("k").unwrap());
-        let over: Vec<_> = events(&inbox)
-            .iter()
-            .map(|event| Push::of(event, &key, StoreTime(0), 1))
-            .map(|push| waits_no_more(&push).is_some())
-            .collect();
-        assert_eq!(over, [true, false, false, true, true, false]);
     }
 }

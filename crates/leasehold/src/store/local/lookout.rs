@@ -76,8 +76,13 @@ impl Lookout {
         }
     }
 
+    /// A push says that a claim waits no more, if the store has sent it.
+    pub(super) fn hear(&self, push: &Push) {
+        self.waiting().retain(|id, _| !push.is_proved_by(id));
+    }
+
     /// That claim does not wait any more.
-    pub(super) fn forget(&self, key: &Key, arrival: Arrival) {
+    fn forget(&self, key: &Key, arrival: Arrival) {
         self.waiting()
             .retain(|_, claim| claim.arrival != arrival || claim.key != *key);
     }
@@ -148,7 +153,14 @@ pub(super) async fn look_out(
 
 /// The claims that should ask where they stand.
 fn look(store: &Inner, due: Ours) -> Vec<(Key, Arrival)> {
-    store.go_on();
+    if store.go_on().is_err() {
+        // They are told what is wrong when they ask.
+        let all = due.into_iter();
+        let all = all.flat_map(|(key, ours)| ours.into_iter().map(move |one| (key.clone(), one)));
+        return all
+            .inspect(|(key, one)| store.lookout.forget(key, *one))
+            .collect();
+    }
     // Many keys may be held by one client.
     let mut dead: HashMap<Inbox, bool> = HashMap::new();
     let mut found = Vec::new();

@@ -6,8 +6,10 @@
 //! promised and what is not.
 //!
 //! ```text
-//! clock               the wall clock at this boot's origin
+//! clock               the wall clock at this boot's origin, and a checksum
+//! clock.lock          locked while that is written
 //! keys/<key>.json     the record: key, boot, checksum; the queue
+//! keys/<key>.tmp      while the key is in use: where the next record is written
 //! keys/<key>.lock     locked during a step
 //! sessions/<inbox>    locked as long as that client lives
 //! inbox/<inbox>.sock  open while that client listens
@@ -22,29 +24,31 @@ mod file;
 #[doc(hidden)]
 pub mod fuzzing;
 mod inbox;
+mod list;
 mod lookout;
 mod multi;
 mod name;
 mod options;
 mod place;
 mod record;
+mod scheme;
 mod session;
 mod step;
 mod sweep;
+mod walk;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{
-    Claim, Command, Inbox, Key, Outcome, Queue, Release, Renew, Reply, Snapshot, StoreTime,
-};
+use leasehold_core::{Command, Inbox, Key, Outcome, Queue, Reply, Snapshot, StoreTime};
 use tokio::sync::Semaphore;
 
-pub use self::options::LocalOptions;
+pub use self::options::{LocalOptions, NamedBy};
+pub(crate) use self::scheme::Local;
 
 use self::batch::Pending;
 use self::clock::Clock;
@@ -55,7 +59,8 @@ use self::name::file_name;
 use self::place::Place;
 use self::session::Session;
 use self::step::blocking;
-use super::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts, glob};
+use self::sweep::Sweeper;
+use super::{Capabilities, Listening, Listing, PushSink, Records, Step, Transacted};
 use crate::error::StoreError;
 
 /// How soon the next in line looks whether those ahead of it live; those
@@ -70,7 +75,7 @@ const POLL_PAUSE: Duration = Duration::from_millis(50);
 /// One value is one client. Its claims end with it, even when it is killed, as
 /// soon as somebody else wants the key.
 ///
-/// [`listen`](LockStore::listen) wants a Tokio runtime with I/O enabled,
+/// [`listen`](crate::store::LockStore::listen) wants a Tokio runtime with I/O enabled,
 /// everything one with time.
 #[derive(Clone)]
 pub struct LocalStore {
@@ -88,6 +93,8 @@ struct Inner {
     pending: Pending,
     /// Bounds the threads of steps that wait for others.
     waiting: Arc<Semaphore>,
+    /// Ends with this.
+    sweeper: OnceLock<Sweeper>,
 }
 
 impl Inner {
@@ -103,17 +110,31 @@ impl Inner {
             lookout: Arc::default(),
             pending: Pending::default(),
             waiting: Arc::new(Semaphore::new(step::THREADS)),
+            sweeper: OnceLock::new(),
         };
         sweep::sweep(&inner);
         Ok(inner)
     }
 
     /// Makes its files again if somebody has removed them, before others are
-    /// asked who lives.
-    fn go_on(&self) {
+    /// asked who lives. An error if the directory itself is not there any more.
+    fn go_on(&self) -> Result<(), StoreError> {
+        self.directory.check_stands()?;
         if self.session.go_on() {
             inbox::bind_again(self);
         }
+        Ok(())
+    }
+
+    /// What a claim is told when no step was possible: where the directory has gone,
+    /// the claim has gone with it, and whoever holds must stop now.
+    fn after_failure(&self, command: &Command, error: StoreError) -> Result<Outcome, StoreError> {
+        let asks_to_have = !matches!(command, Command::Renew(_) | Command::Release(_));
+        if asks_to_have || !self.directory.has_gone() {
+            return Err(error);
+        }
+        tracing::warn!(%error, "what was held there is lost");
+        Ok(Queue::default().apply(command, self.clock.now()))
     }
 }
 
@@ -126,11 +147,16 @@ impl LocalStore {
     /// system, or where files cannot be written.
     pub async fn open(options: LocalOptions) -> Result<Self, StoreError> {
         options.check()?;
-        let path = options.resolve()?;
+        let (path, _) = options.place()?;
         let inner = blocking(move || Inner::open(path, options.retention)).await?;
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        Ok(Self::of(inner))
+    }
+
+    /// Begins to sweep from time to time.
+    fn of(inner: Inner) -> Self {
+        let inner = Arc::new(inner);
+        inner.sweeper.get_or_init(|| Sweeper::start(&inner));
+        Self { inner }
     }
 
     /// The directory.
@@ -145,27 +171,16 @@ impl LocalStore {
         options::url(self.directory(), self.inner.retention)
     }
 
-    async fn step(&self, key: &Key, command: Command) -> Result<Answer, StoreError> {
-        // Before the step: an inbox that opens meanwhile has not heard of it.
-        let epoch = self.inner.hearing.epoch();
-        let command = Arc::new(command);
-        let outcome = batch::run(&self.inner, key, command.clone()).await?;
+    /// Takes one step on one key.
+    async fn take(&self, key: &Key, command: &Command, epoch: u64) -> Result<Outcome, StoreError> {
+        let command = Arc::new(command.clone());
+        let outcome = match batch::run(&self.inner, key, command.clone()).await {
+            Ok(outcome) => outcome,
+            Err(error) => self.inner.after_failure(&command, error)?,
+        };
         self.inner.lookout.note(key, &command, &outcome.reply);
         let reply = self.asked_again_soon(outcome.reply, outcome.at, epoch);
-        Ok(Answer::new(reply, outcome.at, epoch))
-    }
-
-    async fn step_all(&self, parts: &[(Key, Claim)]) -> Result<AllAnswer, StoreError> {
-        let epoch = self.inner.hearing.epoch();
-        let answer = |outcome: Outcome| Answer::new(outcome.reply, outcome.at, epoch);
-        let parts = multi::Parts::of(parts);
-        Ok(match multi::run(&self.inner, parts).await? {
-            Ok(outcomes) => AllAnswer::All(outcomes.into_iter().map(answer).collect()),
-            Err((part, outcome)) => AllAnswer::NotAll {
-                part,
-                answer: answer(outcome),
-            },
-        })
+        Ok(Outcome { reply, ..outcome })
     }
 
     /// Lets a claim that waits without an inbox ask again before anything can
@@ -195,7 +210,7 @@ impl fmt::Debug for LocalStore {
 }
 
 #[async_trait]
-impl LockStore for LocalStore {
+impl Records for LocalStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             durable_tokens: true,
@@ -204,39 +219,23 @@ impl LockStore for LocalStore {
         }
     }
 
-    async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
-        self.step(key, Command::Claim(claim.clone())).await
+    async fn transact(&self, keys: &[&Key], step: Step<'_>) -> Result<Transacted, StoreError> {
+        // Before the step: an inbox that opens meanwhile has not heard of it.
+        let epoch = self.inner.hearing.epoch();
+        let taken = match (keys, step) {
+            (&[key], Step::One(command)) => Ok(vec![self.take(key, command, epoch).await?]),
+            (_, Step::One(_)) => Ok(Vec::new()),
+            (keys, Step::All(claims)) => {
+                multi::run(&self.inner, multi::Parts::of(keys, claims)).await?
+            }
+        };
+        Ok(Transacted { taken, epoch })
     }
 
-    async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
-        self.step(key, Command::Renew(renew.clone())).await
-    }
-
-    async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
-        self.step(key, Command::Release(release.clone())).await
-    }
-
-    async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
-        check_parts(parts)?;
-        self.step_all(parts).await.map(Some)
-    }
-
-    async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError> {
-        self.step(key, Command::Resize { from, to }).await
-    }
-
-    async fn watch(&self, key: &Key, ttl: Duration) -> Result<Answer, StoreError> {
-        let inbox = self.inbox().clone();
-        self.step(key, Command::Watch { inbox, ttl }).await
-    }
-
-    async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
-        self.step(key, Command::Break).await
-    }
-
-    async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
+    async fn look(&self, key: &Key) -> Result<Snapshot, StoreError> {
         let (inner, key) = (self.inner.clone(), key.clone());
         blocking(move || {
+            inner.directory.check_stands()?;
             let place = Place::of(&file_name(key.as_str()));
             let queue = place.read_key(&inner.directory, &inner.clock, &key)?;
             look(&inner, &key, queue)
@@ -244,34 +243,8 @@ impl LockStore for LocalStore {
         .await
     }
 
-    async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError> {
-        let (inner, pattern) = (self.inner.clone(), pattern.to_owned());
-        blocking(move || {
-            let names = sweep::records(&inner.directory)
-                .map_err(|errno| inner.directory.failed("read", errno))?;
-            let mut found = Vec::new();
-            for name in names {
-                let (key, queue) = match Place::of(&name).read(&inner.directory, &inner.clock) {
-                    Ok(Some((header, queue))) => (header.key, queue),
-                    Ok(None) => continue,
-                    // One bad record must not hide the others.
-                    Err(error) => {
-                        tracing::warn!(%error, "a record was left out");
-                        continue;
-                    }
-                };
-                if queue.is_empty() || !glob::matches(&pattern, key.as_str()) {
-                    continue;
-                }
-                let snapshot = look(&inner, &key, queue)?;
-                if !snapshot.holders.is_empty() || !snapshot.waiters.is_empty() {
-                    found.push((key, snapshot));
-                }
-            }
-            found.sort_by(|(a, _), (b, _)| a.cmp(b));
-            Ok(found)
-        })
-        .await
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        Box::new(list::RecordListing::new(&self.inner, pattern))
     }
 
     fn inbox(&self) -> &Inbox {

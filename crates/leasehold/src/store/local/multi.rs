@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Claim, Command, Key, Outcome, Queue, StoreTime};
+use leasehold_core::{Command, Key, Queue, StoreTime};
 
 use super::directory::Locked;
 use super::name::file_name;
-use super::place::Place;
+use super::place::{Place, Prepared};
 use super::{Inner, bury, inbox, step};
 use crate::error::{ErrorKind, StoreError};
-
-/// What the step answers: all that was granted, or the first that was not.
-pub(super) type Answered = Result<Vec<Outcome>, (usize, Outcome)>;
+use crate::store::{Step, Taken};
 
 /// The keys and their claims, in the order in which they were asked for.
 pub(super) struct Parts {
@@ -20,12 +18,11 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn of(parts: &[(Key, Claim)]) -> Self {
-        let place = |key: &Key| Place::of(&file_name(key.as_str()));
-        let claim = |(_, claim): &(_, Claim)| Command::Claim(claim.clone());
+    pub(super) fn of(keys: &[&Key], claims: &[Command]) -> Self {
+        let place = |key: &&Key| ((*key).clone(), Place::of(&file_name(key.as_str())));
         Self {
-            keys: parts.iter().map(|(k, _)| (k.clone(), place(k))).collect(),
-            claims: parts.iter().map(claim).collect(),
+            keys: keys.iter().map(place).collect(),
+            claims: claims.to_vec(),
         }
     }
 
@@ -38,30 +35,30 @@ impl Parts {
 }
 
 /// Takes the step, waiting for its turn on every key.
-pub(super) async fn run(store: &Arc<Inner>, parts: Parts) -> Result<Answered, StoreError> {
+pub(super) async fn run(store: &Arc<Inner>, parts: Parts) -> Result<Taken, StoreError> {
     step::in_turn(store, parts.places(), move |store, locks| {
         take(store, &parts, locks)
     })
     .await
 }
 
-fn take(store: &Inner, parts: &Parts, _all: &[Locked]) -> Result<Answered, StoreError> {
-    store.go_on();
+fn take(store: &Inner, parts: &Parts, _all: &[Locked]) -> Result<Taken, StoreError> {
+    store.go_on()?;
     let read = |(key, place): &(Key, Place)| place.read_key(&store.directory, &store.clock, key);
     let mut queues = parts.keys.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let clock = store.clock.now();
     let is_dead = |inbox: &_| store.session.sees_dead(inbox);
-    let answered = Queue::claim_all_by(&mut queues, &parts.claims, |queue, claim| {
+    let taken = Step::All(&parts.claims).apply_by(&mut queues, |queue, claim| {
         bury::apply(queue, Some(claim), clock, is_dead)
     });
-    if let Ok(outcomes) = &answered {
+    if let Ok(outcomes) = &taken {
         write(store, parts, &queues, clock)?;
         // As after a step on one key: under the locks, when all is in place.
         for ((key, _), outcome) in parts.keys.iter().zip(outcomes) {
             inbox::tell(&store.directory, key, outcome.at, &outcome.events);
         }
     }
-    Ok(answered)
+    Ok(taken)
 }
 
 /// Puts all records in place. What is likely to fail, a full disk above all,
@@ -77,27 +74,35 @@ fn write(
     clock: StoreTime,
 ) -> Result<(), StoreError> {
     let directory = &store.directory;
-    let discard_from = |number: usize| {
-        for (_, place) in parts.keys.iter().skip(number) {
-            place.discard(directory);
+    let discard = |prepared: Vec<Prepared<'_>>| {
+        for one in prepared {
+            one.discard(directory);
         }
     };
+    let mut prepared = Vec::with_capacity(queues.len());
     for ((key, place), queue) in parts.keys.iter().zip(queues) {
         let expires = clock + queue.keep_for(clock, store.retention);
-        place
-            .prepare(directory, &store.clock, key, queue, expires)
-            .inspect_err(|_| discard_from(0))?;
+        match place.prepare(directory, &store.clock, key, queue, expires) {
+            Ok(one) => prepared.push(one),
+            Err(error) => {
+                discard(prepared);
+                return Err(error);
+            }
+        }
     }
-    for (number, (_, place)) in parts.keys.iter().enumerate() {
-        if let Err(error) = place.commit(directory) {
-            discard_from(number);
-            return Err(match number {
+    let mut prepared = prepared.into_iter();
+    let mut written = 0;
+    while let Some(one) = prepared.next() {
+        if let Err(error) = one.commit(directory) {
+            discard(prepared.collect());
+            return Err(match written {
                 0 => error,
                 // The client asks again, or releases what it may have.
                 _ => StoreError::new(ErrorKind::Unavailable, "not all keys could be written")
                     .with_source(error),
             });
         }
+        written += 1;
     }
     Ok(())
 }
@@ -108,7 +113,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use leasehold_core::{ClaimId, Mode, Reply};
+    use leasehold_core::{Claim, ClaimId, Mode, Reply};
 
     use super::*;
 
@@ -116,28 +121,35 @@ mod tests {
         Arc::new(Inner::open(path.to_owned(), Duration::from_secs(60)).unwrap())
     }
 
-    fn parts(store: &Inner, keys: &[&str]) -> Vec<(Key, Claim)> {
-        let claim = |number| Claim {
-            wait: false,
-            inbox: Some(store.session.inbox().clone()),
-            ..Claim::new(ClaimId::from_random(number), Mode::Exclusive, Duration::MAX)
+    async fn all(store: &Arc<Inner>, keys: &[&str]) -> Result<Taken, StoreError> {
+        let keys: Vec<_> = keys.iter().map(|key| Key::new(key).unwrap()).collect();
+        let claim = |number| {
+            Command::Claim(Claim {
+                wait: false,
+                inbox: Some(store.session.inbox().clone()),
+                ..Claim::new(ClaimId::from_random(number), Mode::Exclusive, Duration::MAX)
+            })
         };
-        let keys = keys.iter().map(|key| Key::new(key).unwrap());
-        keys.zip((1..).map(claim)).collect()
-    }
-
-    async fn all(store: &Arc<Inner>, keys: &[&str]) -> Result<Answered, StoreError> {
-        run(store, Parts::of(&parts(store, keys))).await
+        let claims: Vec<_> = (1..).map(claim).take(keys.len()).collect();
+        run(store, Parts::of(&keys.iter().collect::<Vec<_>>(), &claims)).await
     }
 
     fn left(path: &Path) -> Vec<String> {
         let names = fs::read_dir(path.join("keys")).unwrap();
         let mut names: Vec<_> = names
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| !name.ends_with(".lock"))
+            .filter(|name| !name.ends_with(".lock") && !is_spare(path, name))
             .collect();
         names.sort();
         names
+    }
+
+    /// What a key in use keeps for its next record.
+    fn is_spare(path: &Path, name: &str) -> bool {
+        let record = name
+            .strip_suffix(".tmp")
+            .map(|key| format!("keys/{key}.json"));
+        record.is_some_and(|record| path.join(record).exists())
     }
 
     #[tokio::test]

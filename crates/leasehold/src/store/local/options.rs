@@ -1,6 +1,7 @@
 //! Where a local store keeps its files.
 
 use std::env;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,23 +88,50 @@ impl LocalOptions {
         Ok(())
     }
 
-    /// The directory meant, whether it was named or not.
-    pub(super) fn resolve(&self) -> Result<PathBuf, Invalid> {
+    /// The directory meant, and what names it.
+    ///
+    /// # Errors
+    /// [`Invalid`] when none is named, and the environment names none either.
+    pub fn place(&self) -> Result<(PathBuf, NamedBy), Invalid> {
         if let Some(directory) = &self.directory {
-            return Ok(directory.clone());
+            return Ok((directory.clone(), NamedBy::Options));
         }
+        let absolute = |path: PathBuf| Some(path).filter(|path| path.is_absolute());
         let state = env::var_os("XDG_STATE_HOME")
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
+            .and_then(|path| absolute(path.into()))
+            .map(|state| (state, NamedBy::StateHome))
             .or_else(|| {
-                let home = env::home_dir().filter(|path| path.is_absolute())?;
-                Some(home.join(".local/state"))
+                let home = env::home_dir().and_then(absolute)?;
+                Some((home.join(".local/state"), NamedBy::Home))
             });
-        state.map(|path| path.join("leasehold")).ok_or_else(|| {
-            Invalid::new(
+        let Some((state, named_by)) = state else {
+            return Err(Invalid::new(
                 "there is no home directory to keep local locks in",
                 "name a directory: local:/some/dir",
-            )
+            ));
+        };
+        Ok((state.join("leasehold"), named_by))
+    }
+}
+
+/// What names the directory of a local store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NamedBy {
+    /// [`LocalOptions::directory`].
+    Options,
+    /// The environment variable `XDG_STATE_HOME`.
+    StateHome,
+    /// The home directory: the environment variable `HOME`, else the system's list of users.
+    Home,
+}
+
+impl fmt::Display for NamedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Options => "its URL",
+            Self::StateHome => "XDG_STATE_HOME",
+            Self::Home => "HOME",
         })
     }
 }

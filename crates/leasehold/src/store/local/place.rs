@@ -3,18 +3,31 @@
 use std::os::fd::OwnedFd;
 
 use leasehold_core::{Key, Queue, StoreTime};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, renameat};
 use rustix::io::Errno;
 
-use super::clock::{self, Clock};
+use super::clock::Clock;
 use super::directory::{Directory, KEYS, Locked, is_regular};
 use super::file;
-use super::record::{Flaw, Header, decode, encode};
+use super::record::{Flaw, Header, RESERVED, decode, encode};
 use crate::error::{ErrorKind, StoreError};
 
 /// How often a step tries to lock a key before it waits in a thread. Steps are
 /// short, and starting a thread takes as long as some of them.
 const LOCK_TRIES: usize = 8;
+
+/// How often a record is read that seems to be damaged, before it is said to be.
+const READ_TRIES: usize = 16;
+
+/// What file systems give files room by, in bytes.
+const BLOCK: u64 = 4096;
+
+/// By how much a record may at least grow without new room, in bytes: a release adds
+/// the id that it remembers.
+const SLACK: u64 = 1024;
+
+/// How many times as much room as it needs a record keeps.
+const SPARED: u64 = 4;
 
 /// Where a key's files are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,8 +86,18 @@ impl Place {
         file::remove(directory, &self.lock);
     }
 
-    /// Reads the record without a lock: it is replaced as a whole.
+    /// Reads the record. Who looks holds no lock, so the file that it has opened can be
+    /// written over by the second step from there: its checksum shows that, and the record
+    /// is read again.
     pub(super) fn read(
+        &self,
+        directory: &Directory,
+        clock: &Clock,
+    ) -> Result<Option<(Header, Queue)>, StoreError> {
+        unless_damaged_for_good(|| self.read_once(directory, clock))
+    }
+
+    fn read_once(
         &self,
         directory: &Directory,
         clock: &Clock,
@@ -100,6 +123,9 @@ impl Place {
         if !is_regular(&stat) {
             return Err(self.corrupt(directory, "is no file"));
         }
+        if bytes.starts_with(RESERVED) {
+            return Ok(None);
+        }
         match decode(&bytes) {
             Ok((header, mut queue)) => {
                 if header.boot != clock.boot() {
@@ -109,7 +135,7 @@ impl Place {
             }
             // The machine went down before it was on the disk: nothing of it
             // is still valid, and later tokens are above the clock of then.
-            Err(Flaw::Torn) if clock::is_of_earlier_boot(&stat) => Ok(None),
+            Err(Flaw::Torn) if clock.is_of_earlier_boot(&stat) => Ok(None),
             Err(Flaw::Torn) => Err(self.corrupt(directory, "is damaged")),
             Err(Flaw::Later(format)) => Err(StoreError::new(
                 ErrorKind::Unsupported,
@@ -145,12 +171,15 @@ impl Place {
         queue: &Queue,
         expires: StoreTime,
     ) -> Result<(), StoreError> {
-        self.prepare(directory, clock, key, queue, expires)?;
-        self.commit(directory)
+        self.prepare(directory, clock, key, queue, expires)?
+            .commit(directory)
     }
 
     /// Writes the record beside the last one: what is likely to fail. Only for
     /// who holds the lock.
+    ///
+    /// While the key is in use both files are kept, and change places at each step:
+    /// so a renewal and a release need no room that is not there.
     pub(super) fn prepare(
         &self,
         directory: &Directory,
@@ -158,24 +187,23 @@ impl Place {
         key: &Key,
         queue: &Queue,
         expires: StoreTime,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Prepared<'_>, StoreError> {
         let bytes = encode(key, clock.boot(), queue, expires).map_err(|error| {
             StoreError::new(ErrorKind::Refused, "the queue cannot be written down")
                 .with_source(error)
         })?;
-        file::prepare(directory, &self.temporary, &bytes)
-            .map_err(|errno| directory.failed("write to", errno))
-    }
-
-    /// Puts what was prepared in the place of the last record.
-    pub(super) fn commit(&self, directory: &Directory) -> Result<(), StoreError> {
-        file::commit(directory, &self.temporary, &self.record)
-            .map_err(|errno| directory.failed("write to", errno))
-    }
-
-    /// Drops what was prepared.
-    pub(super) fn discard(&self, directory: &Directory) {
-        file::remove(directory, &self.temporary);
+        let mut prepared = Prepared {
+            place: self,
+            in_use: !queue.is_empty(),
+            made: Vec::new(),
+        };
+        match prepared.write(directory, bytes) {
+            Ok(()) => Ok(prepared),
+            Err(errno) => {
+                prepared.discard(directory);
+                Err(directory.failed("write to", errno))
+            }
+        }
     }
 
     fn shown(&self, directory: &Directory) -> String {
@@ -189,6 +217,78 @@ impl Place {
         )
         .with_hint("it was left as it is: look at it, and remove it when nobody uses the key")
     }
+}
+
+/// A record that stands beside the last one.
+#[derive(Debug)]
+pub(super) struct Prepared<'a> {
+    place: &'a Place,
+    in_use: bool,
+    /// What was not there before.
+    made: Vec<&'a str>,
+}
+
+impl<'a> Prepared<'a> {
+    fn write(&mut self, directory: &Directory, bytes: Vec<u8>) -> Result<(), Errno> {
+        let (record, temporary) = (&*self.place.record, &*self.place.temporary);
+        if !self.in_use {
+            return file::write(directory, temporary, &bytes);
+        }
+        let least = bytes.len() as u64;
+        let sizes = [least, (least + SLACK).next_multiple_of(BLOCK)];
+        // The record becomes the room for the next one.
+        if file::exists(directory, record)? {
+            file::grow(directory, record, OFlags::empty(), sizes)?;
+            if !file::exists(directory, temporary)? {
+                self.made.push(temporary);
+            }
+        } else {
+            self.made.extend([temporary, record]);
+            let (file, size) = file::grow(directory, temporary, OFlags::CREATE, sizes)?;
+            file::overwrite(&file, size, RESERVED.to_vec())?;
+            renameat(directory, temporary, directory, record)?;
+        }
+        let (file, mut size) = file::grow(directory, temporary, OFlags::CREATE, sizes)?;
+        // Many have waited here, and each step would go on writing as much.
+        if size > sizes[1] * SPARED && file.set_len(sizes[1]).is_ok() {
+            size = sizes[1];
+        }
+        file::overwrite(&file, size, bytes)
+    }
+
+    /// Puts what was prepared in the place of the last record.
+    pub(super) fn commit(self, directory: &Directory) -> Result<(), StoreError> {
+        let (record, temporary) = (&*self.place.record, &*self.place.temporary);
+        let done = if self.in_use {
+            file::exchange(directory, temporary, record)
+        } else {
+            renameat(directory, temporary, directory, record)
+        };
+        done.map_err(|errno| {
+            self.discard(directory);
+            directory.failed("write to", errno)
+        })
+    }
+
+    /// Drops what was prepared.
+    pub(super) fn discard(self, directory: &Directory) {
+        for name in self.made {
+            file::remove(directory, name);
+        }
+    }
+}
+
+/// Reads again what seems to be damaged.
+fn unless_damaged_for_good<T>(
+    mut read: impl FnMut() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    for _ in 1..READ_TRIES {
+        match read() {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {}
+            settled => return settled,
+        }
+    }
+    read()
 }
 
 #[cfg(test)]
@@ -257,7 +357,63 @@ mod tests {
         let case = Case::new();
         let queue = case.held(&case.clock);
         assert_eq!(case.read().unwrap(), queue);
-        assert!(!case.path().with_extension("tmp").exists());
+    }
+
+    /// Those who look take no lock, and steps write where the record before was.
+    #[test]
+    fn who_looks_while_others_write_finds_no_half_of_a_record() {
+        let case = Case::new();
+        let queue = case.held(&case.clock);
+        let whole = fs::read(case.path()).unwrap();
+        let mut reads = 0;
+        let read = unless_damaged_for_good(|| {
+            reads += 1;
+            let now = if reads < 3 { &whole[..100] } else { &whole };
+            fs::write(case.path(), now).unwrap();
+            Place::of("k").read_once(&case.directory, &case.clock)
+        });
+        assert_eq!(read.unwrap().map(|(_, queue)| queue), Some(queue));
+        assert_eq!(reads, 3);
+    }
+
+    /// Whoever is killed at any instant leaves the old record or the new one, and
+    /// files that the next step can do with.
+    #[test]
+    fn every_half_way_state_is_gone_on_from() {
+        let case = Case::new();
+        let (record, temporary) = (case.path(), case.path().with_extension("tmp"));
+        type Bytes = Option<&'static [u8]>;
+        let states: [(Bytes, Bytes); 6] = [
+            (None, Some(b"")),
+            (None, Some(b"half of the reser")),
+            (Some(b"reserved\n\0\0\0"), None),
+            (Some(b"reserved\n\0\0\0"), Some(b"")),
+            (Some(b"reserved\n\0\0\0"), Some(b"half of the first rec")),
+            (None, None),
+        ];
+        for (old, new) in states {
+            for (path, bytes) in [(&record, old), (&temporary, new)] {
+                fs::remove_file(path).ok();
+                if let Some(bytes) = bytes {
+                    fs::write(path, bytes).unwrap();
+                }
+            }
+            assert_eq!(case.read().unwrap(), Queue::default());
+            let queue = case.held(&case.clock);
+            assert_eq!(case.read().unwrap(), queue);
+            let sizes = [&record, &temporary].map(|path| fs::metadata(path).unwrap().len());
+            assert_eq!(sizes, [BLOCK, BLOCK]);
+            fs::write(&temporary, b"half of the next reco").unwrap();
+            assert_eq!(case.read().unwrap(), queue);
+            case.held(&case.clock);
+            let idle = Queue::default();
+            let now = case.clock.now();
+            Place::of("k")
+                .write(&case.directory, &case.clock, &case.key, &idle, now)
+                .unwrap();
+            assert_eq!(case.read().unwrap(), idle);
+            assert!(!temporary.exists() && fs::metadata(&record).unwrap().len() < BLOCK);
+        }
     }
 
     #[test]
@@ -333,7 +489,8 @@ mod tests {
         let case = Case::new();
         case.held(&case.clock);
         let whole = fs::read(case.path()).unwrap();
-        for cut in 0..whole.len() {
+        let end = whole.iter().rposition(|byte| *byte != 0).unwrap();
+        for cut in 0..=end {
             assert!(decode(&whole[..cut]).is_err(), "cut to {cut}");
         }
         for at in 0..whole.len() {
@@ -341,7 +498,7 @@ mod tests {
             flipped[at] ^= 1;
             assert!(decode(&flipped).is_err(), "a bit flipped at {at}");
         }
-        let torn = &whole[..whole.len() / 2];
+        let torn = &whole[..end / 2];
         fs::write(case.path(), torn).unwrap();
         assert_eq!(case.refusal(), ErrorKind::Corrupt);
         assert_eq!(fs::read(case.path()).unwrap(), torn);
@@ -351,8 +508,7 @@ mod tests {
     fn a_torn_record_of_an_earlier_boot_is_void() {
         let case = Case::new();
         case.held(&case.clock);
-        let whole = fs::read(case.path()).unwrap();
-        fs::write(case.path(), &whole[..whole.len() / 2]).unwrap();
+        fs::write(case.path(), &fs::read(case.path()).unwrap()[..50]).unwrap();
         let file = fs::File::options().write(true).open(case.path()).unwrap();
         file.set_modified(UNIX_EPOCH).unwrap();
         assert_eq!(case.read().unwrap(), Queue::default());

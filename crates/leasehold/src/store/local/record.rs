@@ -7,6 +7,9 @@ use xxhash_rust::xxh3::Xxh3;
 /// The format written; a reader refuses a later one.
 const FORMAT: u32 = 1;
 
+/// What a file begins with that only keeps room for the first record.
+pub(super) const RESERVED: &[u8] = b"reserved\n";
+
 /// The first line; the queue is the second.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Header {
@@ -59,11 +62,14 @@ pub(super) fn seal(
     Ok(bytes)
 }
 
+/// Reads a record, which may be followed by zeroes: room for a longer one.
 pub(super) fn decode(bytes: &[u8]) -> Result<(Header, Queue), Flaw> {
     #[derive(Deserialize)]
     struct Version {
         leasehold: u32,
     }
+    let used = bytes.iter().rposition(|byte| *byte != 0);
+    let bytes = &bytes[..used.map_or(0, |last| last + 1)];
     let end = bytes
         .iter()
         .position(|byte| *byte == b'\n')

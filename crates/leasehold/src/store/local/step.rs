@@ -180,7 +180,7 @@ pub(super) fn take<'a>(
     key: &Key,
     commands: impl IntoIterator<Item = Option<&'a Command>>,
 ) -> Result<(Queue, Vec<Outcome>), StoreError> {
-    store.go_on();
+    store.go_on()?;
     let mut queue = place.read_key(&store.directory, &store.clock, key)?;
     let is_dead = |inbox: &_| store.session.sees_dead(inbox);
     let step = |command| bury::apply(&mut queue, command, store.clock.now(), is_dead);

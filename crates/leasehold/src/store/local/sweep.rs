@@ -1,18 +1,23 @@
-//! Removes what nobody needs any more, a bounded share each time.
+//! Removes what nobody needs any more, a bounded share each time: when a client is
+//! opened, and from time to time while it lives.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Dir, Stat, statat};
 use rustix::io::Errno;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
 use super::Inner;
 use super::clock::wall;
 use super::directory::{Directory, INBOXES, KEYS, SESSIONS};
 use super::place::Place;
 use super::session::is_dead_file;
+use super::step::blocking;
 
 /// How many keys and sessions one sweep looks into.
 const LOOKS: usize = 128;
@@ -20,8 +25,50 @@ const LOOKS: usize = 128;
 /// How many names one sweep reads.
 const NAMES: usize = 10_000;
 
-/// Sweeps, as far as it goes: whatever cannot be removed is left to the next.
-pub(super) fn sweep(store: &Inner) {
+/// How often a client sweeps at least and at most; in between, so often that no idle
+/// record outlives its retention by much.
+const PERIODS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(3600)];
+
+/// The share of the retention that is one such period.
+const PERIODS_A_RETENTION: u32 = 24;
+
+/// How long the disk is left alone between two shares.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The task that sweeps while its client lives.
+#[derive(Debug)]
+pub(super) struct Sweeper(AbortHandle);
+
+impl Sweeper {
+    pub(super) fn start(store: &Arc<Inner>) -> Self {
+        let [least, most] = PERIODS;
+        let period = (store.retention / PERIODS_A_RETENTION).clamp(least, most);
+        let task = tokio::spawn(sweep_every(period, Arc::downgrade(store)));
+        Self(task.abort_handle())
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn sweep_every(period: Duration, store: Weak<Inner>) {
+    let mut pause = period;
+    loop {
+        sleep(pause).await;
+        let Some(store) = store.upgrade() else { return };
+        let Ok(more) = blocking(move || Ok(sweep(&store))).await else {
+            return;
+        };
+        pause = if more { PAUSE } else { period };
+    }
+}
+
+/// Sweeps, as far as it goes: whatever cannot be removed is left to the next. Says
+/// whether there may be more to remove at once.
+pub(super) fn sweep(store: &Inner) -> bool {
     let names = [(SESSIONS, ""), (INBOXES, ".sock")]
         .into_iter()
         .flat_map(|(sub, ending)| names(&store.directory, sub, &[ending]));
@@ -30,7 +77,12 @@ pub(super) fn sweep(store: &Inner) {
             is_dead_file(&store.directory, &name);
         }
     }
-    names_of_keys(store).for_each(|name| sweep_key(store, &name));
+    let mut looks = 0;
+    let removed = names_of_keys(store)
+        .inspect(|_| looks += 1)
+        .filter(|name| sweep_key(store, name))
+        .count();
+    looks == LOOKS && removed > 0
 }
 
 fn names_of_keys(store: &Inner) -> impl Iterator<Item = String> {
@@ -54,10 +106,11 @@ fn is_old(store: &Inner, name: &str) -> bool {
         })
 }
 
-fn sweep_key(store: &Inner, name: &str) {
+/// Whether it was removed.
+fn sweep_key(store: &Inner, name: &str) -> bool {
     let place = Place::of(name);
     let Ok(Some(_locked)) = place.try_lock(&store.directory) else {
-        return;
+        return false;
     };
     let expired = match place.read(&store.directory, &store.clock) {
         Ok(Some((header, _))) => header.expires <= store.clock.now(),
@@ -67,6 +120,7 @@ fn sweep_key(store: &Inner, name: &str) {
     if expired {
         place.remove(&store.directory);
     }
+    expired
 }
 
 /// The names in a part of the directory, without their endings. Starts
@@ -111,7 +165,7 @@ pub(super) fn records(directory: &Directory) -> Result<Vec<String>, Errno> {
 mod tests {
     use leasehold_core::{Claim, ClaimId, Command, Key, Mode, Release};
 
-    use super::super::step;
+    use super::super::{LocalStore, step};
     use super::*;
 
     fn used(store: &Inner, key: &str, ttl: Duration) {
@@ -162,6 +216,30 @@ mod tests {
         let mut left = records(&store.directory).unwrap();
         left.sort();
         assert_eq!(left, ["kept", "watched"]);
+    }
+
+    /// However many keys it has used, and though it is never opened again.
+    #[tokio::test(start_paused = true)]
+    async fn a_running_client_removes_idle_keys() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("d");
+        let store = LocalStore::of(Inner::open(path.clone(), Duration::ZERO).unwrap());
+        let left = || std::fs::read_dir(path.join("keys")).unwrap().count();
+        for number in 0..LOOKS * 2 + 1 {
+            used(&store.inner, &number.to_string(), Duration::from_micros(1));
+        }
+        used(&store.inner, "not yet", Duration::from_secs(60));
+        assert!(left() > LOOKS * 4);
+        // Time stands still here but for those who sleep.
+        for _ in 0..4 {
+            sleep(PERIODS[0]).await;
+        }
+        assert_eq!(left(), 2, "the record and the lock of one key");
+        let sweeper = store.inner.sweeper.get().unwrap().0.clone();
+        drop(store);
+        while !sweeper.is_finished() {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How we speak to one address: the login, the protocol, the sockets and TLS.
 
+use std::path::Path;
 use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
@@ -7,6 +8,7 @@ use redis::{Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
 use super::finder::Address;
 use super::options::RedisOptions;
+use crate::access::read_password;
 use crate::error::{ErrorKind, StoreError};
 
 /// A client for one address, with the login and the certificates of `options`.
@@ -31,12 +33,29 @@ pub(super) fn client(
     if let Some(username) = &options.username {
         login = login.set_username(username);
     }
-    if let Some(password) = &options.password {
+    let from_file = options.password_file.as_deref().map(read_password);
+    if let Some(password) = from_file
+        .transpose()?
+        .as_ref()
+        .or(options.password.as_ref())
+    {
         login = login.set_password(password);
     }
     let client = build_client(info.set_redis_settings(login), options)?;
     let info = ours(client.get_connection_info(), options.response_timeout);
     Client::open(info).map_err(unusable)
+}
+
+/// The same client, with the password as the file has it now.
+pub(super) fn with_password_of(client: &Client, file: &Path) -> Result<Client, StoreError> {
+    let password = read_password(file).map_err(|error| StoreError {
+        // It may be about to be replaced.
+        kind: ErrorKind::Unavailable,
+        ..error
+    })?;
+    let info = client.get_connection_info();
+    let login = info.redis_settings().clone().set_password(password);
+    Client::open(info.clone().set_redis_settings(login)).map_err(unusable)
 }
 
 /// How we speak to a server, whoever has said where it is.
@@ -116,7 +135,7 @@ fn build_client(info: redis::ConnectionInfo, options: &RedisOptions) -> Result<C
     if options.ca_file.is_none() && options.client_certificate.is_none() {
         return Client::open(info).map_err(unusable);
     }
-    let read = |path: &std::path::Path| {
+    let read = |path: &Path| {
         std::fs::read(path).map_err(|error| {
             StoreError::new(
                 ErrorKind::Invalid,

@@ -1,5 +1,6 @@
 //! Opening a connection, and looking at what is at its other end.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo, Value};
 
 use super::acknowledge::{Acknowledge, Demand};
-use super::client::{client, client_at, ours, unusable};
+use super::client::{client, client_at, ours, unusable, with_password_of};
 use super::dial::dial;
 use super::finder::Named;
 use super::options::{RedisAddress, RedisLayout, RedisOptions};
@@ -27,6 +28,8 @@ pub(super) struct Target {
     pub(super) connect_timeout: Duration,
     pub(super) response_timeout: Duration,
     pub(super) acknowledge: Option<Acknowledge>,
+    /// Where the password stands, which may change.
+    password_file: Option<PathBuf>,
     layout: RedisLayout,
     pub(super) restart: Restart,
     cluster: AtomicBool,
@@ -77,7 +80,7 @@ pub(super) struct Server {
 
 impl Target {
     pub(super) fn new(options: &RedisOptions) -> Result<Self, StoreError> {
-        options.check()?;
+        options.check_all_but_retention()?;
         let address = match &options.address {
             RedisAddress::Tcp { host, port, .. } => {
                 let address = (host.clone(), *port);
@@ -118,6 +121,7 @@ impl Target {
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
             acknowledge: options.acknowledge,
+            password_file: options.password_file.clone(),
             layout: options.layout,
             restart: options.restart,
             cluster: AtomicBool::new(false),
@@ -197,7 +201,8 @@ impl Target {
         let (mut connection, resp3) = self.reach(client, pushes).await?;
         let question = self.question(resp3, purpose);
         let found = rights::find(&mut connection, &question).await?;
-        let server = self.look_at(&mut connection, found).await?;
+        let address = client.get_connection_info().addr();
+        let server = self.look_at(&mut connection, found, address).await?;
         Ok(Opened { connection, server })
     }
 
@@ -241,6 +246,10 @@ impl Target {
         client: &Client,
         pushes: impl AsyncPushSender,
     ) -> Result<(MultiplexedConnection, bool), StoreError> {
+        let client = match &self.password_file {
+            Some(file) => &with_password_of(client, file)?,
+            None => client,
+        };
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(self.response_timeout));
         let hearing = config.clone().set_push_sender(pushes);
         let login = client.get_connection_info().redis_settings().password();
@@ -248,32 +257,25 @@ impl Target {
         let error = match dial(client, hearing, self.connect_timeout).await {
             Ok(connection) => return Ok((connection, true)),
             Err(error) if refusal::is_without_resp3(&error, login) => error,
-            Err(error) => return Err(self.not_opened(error)),
+            Err(error) => return Err(self.not_opened(client, error)),
         };
         tracing::debug!(url = %self.redacted, %error, "no RESP3 here");
         let info = client.get_connection_info();
         let older = info.redis_settings().clone();
         let older = older.set_protocol(ProtocolVersion::RESP2);
         let client = Client::open(info.clone().set_redis_settings(older)).map_err(unusable)?;
-        let opened = dial(&client, config, self.connect_timeout);
-        let connection = opened.await.map_err(|error| self.not_opened(error))?;
+        let opened = dial(&client, config, self.connect_timeout).await;
+        let connection = opened.map_err(|error| self.not_opened(&client, error))?;
         Ok((connection, false))
     }
 
-    fn not_opened(&self, error: redis::RedisError) -> StoreError {
-        let refused = refusal::of_connection(error);
-        match refused.kind() {
-            ErrorKind::Unavailable => {
-                let source = refused.source.clone();
-                let mut error = StoreError::new(
-                    ErrorKind::Unavailable,
-                    format!("cannot connect to {}", self.redacted),
-                )
-                .with_hint("is the server running, and reachable from here?");
-                error.source = source;
-                error
-            }
-            _ => refused,
+    /// Why there is no connection, with the address that was tried.
+    fn not_opened(&self, client: &Client, error: redis::RedisError) -> StoreError {
+        let cause = refusal::of_opening(error, self.connect_timeout);
+        let address = client.get_connection_info().addr();
+        StoreError {
+            message: format!("cannot connect to {address}: {cause}"),
+            ..cause
         }
     }
 
@@ -282,6 +284,7 @@ impl Target {
         &self,
         connection: &mut MultiplexedConnection,
         Findings { info, rights }: Findings,
+        address: &ConnectionAddr,
     ) -> Result<Server, StoreError> {
         let field = |name: &str| info.get(name).map_or("", String::as_str);
         self.cluster
@@ -290,7 +293,7 @@ impl Target {
         if field("loading") == "1" {
             return Err(StoreError::new(
                 ErrorKind::Unavailable,
-                "the server is still reading its data",
+                format!("the server at {address} is still reading its data (LOADING)"),
             )
             .with_hint("wait until it has started"));
         }

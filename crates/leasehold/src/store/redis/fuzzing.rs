@@ -45,7 +45,7 @@ pub fn replies(value: &Value, keys: usize) -> Result<Result<usize, usize>, Store
 /// # Errors
 /// If it is something else.
 pub fn quarantine(value: &Value) -> Result<Duration, StoreError> {
-    restart::read_left(value)
+    restart::read_left(value).map(|(left, _)| left)
 }
 
 /// What scripts may not do, as they answered.
@@ -102,7 +102,7 @@ pub fn look(value: Value) -> Result<Look, StoreError> {
 ///
 /// # Errors
 /// If it is something else.
-pub fn page(answer: &Value) -> Result<(Vec<u8>, Vec<String>), StoreError> {
+pub fn page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), StoreError> {
     list::read_page(answer)
 }
 

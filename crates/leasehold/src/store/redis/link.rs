@@ -1,6 +1,6 @@
 //! The one connection of a store: lost, found again, listened to.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub(super) struct Shared {
     epochs: AtomicU64,
     subscribing: tokio::sync::Mutex<()>,
     reconnecting: Mutex<Option<AbortHandle>>,
+    /// Whether this client has asked for locks, and not only looked.
+    claims: AtomicBool,
     /// A Sentinel has named a primary: the pause before the next try is over.
     named: Arc<Notify>,
     /// The task that hears of fail-overs.
@@ -107,6 +109,7 @@ impl Shared {
             epochs: AtomicU64::new(0),
             subscribing: tokio::sync::Mutex::default(),
             reconnecting: Mutex::default(),
+            claims: AtomicBool::new(false),
             named: Arc::default(),
             looking_out: Mutex::default(),
         })
@@ -141,6 +144,12 @@ impl Shared {
 
     pub(super) fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// This client asks for a lock: from now on, a quarantine that the server needs
+    /// starts whenever the connection is opened again.
+    pub(super) fn note_claim(&self) {
+        self.claims.store(true, Ordering::Relaxed);
     }
 
     /// What was given up on its way, on whatever connection.
@@ -220,7 +229,8 @@ impl Shared {
             acker.open(&wire).await?;
         }
         if let Some(gate) = &wire.server.gate {
-            gate.touch(&wire).await?;
+            gate.touch(&wire, self.claims.load(Ordering::Relaxed))
+                .await?;
         }
         if lock(&self.sink).is_some() {
             self.subscribe(&wire).await?;

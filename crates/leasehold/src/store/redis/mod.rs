@@ -35,6 +35,7 @@ mod record;
 mod refusal;
 mod restart;
 mod rights;
+pub(crate) mod scheme;
 mod script;
 mod sentinels;
 mod step;
@@ -47,7 +48,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, Inbox, Key, Release, Renew, Snapshot};
+use leasehold_core::{Claim, Command, Inbox, Key, Release, Renew, Snapshot};
 use redis::{Cmd, Value};
 
 pub use self::acknowledge::{Acknowledge, AcknowledgedBy};
@@ -56,10 +57,9 @@ pub use self::classic::ClassicStore;
 use self::cluster::Cluster;
 pub use self::cluster::RedisClusterOptions;
 use self::connect::Target;
-pub(crate) use self::doctor::{examine, examine_cluster, examine_redlock};
 use self::link::Shared;
 pub use self::options::{RedisAddress, RedisLayout, RedisOptions};
-pub use self::quorum::{Initialised, RedlockOptions, RedlockStore};
+pub use self::quorum::{RedlockOptions, RedlockStore};
 use self::record::Record;
 pub use self::restart::{Quarantine, Restart};
 use self::script::{SCRIPTS, Script, Terms};
@@ -67,7 +67,8 @@ pub use self::sentinels::Sentinels;
 use self::step::{Context, Way, ask_primary};
 use crate::error::{ErrorKind, StoreError};
 use crate::store::{
-    Acknowledges, AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts,
+    Acknowledges, AllAnswer, Answer, Capabilities, Listening, Listing, LockStore, PushSink,
+    check_parts,
 };
 
 /// A store on one Redis or Valkey server, or on a cluster of them. Cheap to share
@@ -90,6 +91,12 @@ impl RedisStore {
     /// a read-only replica, or refuses the credentials, `Invalid` for options
     /// that cannot work, `Unsupported` for TLS without the feature `tls`.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
+        options.check()?;
+        Self::open(options).await
+    }
+
+    /// The same for options that were checked.
+    async fn open(options: RedisOptions) -> Result<Self, StoreError> {
         check_layout(&options)?;
         let shared = Shared::open(Target::new(&options)?, None).await?;
         Ok(Self {
@@ -104,6 +111,12 @@ impl RedisStore {
     /// As [`RedisStore::connect`]; `Unavailable` if none of the named nodes can be
     /// reached, `Refused` if it is not part of a cluster.
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
+        options.check()?;
+        Self::open_cluster(options).await
+    }
+
+    /// The same for options that were checked.
+    async fn open_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
         check_layout(&options.node)?;
         let cluster = Cluster::open(options).await?;
         Ok(Self {
@@ -178,20 +191,18 @@ impl RedisStore {
         quarantine.map_or(Ok(()), |quarantine| quarantine.check_ttl(ttl))
     }
 
+    /// This client does not only look.
+    fn note_claim(&self) {
+        if let Route::One(shared) = &self.route {
+            shared.note_claim();
+        }
+    }
+
     fn redis_key(&self, name: &str) -> String {
         format!("{}lock:{name}", self.prefix())
     }
 
-    async fn step(
-        &self,
-        script: &Script,
-        key: &Key,
-        arguments: impl Fn(&mut Cmd, Terms),
-    ) -> Result<Answer, StoreError> {
-        self.step_by(Way::Plain, script, key, arguments).await
-    }
-
-    async fn step_by(
+    async fn run(
         &self,
         way: Way<'_>,
         script: &Script,
@@ -201,6 +212,13 @@ impl RedisStore {
         let key = self.redis_key(key.as_str());
         let (value, context) = self.ask(way, script, &[&key], arguments).await?;
         context.answer(script::read_reply(&value)?)
+    }
+
+    /// Runs a script that knows nothing of queues where a key is.
+    async fn run_on(&self, script: &Script, key: &Key) -> Result<Value, StoreError> {
+        let key = self.redis_key(key.as_str());
+        let asked = self.ask(Way::Plain, script, &[&key], |_, _| {}).await;
+        asked.map(|(value, _)| value)
     }
 
     /// Runs a script where its keys are.
@@ -218,6 +236,14 @@ impl RedisStore {
     }
 }
 
+/// What a store says to a command that it does not know from its clients.
+fn stores_own(command: &Command) -> StoreError {
+    StoreError::new(
+        ErrorKind::Unsupported,
+        format!("no client may ask for this: {command:?}"),
+    )
+}
+
 /// This store keeps queues.
 fn check_layout(options: &RedisOptions) -> Result<(), StoreError> {
     if options.layout == RedisLayout::Native {
@@ -228,6 +254,58 @@ fn check_layout(options: &RedisOptions) -> Result<(), StoreError> {
         "these options are of the classic layout",
     )
     .with_hint("open them with ClassicStore"))
+}
+
+impl RedisStore {
+    async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
+        claim.mode.check()?;
+        self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
+        self.note_claim();
+        let way = Way::Acknowledged(&[&claim.id]);
+        self.run(way, &SCRIPTS.claim, key, |call, terms| {
+            script::add_claim(call, claim, terms);
+        })
+        .await
+    }
+
+    async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        self.check_ttl(renew.ttl)?;
+        // Also for who took a lease over, and has claimed nothing itself.
+        self.note_claim();
+        let id = [&renew.id];
+        let way = match renew.confirms {
+            true => Way::Acknowledged(&id),
+            false => Way::Plain,
+        };
+        self.run(way, &SCRIPTS.renew, key, |call, terms| {
+            script::add_renew(call, renew, terms);
+        })
+        .await
+    }
+
+    async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
+        if let (Route::One(shared), false) = (&self.route, release.settled) {
+            shared.flights().landed(&release.id).await;
+        }
+        self.run(Way::Plain, &SCRIPTS.release, key, |call, terms| {
+            script::add_release(call, release, terms);
+        })
+        .await
+    }
+
+    async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError> {
+        self.run(Way::Plain, &SCRIPTS.resize, key, |call, terms| {
+            script::add_resize(call, from, to, terms);
+        })
+        .await
+    }
+
+    async fn watch(&self, key: &Key, inbox: &Inbox, ttl: Duration) -> Result<Answer, StoreError> {
+        self.run(Way::Plain, &SCRIPTS.watch, key, |call, terms| {
+            script::add_watch(call, inbox, ttl, terms);
+        })
+        .await
+    }
 }
 
 #[async_trait]
@@ -243,14 +321,19 @@ impl LockStore for RedisStore {
         }
     }
 
-    async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
-        claim.mode.check()?;
-        self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
-        let way = Way::Acknowledged(&[&claim.id]);
-        self.step_by(way, &SCRIPTS.claim, key, |call, terms| {
-            script::add_claim(call, claim, terms);
-        })
-        .await
+    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
+        match command {
+            Command::Claim(claim) => self.claim(key, claim).await,
+            Command::Renew(renew) => self.renew(key, renew).await,
+            Command::Release(release) => self.release(key, release).await,
+            Command::Resize { from, to } => self.resize(key, *from, *to).await,
+            Command::Watch { inbox, ttl } => self.watch(key, inbox, *ttl).await,
+            Command::Break => {
+                self.run(Way::Plain, &SCRIPTS.break_key, key, script::add_break)
+                    .await
+            }
+            Command::Unheard { .. } | Command::Bury { .. } => Err(stores_own(command)),
+        }
     }
 
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
@@ -266,6 +349,7 @@ impl LockStore for RedisStore {
         if matches!(self.route, Route::Cluster(_)) && !Cluster::are_together(&keys) {
             return Ok(None);
         }
+        self.note_claim();
         let ids: Vec<_> = parts.iter().map(|(_, claim)| &claim.id).collect();
         let way = Way::Acknowledged(&ids);
         let asked = self.ask(way, &SCRIPTS.claim_all, &keys, |call, terms| {
@@ -290,51 +374,6 @@ impl LockStore for RedisStore {
         }))
     }
 
-    async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
-        self.check_ttl(renew.ttl)?;
-        self.step(&SCRIPTS.renew, key, |call, terms| {
-            script::add_renew(call, renew, terms);
-        })
-        .await
-    }
-
-    async fn confirm(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
-        self.check_ttl(renew.ttl)?;
-        let way = Way::Acknowledged(&[&renew.id]);
-        self.step_by(way, &SCRIPTS.renew, key, |call, terms| {
-            script::add_renew(call, renew, terms);
-        })
-        .await
-    }
-
-    async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
-        if let (Route::One(shared), false) = (&self.route, release.settled) {
-            shared.flights().landed(&release.id).await;
-        }
-        self.step(&SCRIPTS.release, key, |call, terms| {
-            script::add_release(call, release, terms);
-        })
-        .await
-    }
-
-    async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError> {
-        self.step(&SCRIPTS.resize, key, |call, terms| {
-            script::add_resize(call, from, to, terms);
-        })
-        .await
-    }
-
-    async fn watch(&self, key: &Key, ttl: Duration) -> Result<Answer, StoreError> {
-        self.step(&SCRIPTS.watch, key, |call, terms| {
-            script::add_watch(call, self.inbox(), ttl, terms);
-        })
-        .await
-    }
-
-    async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
-        self.step(&SCRIPTS.break_key, key, script::add_break).await
-    }
-
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
         let key = self.redis_key(key.as_str());
         let keys = [&*key];
@@ -344,8 +383,8 @@ impl LockStore for RedisStore {
         Ok(record.look(clock))
     }
 
-    async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError> {
-        list::list(self, pattern).await
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        Box::new(list::QueueListing::new(self, pattern))
     }
 
     fn inbox(&self) -> &Inbox {

@@ -72,6 +72,9 @@ pub struct RedisOptions {
     pub username: Option<String>,
     /// The password.
     pub password: Option<String>,
+    /// A file whose first line is the password; wins over `password`. It is read
+    /// whenever a connection is opened.
+    pub password_file: Option<PathBuf>,
     /// The number of the database.
     pub db: i64,
     /// How a lock lies in Redis.
@@ -97,7 +100,7 @@ pub struct RedisOptions {
 
 impl RedisAddress {
     /// Host and port, or the path.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         match self {
             Self::Tcp { host, port, .. } => sentinels::address(host, *port),
             Self::Unix(path) => path.display().to_string(),
@@ -146,6 +149,7 @@ impl RedisOptions {
             address,
             username: None,
             password: None,
+            password_file: None,
             db: 0,
             layout: RedisLayout::Native,
             prefix: PREFIX.to_owned(),
@@ -164,6 +168,14 @@ impl RedisOptions {
     pub fn credentials(mut self, username: Option<&str>, password: &str) -> Self {
         self.username = username.map(str::to_owned);
         self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Logs in with the password that stands in the first line of this file, whenever
+    /// a connection is opened: so the password may change.
+    #[must_use]
+    pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.password_file = Some(file.into());
         self
     }
 
@@ -248,6 +260,19 @@ impl RedisOptions {
     /// # Errors
     /// [`Invalid`], naming the option and its bounds.
     pub fn check(&self) -> Result<(), Invalid> {
+        let day = Duration::from_secs(24 * 3600);
+        if self.retention < SHORTEST_RETENTION || self.retention > 366 * day {
+            return Err(Invalid::new(
+                format!("a retention of {:?} is out of bounds", self.retention),
+                "choose between 1 min and 366 d; 24 h suits most",
+            ));
+        }
+        self.check_all_but_retention()
+    }
+
+    /// The same for a key that is used once, by the doctor, and need not be
+    /// remembered.
+    pub(super) fn check_all_but_retention(&self) -> Result<(), Invalid> {
         let prefix = &self.prefix;
         let classic = self.layout == RedisLayout::Classic;
         // The native scripts find the name of a lock behind the first `lock:`.
@@ -270,13 +295,6 @@ impl RedisOptions {
                 "in the classic layout, a server that has restarted is not quarantined",
                 "leave out restart: a quarantine that only one of two libraries keeps protects \
                  nobody",
-            ));
-        }
-        let day = Duration::from_secs(24 * 3600);
-        if self.retention < SHORTEST_RETENTION || self.retention > 366 * day {
-            return Err(Invalid::new(
-                format!("a retention of {:?} is out of bounds", self.retention),
-                "choose between 1 min and 366 d; 24 h suits most",
             ));
         }
         for (name, timeout) in [
@@ -326,7 +344,7 @@ impl RedisOptions {
 
     /// Forgets the passwords.
     pub(crate) fn without_passwords(mut self) -> Self {
-        self.password = None;
+        (self.password, self.password_file) = (None, None);
         if let Some((_, password)) = self.login_of_sentinels() {
             *password = None;
         }
@@ -338,6 +356,7 @@ impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisOptions")
             .field("url", &self.redacted_url())
+            .field("password_file", &self.password_file)
             .field("layout", &self.layout)
             .field("retention", &self.retention)
             .field("connect_timeout", &self.connect_timeout)

@@ -157,10 +157,12 @@ impl Search {
         let opening = client.get_multiplexed_async_connection_with_config(&config);
         match timeout(limit, opening).await {
             Ok(opened) => opened.map_err(|error| {
-                let error = refusal::of_connection(error);
+                let error = refusal::of_opening(error, limit);
                 match error.kind() {
-                    ErrorKind::Unavailable => error,
-                    _ => error.with_hint("`sentinel_user` and `sentinel_pass` log in there"),
+                    ErrorKind::Refused if refusal::is_of_login(&error) => {
+                        error.with_hint("`sentinel_user` and `sentinel_pass` log in there")
+                    }
+                    _ => error,
                 }
             }),
             Err(_) => Err(finder::silent(limit)),
@@ -174,6 +176,7 @@ impl Search {
         let options = RedisOptions {
             username: username.clone(),
             password: password.clone(),
+            password_file: None,
             db: 0,
             ..self.options.clone()
         };

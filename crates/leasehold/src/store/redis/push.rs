@@ -1,22 +1,27 @@
 //! The messages that arrive at an inbox.
 //!
-//! One message holds one or more lines, each `1 <kind> <arrival> … <at> <name>`;
+//! One message holds one or more lines, each `2 <kind> <arrival> … <at> … <name>`;
 //! the digit is the version, the name comes last since it may hold spaces:
 //!
-//! - `1 g <arrival> <token> <deadline> <at> <name>`: a waiting claim was granted
-//! - `1 n <arrival> <blocked until> <at> <name>`: a claim is next in line
-//! - `1 r <arrival> <at> <name>`: the key was taken from a holder
-//! - `1 a <arrival> <at> <name>`: another client has adopted the claim
-//! - `1 u <arrival> <permits in use> <at> <name>`: a waiting claim was removed,
+//! - `2 g <arrival> <token> <at> <proof> <name>`: a waiting claim was granted
+//! - `2 n <arrival> <blocked until> <at> <name>`: a claim is next in line
+//! - `2 r <arrival> <at> <proof> <name>`: the key was taken from a holder
+//! - `2 a <arrival> <at> <proof> <name>`: another client has adopted the claim
+//! - `2 u <arrival> <permits in use> <at> <proof> <name>`: a waiting claim was removed,
 //!   since the semaphore shrank below what it takes
-//! - `1 c 0 <at> <name>`: a watched key has another first holder, or a new note
+//! - `2 c 0 <at> <name>`: a watched key has another first holder, or a new note
+//!
+//! The proof is `sha1(<id> <line> <id>)` in hexadecimal, of the line without the version
+//! and the proof, and of the claim's id, which is never published: anybody who may use
+//! the channels hears all lines, and can publish what it likes. Version 1 had no proofs,
+//! and is not believed.
 //!
 //! A line that cannot be read is passed over: pushes only save time.
 //!
 //! The name of a client that cannot hear begins with a `-`: the scripts send it
 //! nothing, and do not take its silence for death.
 
-use leasehold_core::{Arrival, Capacity, Inbox, Key, StoreTime, Token};
+use leasehold_core::{Arrival, Capacity, Inbox, Key, Proof, StoreTime, Token};
 
 use crate::store::Push;
 
@@ -42,50 +47,74 @@ pub(super) fn read(message: &[u8], epoch: u64) -> impl Iterator<Item = Push> {
 }
 
 fn read_line(line: &str, epoch: u64) -> Option<Push> {
-    let (kind, rest) = line.strip_prefix("1 ")?.split_once(' ')?;
-    let mut rest = rest;
-    let mut number = || -> Option<u64> {
-        let (number, tail) = rest.split_once(' ')?;
-        rest = tail;
-        number.parse().ok()
-    };
-    let arrival = Arrival(number()?);
-    match kind {
-        "g" => {
-            let (token, _deadline, _at) = (Token(number()?), number()?, number()?);
-            Some(Push::Granted {
-                epoch,
-                key: Key::new(rest).ok()?,
-                arrival,
-                token,
-            })
-        }
+    let (kind, rest) = line.strip_prefix("2 ")?.split_once(' ')?;
+    let mut words = Words(rest);
+    let arrival = Arrival(words.number()?);
+    Some(match kind {
+        "g" => Push::Granted {
+            epoch,
+            arrival,
+            token: Token(words.number()?),
+            at: StoreTime(words.number()?),
+            proof: words.proof()?,
+            key: words.key()?,
+        },
         "n" => {
-            let (blocked_until, at) = (StoreTime(number()?), StoreTime(number()?));
-            Some(Push::Next {
-                key: Key::new(rest).ok()?,
+            let (blocked_until, at) = (StoreTime(words.number()?), StoreTime(words.number()?));
+            Push::Next {
+                key: words.key()?,
                 arrival,
                 left: blocked_until.since(at),
-            })
+            }
         }
-        "u" => {
-            let (permits, _at) = (u32::try_from(number()?).ok()?, number()?);
-            Some(Push::Unfit {
-                key: Key::new(rest).ok()?,
-                arrival,
-                in_use: Capacity::Permits(permits),
-            })
+        "u" => Push::Unfit {
+            arrival,
+            in_use: Capacity::Permits(u32::try_from(words.number()?).ok()?),
+            at: StoreTime(words.number()?),
+            proof: words.proof()?,
+            key: words.key()?,
+        },
+        "r" => Push::Revoked {
+            arrival,
+            at: StoreTime(words.number()?),
+            proof: words.proof()?,
+            key: words.key()?,
+        },
+        "a" => Push::Adopted {
+            arrival,
+            at: StoreTime(words.number()?),
+            proof: words.proof()?,
+            key: words.key()?,
+        },
+        "c" => {
+            let _at = words.number()?;
+            Push::Changed { key: words.key()? }
         }
-        "r" | "a" | "c" => {
-            let _at = number()?;
-            let key = Key::new(rest).ok()?;
-            Some(match kind {
-                "r" => Push::Revoked { key, arrival },
-                "a" => Push::Adopted { key, arrival },
-                _ => Push::Changed { key },
-            })
-        }
-        _ => None,
+        _ => return None,
+    })
+}
+
+/// What is left of a line.
+struct Words<'a>(&'a str);
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> Option<&'a str> {
+        let (word, rest) = self.0.split_once(' ')?;
+        self.0 = rest;
+        Some(word)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.next()?.parse().ok()
+    }
+
+    fn proof(&mut self) -> Option<Proof> {
+        Proof::parse(self.next()?)
+    }
+
+    /// All that is left.
+    fn key(&self) -> Option<Key> {
+        Key::new(self.0).ok()
     }
 }
 
@@ -103,8 +132,26 @@ mod tests {
 
     #[test]
     fn lines_of_one_message() {
-        let message = "1 g 7 1700000000000001 9 8 a b\n1 n 8 50 20 a b\n1 r 3 1 é\n2 g 1\n1 g x\n\
-            1 a 4 1 k\n1 u 5 2 1 k\n1 u 5 4294967296 1 k\n1 c 0 1 1 k\n1 x 0 1 k";
+        let proof = "0123456789abcdef0123456789abcdef01234567";
+        let message = [
+            format!("2 g 7 1700000000000001 8 {proof} a b"),
+            "2 n 8 50 20 a b".to_owned(),
+            format!("2 r 3 1 {proof} é"),
+            // Of another version, too short, without a proof, with half of one.
+            format!("1 g 7 1700000000000001 8 {proof} a b"),
+            "2 g 1".to_owned(),
+            "2 g 7 9 8 a b".to_owned(),
+            format!("2 r 3 1 {} k", &proof[1..]),
+            "2 r 3 1 k".to_owned(),
+            "2 g x".to_owned(),
+            format!("2 a 4 1 {proof} k"),
+            format!("2 u 5 2 1 {proof} k"),
+            format!("2 u 5 4294967296 1 {proof} k"),
+            "2 c 0 1 1 k".to_owned(),
+            "2 x 0 1 k".to_owned(),
+        ]
+        .join("\n");
+        let proof = Proof::parse(proof).unwrap();
         let pushes: Vec<_> = read(message.as_bytes(), 4).collect();
         let key = |name| Key::new(name).unwrap();
         assert_eq!(
@@ -115,6 +162,8 @@ mod tests {
                     key: key("a b"),
                     arrival: Arrival(7),
                     token: Token(1_700_000_000_000_001),
+                    at: StoreTime(8),
+                    proof,
                 },
                 Push::Next {
                     key: key("a b"),
@@ -124,15 +173,21 @@ mod tests {
                 Push::Revoked {
                     key: key("é"),
                     arrival: Arrival(3),
+                    at: StoreTime(1),
+                    proof,
                 },
                 Push::Adopted {
                     key: key("k"),
                     arrival: Arrival(4),
+                    at: StoreTime(1),
+                    proof,
                 },
                 Push::Unfit {
                     key: key("k"),
                     arrival: Arrival(5),
                     in_use: Capacity::Permits(2),
+                    at: StoreTime(1),
+                    proof,
                 },
                 Push::Changed { key: key("1 k") },
             ]

@@ -38,7 +38,8 @@
 //! text, `label` text. The traits are the kind (0 exclusive, 1 shared, 2 permits)
 //! and, added to it, what only some claims have; these follow in this order:
 //! - 4: the owner's secret text (32 hexadecimal digits)
-//! - 8: the minimum hold, a number
+//! - 8: the minimum hold, a number, and until when the client has renewed the claim, a
+//!   number (0 while it waits, and once it has left)
 //! - 16: the note, a u16 of length and so many bytes
 //! - 32: the id was replaced: how often, a number, and the last one, text
 //! - 64: it has left, and only its minimum hold keeps the key; nothing follows
@@ -121,6 +122,7 @@ pub(super) struct Body {
     pub(super) owner: Owner,
     pub(super) secret: Option<OwnerSecret>,
     pub(super) min_hold: Duration,
+    pub(super) renewed: Option<StoreTime>,
     pub(super) note: Option<Note>,
     /// How often the id was replaced, and the last one.
     pub(super) rotated: Option<(u64, ClaimId)>,
@@ -420,6 +422,7 @@ impl Body {
             owner: Owner::new(host, pid, Some(label)),
             secret: None,
             min_hold: Duration::ZERO,
+            renewed: None,
             note: None,
             rotated: None,
             kept: traits & trait_of::KEPT > 0,
@@ -429,6 +432,7 @@ impl Body {
         }
         if traits & trait_of::MIN_HOLD > 0 {
             body.min_hold = Duration::from_micros(bytes.number()?);
+            body.renewed = Some(bytes.time()?).filter(|renewed| *renewed > StoreTime(0));
         }
         if traits & trait_of::NOTE > 0 {
             body.note = Some(Note::new(bytes.long_text()?).ok()?);
@@ -451,6 +455,7 @@ impl Entry {
             id_hint: self.id.to_string(),
             note: self.body.note,
             kept: self.body.kept,
+            renewed: self.body.renewed,
         }
     }
 }

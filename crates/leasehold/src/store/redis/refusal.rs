@@ -1,7 +1,10 @@
 //! What the server's refusals and the connection's failures mean to a caller.
 
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_core::StoreTime;
 use redis::{RedisError, ServerError};
 
 use crate::error::{ErrorKind, StoreError};
@@ -67,17 +70,112 @@ pub(super) fn of_connection(error: RedisError) -> StoreError {
     if authentication {
         return refusal("WRONGPASS", "");
     }
-    StoreError::new(
-        ErrorKind::Unavailable,
-        if error.is_timeout() {
-            "the server did not answer in time; the outcome is unknown"
-        } else if error.is_connection_refusal() {
-            "the server refuses connections"
-        } else {
-            "the connection to the server failed; the outcome is unknown"
+    let message = if error.is_timeout() {
+        "the server did not answer in time; the outcome is unknown".to_owned()
+    } else {
+        let why = tame(&error.to_string());
+        format!("the connection to the server failed ({why}); the outcome is unknown")
+    };
+    StoreError::new(ErrorKind::Unavailable, message).with_source(error)
+}
+
+/// An error in opening a connection, for which `limit` was given: nothing was asked yet.
+pub(super) fn of_opening(error: RedisError, limit: Duration) -> StoreError {
+    let io = io_error(&error);
+    let said = |message: String, hint: &str| {
+        StoreError::new(ErrorKind::Unavailable, message).with_hint(hint)
+    };
+    let text = tame(&error.to_string());
+    let failed = match io.map(io::Error::kind) {
+        _ if text.contains(UNRESOLVED) || text.contains("No address found") => {
+            let why = text.rsplit(": ").next().unwrap_or_default();
+            said(
+                format!("the name of the host cannot be resolved ({why})"),
+                "check the host in the URL, and this machine's DNS",
+            )
+        }
+        _ if error.is_timeout() => said(
+            format!("no answer within {limit:?}"),
+            "is the server running, and reachable from here? does the port expect TLS?",
+        ),
+        Some(io::ErrorKind::ConnectionRefused) => said(
+            "connection refused".to_owned(),
+            "is the server running, and is it this port?",
+        ),
+        Some(io::ErrorKind::NotFound) => said(
+            "there is no such socket".to_owned(),
+            "is the server running? `unixsocket` in its configuration names the socket",
+        ),
+        Some(io::ErrorKind::PermissionDenied) => said(
+            format!("this user may not connect ({text})"),
+            "`unixsocketperm` in the configuration of the server says who may",
+        ),
+        Some(
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe,
+        ) => said(
+            format!("the server closed the connection at once ({text})"),
+            "does it expect TLS (rediss://)? does it have too many clients (maxclients)?",
+        ),
+        _ => match io.and_then(tls_failure) {
+            Some(failed) => failed,
+            None if io.is_some() => said(text, "is the server running, and reachable from here?"),
+            // It was answered.
+            None => return of_connection(error),
         },
-    )
-    .with_source(error)
+    };
+    failed.with_source(error)
+}
+
+/// How resolving a name fails, whatever the reason.
+const UNRESOLVED: &str = "failed to lookup address information";
+
+fn io_error(error: &RedisError) -> Option<&io::Error> {
+    use std::error::Error as _;
+    type Shared = Arc<dyn std::error::Error + Send + Sync>;
+    error.source()?.downcast_ref::<Shared>()?.downcast_ref()
+}
+
+#[cfg(not(feature = "tls"))]
+fn tls_failure(_: &io::Error) -> Option<StoreError> {
+    None
+}
+
+/// What TLS says; waiting cures none of it that has to do with certificates.
+#[cfg(feature = "tls")]
+fn tls_failure(error: &io::Error) -> Option<StoreError> {
+    use rustls::Error as Tls;
+    let failed: &Tls = error.get_ref()?.downcast_ref()?;
+    let text = tame(&failed.to_string());
+    Some(match failed {
+        Tls::InvalidCertificate(_) => refused(
+            format!("the certificate of the server is not trusted ({text})"),
+            "name the authority that signed it (`ca` in the URL), and the server as the \
+             certificate does",
+        ),
+        Tls::AlertReceived(_) => refused(
+            format!("the server refuses the TLS handshake ({text})"),
+            "it may ask for a certificate of the client: `cert` and `key` in the URL",
+        ),
+        Tls::InvalidMessage(_) => refused(
+            format!("the server does not speak TLS on this port ({text})"),
+            "use redis:// for a connection without TLS, or the server's `tls-port`",
+        ),
+        _ => StoreError::new(
+            ErrorKind::Unavailable,
+            format!("the TLS handshake failed ({text})"),
+        )
+        .with_hint("look at the log of the server"),
+    })
+}
+
+/// Whether it is about who we are.
+pub(super) fn is_of_login(error: &StoreError) -> bool {
+    ["WRONGPASS", "NOAUTH"]
+        .iter()
+        .any(|code| error.message.contains(code))
 }
 
 /// Whether a connection may have been refused for its protocol alone. `login`: its
@@ -145,6 +243,7 @@ fn refusal(code: &str, detail: &str) -> StoreError {
     match inner_code(code, detail) {
         "LHTYPE" => foreign(detail),
         "LHFOREIGN" => other_settings(),
+        "LHCLOCK" => clock_too_late(detail.parse().unwrap_or(u64::MAX)),
         "LHVERSION" => newer(detail.parse().unwrap_or(0)),
         "OOM" => refused(
             "the server is out of memory",
@@ -161,10 +260,26 @@ fn refusal(code: &str, detail: &str) -> StoreError {
                  {ACL_IN_CLUSTER}"
             ),
         ),
-        "WRONGPASS" | "NOAUTH" => refused(
-            "the server refuses the user name or password",
-            "check the credentials in the URL or the options",
+        "WRONGPASS" => refused(
+            format!(
+                "the server refuses the user name or password ({})",
+                format!("WRONGPASS {detail}").trim_end()
+            ),
+            "check the credentials; a password file is read again with each connection",
         ),
+        "NOAUTH" => refused(
+            "the server asks for a password, and none was given (NOAUTH)",
+            "log in: redis://user:password@host, or a password file",
+        ),
+        "DENIED" if detail.contains("protected mode") => refused(
+            "the server is in protected mode, and lets in only who is on its own machine (DENIED)",
+            "set a password at the server, or `bind` it to an address that only friends reach",
+        ),
+        "ERR" if detail.contains("max number of clients") => StoreError::new(
+            ErrorKind::Unavailable,
+            "the server has as many clients as it takes (maxclients)",
+        )
+        .with_hint("raise maxclients, or find out who leaves connections open"),
         "MISCONF" => refused(
             "the server cannot write its snapshot and refuses writes",
             "look at its log; see stop-writes-on-bgsave-error",
@@ -231,11 +346,29 @@ pub(super) fn other_settings() -> StoreError {
     )
 }
 
+/// A clock from which tokens and deadlines cannot be counted.
+pub(super) fn clock_too_late(micros: u64) -> StoreError {
+    let late = StoreTime(micros).check().err();
+    let late = late.map_or_else(String::new, |late| format!(": {late}"));
+    refused(
+        format!("the server's clock is wrong{late}"),
+        "set the server's clock; nothing was changed, and the key works again then",
+    )
+}
+
 /// A record of a later version.
 pub(super) fn newer(version: u8) -> StoreError {
     refused(
         format!("the key is kept in version {version} of the format, newer than this client"),
         "upgrade leasehold here",
+    )
+}
+
+/// The name of something that is not ours.
+pub(super) fn no_key() -> StoreError {
+    StoreError::new(
+        ErrorKind::Corrupt,
+        "its name is not UTF-8, so it is no key of leasehold",
     )
 }
 
@@ -262,12 +395,98 @@ pub(super) fn no_connection(last: Option<&StoreError>) -> StoreError {
     )
     .with_source(last.clone());
     error.hint.clone_from(&last.hint);
+    error.retry_after = last.retry_after;
     error
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn why_a_connection_was_not_opened_is_said() {
+        let limit = Duration::from_secs(5);
+        let of = |error: io::Error| of_opening(error.into(), limit);
+        let kind = |kind: io::ErrorKind| of(kind.into());
+        for (error, said) in [
+            (
+                of(io::Error::other(
+                    "failed to lookup address information: Name or service not known",
+                )),
+                "the name of the host cannot be resolved (Name or service not known)",
+            ),
+            (kind(io::ErrorKind::TimedOut), "no answer within 5s"),
+            (kind(io::ErrorKind::ConnectionRefused), "connection refused"),
+            (kind(io::ErrorKind::NotFound), "there is no such socket"),
+        ] {
+            assert_eq!(error.to_string(), said);
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{said}");
+            assert!(error.hint().is_some(), "{said}");
+        }
+        let closed = kind(io::ErrorKind::UnexpectedEof);
+        assert!(
+            closed.to_string().contains("closed the connection"),
+            "{closed}"
+        );
+        let answered = |text: &str| {
+            let error = redis::parse_redis_value(text.as_bytes()).unwrap();
+            let redis::Value::ServerError(error) = error else {
+                panic!("no error: {error:?}")
+            };
+            of_opening(error.into(), limit)
+        };
+        for (text, code, kind) in [
+            (
+                "-WRONGPASS invalid username-password pair\r\n",
+                "WRONGPASS invalid",
+                ErrorKind::Refused,
+            ),
+            (
+                "-NOAUTH HELLO must be called\r\n",
+                "NOAUTH",
+                ErrorKind::Refused,
+            ),
+            (
+                "-DENIED Redis is running in protected mode because\r\n",
+                "protected mode",
+                ErrorKind::Refused,
+            ),
+            (
+                "-ERR max number of clients reached\r\n",
+                "maxclients",
+                ErrorKind::Unavailable,
+            ),
+        ] {
+            let error = answered(text);
+            assert!(error.to_string().contains(code), "{error}");
+            assert_eq!(error.kind(), kind, "{error}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn what_tls_says_is_no_matter_of_a_server_that_is_down() {
+        use rustls::{AlertDescription, CertificateError, Error as Tls, InvalidMessage};
+        for (failed, said) in [
+            (
+                Tls::InvalidCertificate(CertificateError::UnknownIssuer),
+                "not trusted",
+            ),
+            (
+                Tls::AlertReceived(AlertDescription::CertificateRequired),
+                "refuses the TLS",
+            ),
+            (
+                Tls::InvalidMessage(InvalidMessage::InvalidContentType),
+                "does not speak TLS",
+            ),
+        ] {
+            let error = io::Error::new(io::ErrorKind::InvalidData, failed);
+            let error = of_opening(error.into(), Duration::from_secs(5));
+            assert!(error.to_string().contains(said), "{error}");
+            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        }
+    }
 
     /// It may be an impostor, or a proxy with much to say.
     #[test]

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use leasehold_core::{Invalid, SetTerms};
+use leasehold_core::{Invalid, Marked, SetTerms};
 use redis::{Cmd, Value};
 
 use super::connect::Target;
@@ -83,7 +83,7 @@ impl Quarantine {
     }
 
     /// What all clients of the server must agree on.
-    pub(super) fn terms(&self) -> SetTerms {
+    pub(in crate::store::redis) fn terms(&self) -> SetTerms {
         SetTerms {
             set: format!("one server {}ms", self.max_ttl.as_millis()),
             quarantine: self.lasts(),
@@ -226,11 +226,12 @@ impl Gate {
         }
     }
 
-    /// Starts a quarantine where the server may have forgotten something: with the
-    /// first client that comes, not with the first that asks for a lock.
-    pub(super) async fn touch(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
+    /// Asks whether the server belongs to clients with these settings. `starts`: where
+    /// it may have forgotten something, its quarantine starts now, and not only with
+    /// the next request.
+    pub(super) async fn touch(&self, wire: &Arc<Wire>, starts: bool) -> Result<(), StoreError> {
         let terms = |call: &mut Cmd| {
-            call.arg(&self.terms);
+            call.arg(&self.terms).arg(u8::from(starts));
         };
         match run(wire, Way::Plain, &SCRIPTS.touch, &[&self.marker], terms).await? {
             Value::ServerError(error) if matches!(error.code(), "LHFOREIGN" | "NOPERM") => {
@@ -241,8 +242,8 @@ impl Gate {
                 tracing::debug!(error = error.code(), "cannot mark the server");
                 Ok(())
             }
-            value => read_left(&value).map(|left| {
-                if !left.is_zero() {
+            value => read_left(&value).map(|(left, _)| {
+                if starts && !left.is_zero() {
                     tracing::warn!(
                         ?left,
                         "this server may have forgotten who holds, and grants nothing for a while"
@@ -258,27 +259,35 @@ pub(super) fn marker_key(prefix: &str) -> String {
     format!("{prefix}boot")
 }
 
-/// Says that a server is new. Gives what is left of a quarantine.
+/// Says that a server is new.
 pub(super) async fn mark(
     wire: &Arc<Wire>,
     marker: &str,
     run_id: &str,
     terms: &SetTerms,
-) -> Result<Duration, StoreError> {
+) -> Result<Marked, StoreError> {
     let value = run(wire, Way::Plain, &SCRIPTS.init, &[marker], |call| {
         call.arg(run_id)
             .arg(&terms.set)
             .arg(micros(terms.quarantine));
     })
     .await?;
-    read_left(&value)
+    let (left, became) = read_left(&value)?;
+    Ok(match became {
+        1 => Marked::New,
+        2 => Marked::Moved { left },
+        _ if left.is_zero() => Marked::Already,
+        _ => Marked::NotNew { left },
+    })
 }
 
-pub(super) fn read_left(value: &Value) -> Result<Duration, StoreError> {
+/// What is left of a quarantine; and, where a server was to be marked, what it was
+/// before: see `lua/init.lua`.
+pub(super) fn read_left(value: &Value) -> Result<(Duration, u64), StoreError> {
     let left = |bytes: &[u8]| {
         let mut bytes = Bytes(bytes);
         let (kind, _, left) = (bytes.u8()?, bytes.time()?, bytes.number()?);
-        (kind == 7).then(|| Duration::from_micros(left))
+        (kind == 7).then(|| (Duration::from_micros(left), bytes.number().unwrap_or(0)))
     };
     match value {
         Value::BulkString(bytes) => left(bytes).ok_or_else(|| script::unreadable(value)),
@@ -290,8 +299,7 @@ pub(super) fn read_left(value: &Value) -> Result<Duration, StoreError> {
 impl RedisStore {
     /// Marks a server as new that has never granted anything, so that it grants at
     /// once where it would wait for the end of a quarantine. For options with
-    /// [`Restart::Quarantine`]. Gives what is left of a quarantine: zero where the
-    /// server grants now.
+    /// [`Restart::Quarantine`].
     ///
     /// A server that is marked already is not believed to be new: its quarantine
     /// takes as long as it takes. One that belonged to clients with another
@@ -307,7 +315,7 @@ impl RedisStore {
     /// # Errors
     /// `Invalid` for options without a quarantine, or that cannot work; else as
     /// [`RedisStore::connect`].
-    pub async fn initialise(options: RedisOptions) -> Result<Duration, StoreError> {
+    pub async fn initialise(options: RedisOptions) -> Result<Marked, StoreError> {
         let Some(quarantine) = options.restart.quarantine().copied() else {
             return Err(StoreError::new(
                 ErrorKind::Invalid,

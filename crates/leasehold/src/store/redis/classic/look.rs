@@ -53,6 +53,7 @@ pub(in super::super) fn view(found: &Found, at: StoreTime) -> Snapshot {
                 deadline: deadline(at, *left),
                 id_hint: hint(value),
                 note: None,
+                renewed: None,
                 kept: false,
             },
             token: Token::NONE,

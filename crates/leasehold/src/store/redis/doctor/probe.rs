@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use leasehold_core::SetTerms;
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, Value};
 
-use super::facts::{Clock, Facts, Latency, Part, Vote};
+use super::facts::{Clock, Facts, Latency, Part, Users, Vote};
 use super::trial;
 use crate::clock;
 use crate::error::StoreError;
 use crate::store::redis::connect::{Target, text_of};
 use crate::store::redis::restart::Gate;
 use crate::store::redis::{
-    ClassicStore, RedisAddress, RedisLayout, RedisOptions, RedisStore, Restart, refusal,
+    ClassicStore, Quarantine, RedisAddress, RedisLayout, RedisOptions, RedisStore, Restart, refusal,
 };
 
 /// How many round trips are measured.
@@ -22,16 +23,18 @@ const ROUND_TRIPS: usize = 200;
 /// How often the clocks are compared: the quickest answer counts.
 const CLOCK_LOOKS: usize = 5;
 
-const SETTINGS: [&str; 5] = [
+const SETTINGS: [&str; 6] = [
     "appendfsync",
     "save",
     "min-replicas-to-write",
     "min-replicas-max-lag",
     "timeout",
+    "acl-pubsub-default",
 ];
 
-/// Asks one server; uses it too, if it keeps all locks.
-pub(super) async fn ask(options: &RedisOptions, part: Part) -> Facts {
+/// Asks one server; uses it too, if it keeps all locks. `set`: what all clients of the
+/// set agree on that it is a voter of.
+pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerms>) -> Facts {
     let mut facts = Facts {
         part,
         server: options.address.shown(),
@@ -50,7 +53,9 @@ pub(super) async fn ask(options: &RedisOptions, part: Part) -> Facts {
         let (mut connection, found) = target.hearing(&channel).find_out().await?;
         facts.info = found.info;
         facts.rights = Some(found.rights);
-        look(&mut connection, &mut facts).await
+        let quarantine = options.restart.quarantine();
+        let terms = set.cloned().or_else(|| quarantine.map(Quarantine::terms));
+        look(&mut connection, &mut facts, terms.as_ref()).await
     };
     match asked.await {
         Ok(()) if part == Part::Alone && facts.classic => {
@@ -59,7 +64,11 @@ pub(super) async fn ask(options: &RedisOptions, part: Part) -> Facts {
         }
         // A lock of ours would start the quarantine of a server that is new.
         Ok(()) if part == Part::Alone && matches!(facts.vote, None | Some(Vote::Now)) => {
-            let store = RedisStore::connect(trial::brief(options)).await;
+            let brief = RedisOptions {
+                retention: trial::RETENTION,
+                ..options.clone()
+            };
+            let store = RedisStore::open(brief).await;
             let longest = options.restart.quarantine().map(|it| it.max_ttl);
             facts.trial = Some(trial::run(store, longest).await);
         }
@@ -79,7 +88,11 @@ async fn all(
     answers.map_err(refusal::of_connection)
 }
 
-async fn look(connection: &mut MultiplexedConnection, facts: &mut Facts) -> Result<(), StoreError> {
+async fn look(
+    connection: &mut MultiplexedConnection,
+    facts: &mut Facts,
+    terms: Option<&SetTerms>,
+) -> Result<(), StoreError> {
     let mut config = redis::pipe();
     for setting in SETTINGS {
         config.cmd("CONFIG").arg("GET").arg(setting);
@@ -90,14 +103,45 @@ async fn look(connection: &mut MultiplexedConnection, facts: &mut Facts) -> Resu
     }
     let mut whoami = redis::pipe();
     whoami.cmd("ACL").arg("WHOAMI");
-    facts.user = all(connection, &whoami).await?.first().and_then(text_of);
+    whoami.cmd("ACL").arg("LIST");
+    let answers = all(connection, &whoami).await?;
+    facts.user = answers.first().and_then(text_of);
+    facts.users = answers.get(1).and_then(users);
     facts.clock = compare_clocks(connection).await?;
     facts.latency = Some(measure(connection).await?);
     let votes = facts.part == Part::Voter && !facts.classic;
     if votes || facts.restart != Restart::Trust {
-        facts.vote = read_vote(connection, facts).await?;
+        facts.vote = read_vote(connection, facts, terms).await?;
     }
     Ok(())
+}
+
+/// Reads the answer to `ACL LIST`: a rule a line.
+fn users(answer: &Value) -> Option<Users> {
+    let Value::Array(lines) = answer else {
+        return None;
+    };
+    let mut users = Users::default();
+    for line in lines.iter().filter_map(text_of) {
+        // What stands in brackets gives rights besides, and never to all channels alone.
+        let rule = line.split(" (").next().unwrap_or_default();
+        let mut words = rule.split(' ').skip(1);
+        let Some(name) = words.next().filter(|name| *name != "default") else {
+            continue;
+        };
+        users.others += 1;
+        let words: Vec<_> = words.collect();
+        let has = |either: &str, or: &str| words.iter().any(|word| [either, or].contains(word));
+        let publishes = words.iter().fold(false, |may, word| match *word {
+            "+@all" | "allcommands" | "+@pubsub" | "+@fast" | "+publish" => true,
+            "-@all" | "nocommands" | "-@pubsub" | "-@fast" | "-publish" => false,
+            _ => may,
+        });
+        if has("on", "on") && publishes && has("&*", "allchannels") && !has("~*", "allkeys") {
+            users.on_all_channels.push(refusal::tame(name));
+        }
+    }
+    Some(users)
 }
 
 /// Settings as they are shown.
@@ -110,6 +154,7 @@ pub(super) fn settings(pairs: HashMap<String, String>) -> impl Iterator<Item = (
 async fn read_vote(
     connection: &mut MultiplexedConnection,
     facts: &Facts,
+    terms: Option<&SetTerms>,
 ) -> Result<Option<Vote>, StoreError> {
     if facts.info("run_id").is_empty() {
         // Nobody can tell; clients are refused, and say why.
@@ -128,8 +173,8 @@ async fn read_vote(
     let theirs = facts.clock.map_or(0, |clock| clock.ahead);
     let ours = i64::try_from(clock::wall().as_micros()).unwrap_or(i64::MAX);
     let now = ours.saturating_add(theirs);
-    if let Some(quarantine) = facts.restart.quarantine() {
-        let gate = Gate::new(&facts.prefix, "", &quarantine.terms());
+    if let Some(terms) = terms {
+        let gate = Gate::new(&facts.prefix, "", terms);
         if !is_of(&marker, &gate.terms) {
             return Ok(Some(Vote::Foreign));
         }
@@ -216,6 +261,23 @@ async fn measure(connection: &mut MultiplexedConnection) -> Result<Latency, Stor
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_of_all_channels_is_found() {
+        let line = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let lines = [
+            "user default on nopass ~* &* +@all",
+            "user admin on #aa ~* &* +@all",
+            "user off off #aa ~a:* &* +@all",
+            "user mute on #aa ~a:* &* -@all +get",
+            "user deaf on #aa ~a:* resetchannels +@all",
+            "user own on #aa ~a:* &a:* -@all +publish (~* &* +@all)",
+            "user \u{1b}wide on #aa ~a:* &* -@all +publish +subscribe",
+        ];
+        let users = users(&Value::Array(lines.map(line).into())).unwrap();
+        assert_eq!(users.others, 6);
+        assert_eq!(users.on_all_channels, ["wide"]);
+    }
 
     #[test]
     fn a_marker_tells_when_its_server_votes() {

@@ -24,11 +24,11 @@ pub(super) fn grants(vote: Vote) -> Finding {
         Vote::After(left) => finding(format!("it grants again after {} s", left.as_secs() + 1))
             .meaning("until then those who hold keep what they have, and the others wait")
             .remedied("nothing: it ends by itself"),
-        Vote::Restarted => finding("it was restarted, and no client has come since".to_owned())
-            .meaning("it grants again a quarantine after the first client comes")
+        Vote::Restarted => finding("it was restarted, and no lock was asked for since".to_owned())
+            .meaning("it grants again a quarantine after the first claim")
             .remedied("nothing: it ends by itself"),
         Vote::Unmarked => finding("it is not marked: it is new, or has lost its data".to_owned())
-            .meaning("it grants only a quarantine after the first client comes")
+            .meaning("it grants only a quarantine after the first claim")
             .remedied("if it is new, say so: leasehold init -S URL"),
         Vote::Foreign => Finding::new(
             Severity::Unsafe,

@@ -1,6 +1,6 @@
 //! Uses a lock as clients do, every verb once.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use leasehold_core::{Claim, ClaimId, Key, Mode, Note, Release, Renew, Reply, Rotate, Token};
@@ -10,9 +10,9 @@ use tokio::time::timeout;
 use super::facts::Trial;
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
-use crate::store::redis::RedisOptions;
-use crate::store::redis::options::SHORTEST_RETENTION;
-use crate::store::{Answer, LockStore, Push, PushSink};
+use crate::store::redis::script::Script;
+use crate::store::redis::{ClassicStore, RedisStore, RedlockStore};
+use crate::store::{Answer, LockStore, Push, PushSink, Verbs as _};
 
 /// How long a push may take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -20,17 +20,40 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the lock of the trial lives if we do not come to give it back.
 const TTL: Duration = Duration::from_secs(5);
 
-/// The options with which what is left of the trial's keys vanishes soon.
-pub(super) fn brief(options: &RedisOptions) -> RedisOptions {
-    RedisOptions {
-        retention: SHORTEST_RETENTION,
-        ..options.clone()
+/// How long the record of the trial's key is kept if we do not come to remove it.
+/// Too short for the locks of clients, which ask again for what they released.
+pub(super) const RETENTION: Duration = Duration::from_secs(5);
+
+/// Removes a key, by what the rights of every user here allow.
+static FORGET: LazyLock<Script> =
+    LazyLock::new(|| Script::new("return redis.call('PEXPIRE', KEYS[1], 0)".to_owned()));
+
+/// A store on which a trial leaves nothing.
+pub(super) trait OnTrial: LockStore {
+    /// Removes the record of the trial's key. Where that fails, it expires soon.
+    async fn forget(&self, key: &Key);
+}
+
+impl OnTrial for RedisStore {
+    async fn forget(&self, key: &Key) {
+        self.run_on(&FORGET, key).await.ok();
     }
+}
+
+impl OnTrial for RedlockStore {
+    async fn forget(&self, key: &Key) {
+        self.run_on_each(&FORGET, key).await;
+    }
+}
+
+impl OnTrial for ClassicStore {
+    /// A lock that was released is not there any more.
+    async fn forget(&self, _key: &Key) {}
 }
 
 /// Uses a lock of the store, if it was opened.
 /// Its TTL is `longest` at most.
-pub(super) async fn run<S: LockStore>(
+pub(super) async fn run<S: OnTrial>(
     store: Result<S, StoreError>,
     longest: Option<Duration>,
 ) -> Trial {
@@ -38,10 +61,17 @@ pub(super) async fn run<S: LockStore>(
     let mut trial = Trial::default();
     match store {
         Ok(store) => {
-            let done = if store.capabilities().queueing {
-                steps(&store, ttl, &mut trial).await
-            } else {
-                plain_steps(&store).await
+            let done = match name() {
+                Ok(key) => {
+                    let done = if store.capabilities().queueing {
+                        steps(&store, &key, ttl, &mut trial).await
+                    } else {
+                        plain_steps(&store, &key).await
+                    };
+                    store.forget(&key).await;
+                    done
+                }
+                Err(failed) => Err(failed),
             };
             trial.deaf = !store.capabilities().push;
             trial.failed = done.err();
@@ -77,27 +107,30 @@ fn release(id: &ClaimId) -> Release {
 }
 
 /// Where there is no queue.
-async fn plain_steps(store: &impl LockStore) -> Result<(), Failed> {
-    let key = name()?;
+async fn plain_steps(store: &impl LockStore, key: &Key) -> Result<(), Failed> {
     // Short, so that a set with a small `max_ttl` admits it.
     let claim = Claim {
         wait: false,
         ..Claim::new(fresh(), Mode::Exclusive, Duration::from_secs(1))
     };
-    token("take a lock", store.claim(&key, &claim).await)?;
+    token("take a lock", store.claim(key, &claim).await)?;
     let renew = Renew::new(claim.id.clone(), claim.lease_ttl);
-    done("renew a lock", store.renew(&key, &renew).await)?;
+    done("renew a lock", store.renew(key, &renew).await)?;
     done(
         "release a lock",
-        store.release(&key, &release(&claim.id)).await,
+        store.release(key, &release(&claim.id)).await,
     )?;
-    let looked = store.inspect(&key).await;
+    let looked = store.inspect(key).await;
     looked.map_err(|error| ("look at a lock", error))?;
     Ok(())
 }
 
-async fn steps(store: &impl LockStore, ttl: Duration, trial: &mut Trial) -> Result<(), Failed> {
-    let key = name()?;
+async fn steps(
+    store: &impl LockStore,
+    key: &Key,
+    ttl: Duration,
+    trial: &mut Trial,
+) -> Result<(), Failed> {
     let claim = |wait| Claim {
         inbox: Some(store.inbox().clone()),
         wait,
@@ -108,11 +141,11 @@ async fn steps(store: &impl LockStore, ttl: Duration, trial: &mut Trial) -> Resu
     let _ear = listened.map_err(|error| ("listen for pushes", error))?;
 
     let first = claim(false);
-    let granted = store.claim(&key, &first).await;
+    let granted = store.claim(key, &first).await;
     trial.acknowledged = granted.as_ref().ok().and_then(|answer| answer.acknowledged);
     token("take a lock", granted)?;
     let second = claim(true);
-    done("stand in line", store.claim(&key, &second).await)?;
+    done("stand in line", store.claim(key, &second).await)?;
     let to = fresh();
     let renew = Renew {
         note: Note::new("doctor").ok(),
@@ -123,10 +156,10 @@ async fn steps(store: &impl LockStore, ttl: Duration, trial: &mut Trial) -> Resu
         }),
         ..Renew::new(first.id.clone(), ttl)
     };
-    done("renew a lock", store.renew(&key, &renew).await)?;
-    done("watch a lock", store.watch(&key, TTL).await)?;
+    done("renew a lock", store.renew(key, &renew).await)?;
+    done("watch a lock", store.watch(key, TTL).await)?;
     let sent = clock::now();
-    done("release a lock", store.release(&key, &release(&to)).await)?;
+    done("release a lock", store.release(key, &release(&to)).await)?;
     let granted = async {
         while let Some(push) = pushes.recv().await {
             if matches!(push, Push::Granted { .. }) {
@@ -138,13 +171,13 @@ async fn steps(store: &impl LockStore, ttl: Duration, trial: &mut Trial) -> Resu
     if store.capabilities().push {
         trial.push = timeout(PATIENCE, granted).await.ok().flatten();
     }
-    done("stop watching", store.watch(&key, Duration::ZERO).await)?;
-    let looked = store.inspect(&key).await;
+    done("stop watching", store.watch(key, Duration::ZERO).await)?;
+    let looked = store.inspect(key).await;
     looked.map_err(|error| ("look at a lock", error))?;
     trial.unlisted = store.list(key.as_str()).await.err();
     let second = release(&second.id);
-    done("release a lock", store.release(&key, &second).await)?;
-    done("break a lock", store.break_key(&key).await)?;
+    done("release a lock", store.release(key, &second).await)?;
+    done("break a lock", store.break_key(key).await)?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 -- ARGV[1]  flags: 4 the count of PUBLISH can be believed
 -- ARGV[2]  retention, in microseconds
 --
--- Returns  7, at, how many held, the highest token that is now void
+-- Returns  7, at, how many held, the raised token: tokens up to it are void
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION
 local key = KEYS[1]
 -- include time.lua
@@ -17,8 +17,8 @@ local function step()
   if failed then
     return failed
   end
-  local void = last_token
-  last_token = next_token()
+  local raised = next_token()
+  last_token = raised
   local held = {}
   local id = first_granted
   for i = 1, granted do
@@ -32,6 +32,6 @@ local function step()
     tell('r', claim, '%.0f ', now)
   end
   promote()
-  return finish({7, now, #held, void}, true, ARGV[2] + 0, ARGV[1] == '4')
+  return finish({7, now, #held, raised}, true, ARGV[2] + 0, ARGV[1] == '4')
 end
 return step()

@@ -63,7 +63,7 @@ if in_cluster and not raw and traits % 16 < 8 then
       local _, granted, waiting, watched
       last_seen, offset, last_token, last_arrival, furthest, expires, buried_count, _, _, _, granted, waiting, watched =
         struct.unpack('<ddddddBdddddd', head, 4)
-      free = clock >= last_seen and granted + waiting + watched == 0
+      free = clock >= last_seen and clock + offset <= FURTHEST and granted + waiting + watched == 0
         and not (buried_count > 0 and string.find(fields[2], id, 1, true))
     end
   end
@@ -114,7 +114,7 @@ then
       weight = ours
     end
     if far < until_ then far = until_ end
-    if clock >= seen and bears == -1 and used + weight > 1048576 and at < earliest
+    if clock >= seen and at <= FURTHEST and bears == -1 and used + weight > 1048576 and at < earliest
       and (waiting == 0 or deadline > at) and ends >= clock + far - at + retention * 15 / 16
       and (buried == 0 or not string.find(call('HGET', key, ' released'), id, 1, true)) then
       tail = tail + 1

@@ -19,7 +19,7 @@ local function new_claim(id, body)
       claim.secret, at = struct.unpack('<Bc0', body, at)
     end
     if has(MIN_HOLD) then
-      claim.min_hold, at = struct.unpack('<d', body, at)
+      claim.min_hold, claim.renewed, at = struct.unpack('<dd', body, at)
     end
     if has(NOTE) then
       claim.note, at = struct.unpack('<I2c0', body, at)
@@ -67,7 +67,7 @@ local function repack(claim, who)
     traits, tail = traits + SECRET, tail .. struct.pack('<Bc0', #claim.secret, claim.secret)
   end
   if claim.min_hold then
-    traits, tail = traits + MIN_HOLD, tail .. struct.pack('<d', claim.min_hold)
+    traits, tail = traits + MIN_HOLD, tail .. struct.pack('<dd', claim.min_hold, claim.renewed)
   end
   if claim.note then
     traits, tail = traits + NOTE, tail .. struct.pack('<I2c0', #claim.note, claim.note)
@@ -80,4 +80,12 @@ local function repack(claim, who)
   end
   claim.body = struct.pack('<BI4I4', traits, math.max(claim.capacity, 0), claim.weight) .. who .. tail
   touch(claim)
+end
+
+-- Entry::note_renewal
+local function note_renewal(claim, ends)
+  if claim.min_hold then
+    claim.renewed = math.max(claim.renewed, ends)
+    repack(claim, who(claim))
+  end
 end

@@ -7,11 +7,13 @@
 --
 -- Returns the error LHFOREIGN where the server belongs to other clients.
 -- include marker.lua
+-- Whether this script only looks: then it starts no quarantine.
+local only_looks = false
 -- In microseconds: 0 when it is open.
 local closed_for
 do
   local terms = table.remove(ARGV)
-  closed_for = admit(table.remove(KEYS), terms)
+  closed_for = admit(table.remove(KEYS), terms, only_looks)
   if not closed_for then
     return {err = 'LHFOREIGN settings'}
   elseif type(closed_for) == 'table' then

@@ -64,6 +64,9 @@ local function join(id, body, lease_ttl, waiter_ttl, wait, ahead)
   claim.arrival, claim.token, claim.since = last_arrival, 0, now
   claim.deadline = now + (at_once and math.max(lease_ttl, claim.min_hold or 0) or waiter_ttl)
   furthest = math.max(furthest, claim.deadline)
+  if at_once then
+    note_renewal(claim, now + lease_ttl)
+  end
   if token then
     hold(claim, token)
   elseif at_once then

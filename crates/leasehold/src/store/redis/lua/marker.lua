@@ -1,8 +1,11 @@
 -- Marker::admit: for how long this server grants nothing, 0 if it does; nothing where
 -- it belongs to another set; or the error for which the marker could not be written.
 --
+-- `looks`: nothing is written; where a quarantine would have to start, the server is
+-- as closed as if it had (`Marker::look`).
+--
 -- The marker: until f64 · terms. The terms: quarantine f64 · run id text · set text
-local function admit(marker_key, terms)
+local function admit(marker_key, terms, looks)
   local marker = call('MGET', marker_key)[1]
   if marker and string.sub(marker, 9) == terms then
     return math.max(struct.unpack('<d', marker) - clock, 0)
@@ -13,6 +16,9 @@ local function admit(marker_key, terms)
     if known_set ~= set or known_quarantine ~= quarantine then
       return nil
     end
+  end
+  if looks then
+    return quarantine
   end
   local done = redis.pcall('SET', marker_key, struct.pack('<d', clock + quarantine) .. terms)
   if done.err then

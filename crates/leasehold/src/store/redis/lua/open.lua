@@ -27,3 +27,6 @@ if clock < last_seen then
   offset = offset + last_seen - clock
 end
 local now = clock + offset
+if now > FURTHEST then
+  return too_late()
+end

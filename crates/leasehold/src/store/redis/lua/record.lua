@@ -33,6 +33,9 @@ local function open(id)
       offset = offset + last_seen - clock
     end
     now = clock + offset
+    if now > FURTHEST then
+      return too_late()
+    end
     buried = fields[2]
     claims[id] = fields[3] and parse(id, fields[3])
     holder_before = watchers > 0 and first_holder()

@@ -68,7 +68,7 @@ if not raw and not absent and flags % 4 == 3 then
     local at = clock + past
     local _, _, _, _, ours, _, traits = struct.unpack('<Bc0Bc0ddddB', mine)
     -- Nobody to hand it on to, in a cluster: elsewhere the record becomes a string.
-    if in_cluster and clock >= seen and granted == 1 and first_granted == id and waiting + watched == 0
+    if in_cluster and clock >= seen and at <= FURTHEST and granted == 1 and first_granted == id and waiting + watched == 0
       and ours > at and traits % 16 < 8
       and (buried == 0 or (struct.unpack('<d', call('HGET', key, ' released'))) > at) then
       local keep = math.max(far - at, 0) + retention
@@ -83,7 +83,7 @@ if not raw and not absent and flags % 4 == 3 then
       end
       return struct.pack('<Bdd', 4, at, 1)
     end
-    local heir = clock >= seen
+    local heir = clock >= seen and at <= FURTHEST
       -- gated: and closed_for <= 0
       and bears == -1 and granted == 1 and first_granted == id
       and ours > at and traits % 16 < 8 and waiting > 0 and weight == 1048576 and watched == 0
@@ -125,10 +125,11 @@ if not raw and not absent and flags % 4 == 3 then
           local prefix, name = string.sub(key, 1, from - 1), string.sub(key, from + 5)
           local text, hint
           if inbox ~= '' then
-            text = string.format('1 g %.0f %.0f %.0f %.0f ', arrival, token, deadline, at) .. name
+            local said = string.format('g %.0f %.0f %.0f ', arrival, token, at)
+            text = '2 ' .. said .. prove(first, said .. name) .. ' ' .. name
           end
           if second_inbox ~= '' then
-            hint = string.format('1 n %.0f %.0f %.0f ', second_arrival, deadline, at) .. name
+            hint = string.format('2 n %.0f %.0f %.0f ', second_arrival, deadline, at) .. name
           end
           if text and hint and inbox == second_inbox then
             text, hint = text .. '\n' .. hint, nil

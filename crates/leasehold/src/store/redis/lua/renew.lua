@@ -27,8 +27,8 @@ local id, retention = ARGV[1], ARGV[4] + 0
 -- The short path: it holds, nobody else is there, and nothing else changes.
 if raw and claim_size > 0 and (ARGV[3] == '4' or ARGV[3] == '0') then
   local deadline, _, holder, traits = struct.unpack('<ddBc0B', raw, 55)
-  -- It is more than a minimum hold.
-  if holder == id and deadline > now and traits < 64 then
+  -- There is no minimum hold, whose body would change.
+  if holder == id and deadline > now and traits % 16 < 8 then
     local raised = now + ARGV[2]
     if deadline < raised then deadline = raised end
     if furthest < deadline then furthest = deadline end
@@ -66,7 +66,7 @@ local function step()
 
   -- Queue::adopt
   local function adopt(claim, client)
-    local former = {inbox = claim.inbox, arrival = claim.arrival}
+    local former = {id = id, inbox = claim.inbox, arrival = claim.arrival}
     claim.inbox = struct.unpack('<Bc0', client)
     repack(claim, client)
     if former.inbox ~= claim.inbox then

@@ -67,14 +67,16 @@ end
 
 -- Queue::lift
 local function lift(claim)
-  claim.deadline = math.max(claim.deadline, now + math.max(PROMOTED_FLOOR, claim.min_hold or 0))
+  claim.deadline = math.max(claim.deadline, now + PROMOTED_FLOOR)
+  note_renewal(claim, claim.deadline)
+  claim.deadline = math.max(claim.deadline, now + (claim.min_hold or 0))
   claim.since = now
   furthest = math.max(furthest, claim.deadline)
 end
 
 local function tell_granted(claim)
   if claim.id ~= actor then
-    tell('g', claim, '%.0f %.0f %.0f ', claim.token, claim.deadline, now)
+    tell('g', claim, '%.0f %.0f ', claim.token, now)
   end
 end
 
@@ -173,7 +175,7 @@ local function vacate(claim)
   end
   local owner = string.sub(who(claim), 2 + #claim.inbox)
   shortened = shortened or keep_until < claim.deadline
-  claim.deadline, claim.kept, claim.inbox, claim.secret = keep_until, true, '', nil
+  claim.deadline, claim.kept, claim.inbox, claim.secret, claim.renewed = keep_until, true, '', nil, 0
   repack(claim, struct.pack('B', 0) .. owner)
   earliest = math.min(earliest, keep_until)
   return true

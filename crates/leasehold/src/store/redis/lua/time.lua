@@ -5,6 +5,15 @@
 local call = redis.call
 local time = redis.call('TIME')
 local clock = time[1] * 1000000 + time[2]
+-- StoreTime::LATEST, and what may have become of it after the clock stepped back:
+-- deadlines and tokens after it need room below 2^53.
+local LATEST, FURTHEST = 7881299347898368, 8444249301319680
+local function too_late()
+  return {err = string.format('LHCLOCK %.0f', clock)}
+end
+if clock > LATEST then
+  return too_late()
+end
 -- Whether the key lies on a node of a cluster. While its slot moves away, that node
 -- refuses to touch a key that is not there, also one that this very script has just
 -- deleted: so there a record is a hash from the start and changes its form never.
@@ -19,6 +28,13 @@ local function publish(prefix, inbox, text)
   end
   local heard = redis.pcall('PUBLISH', prefix .. 'inbox:' .. inbox, text)
   return type(heard) ~= 'number' or heard > 0
+end
+
+-- What shows the client of the claim `id` that a line comes from a script: the core's
+-- `Proof`. Whoever may use the channels hears lines and can publish them, and no id is
+-- ever in one.
+local function prove(id, said)
+  return redis.sha1hex(id .. ' ' .. said .. ' ' .. id)
 end
 
 -- gated: -- include gate.lua

@@ -3,10 +3,13 @@
 local events = {}
 local prefix, name = string.match(key, '^(.-)lock:(.*)$')
 
--- A line names no claim id; the key comes last, since it may hold spaces.
+-- A line names no claim id; the key comes last, since it may hold spaces. What begins or
+-- ends a hold is proved: `Push::of` does the same.
 local function tell(kind, claim, format, ...)
   if claim.inbox ~= '' then
-    local line = string.format('1 ' .. kind .. ' %.0f ' .. format, claim.arrival, ...) .. name
+    local said = string.format(kind .. ' %.0f ' .. format, claim.arrival, ...)
+    local hint = kind == 'n' or kind == 'c'
+    local line = '2 ' .. said .. (hint and '' or prove(claim.id, said .. name) .. ' ') .. name
     events[#events + 1] = {kind = kind, claim = claim, inbox = claim.inbox, line = line}
   end
 end
@@ -46,6 +49,7 @@ local function raise(claim, held, waited)
   if claim.token > 0 then
     -- `unheard` may have cut it below its minimum hold.
     deadline = math.max(now + held, claim.since + (claim.min_hold or 0))
+    note_renewal(claim, now + held)
   end
   set_deadline(claim, math.max(claim.deadline, deadline))
   furthest = math.max(furthest, claim.deadline)

@@ -18,8 +18,17 @@ local function step()
   if failed then
     return failed
   end
-  local ttl = ARGV[2] + 0
+  local ttl, retention = ARGV[2] + 0, ARGV[3] + 0
   watch(ARGV[1], ttl)
-  return finish({11, now}, ttl == 0, ARGV[3] + 0, false)
+  -- Queue::is_blank, by and large: who watches a key that nobody uses leaves nothing.
+  if last_token == 0 and last_arrival == 0 and buried_count == 0 and granted + waiting == 0 then
+    if watchers == 0 then
+      call('PEXPIRE', key, 0)
+      return pack_answer({11, now})
+    end
+    -- What the record says of its end is made true again, also where it said more.
+    retention, expires = math.min(retention, 60000000), 0
+  end
+  return finish({11, now}, ttl == 0, retention, false)
 end
 return step()

@@ -175,7 +175,12 @@ const EXAMPLE: &str = "write redis://user:password@host:6379/0, with special cha
 
 fn host(url: &Url) -> Result<String, Invalid> {
     match url.host() {
-        None | Some(Host::Domain("")) => Ok("127.0.0.1".to_owned()),
+        // Meant for a machine whose name a variable should have held, it would lead to
+        // another server on each.
+        None | Some(Host::Domain("")) => Err(Invalid::new(
+            "the URL names no host",
+            "write redis://127.0.0.1/ for a server on this machine",
+        )),
         Some(host) => host_name(&host),
     }
 }

@@ -1,21 +1,11 @@
 //! Marking servers that are known to be new.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 
 use super::super::restart;
 use super::{RedlockOptions, RedlockStore};
 use crate::error::StoreError;
-
-/// A server that was marked, or why it was not.
-#[derive(Debug, Clone)]
-pub struct Initialised {
-    /// Host and port.
-    pub server: String,
-    /// What is left of its quarantine: zero for a server that votes now.
-    pub outcome: Result<Duration, StoreError>,
-}
+use crate::store::scheme::Initialised;
 
 impl RedlockStore {
     /// Marks the servers behind `options` that have never been used as new: they
@@ -37,6 +27,7 @@ impl RedlockStore {
                 "its servers keep no mark, and need none",
             ));
         }
+        options.check()?;
         let store = Self::start(options)?;
         let inner = &store.inner;
         let limit = inner.options.servers[0].connect_timeout;

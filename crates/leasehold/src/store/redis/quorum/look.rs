@@ -1,18 +1,12 @@
 //! What people see: what a majority says.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use futures_util::future::join_all;
 use leasehold_core::quorum::{Hold, Node, QuorumSize, Vote};
 use leasehold_core::{Arrival, Capacity, ClaimView, Holder, Key, Mode, Snapshot, StoreTime, Token};
 
 use super::super::classic;
-use super::super::list::{PAGE, escape, read_page};
-use super::super::refusal;
 use super::super::step::{Way, run};
 use super::Inner;
-use super::member::Member;
 use super::report::Report;
 use super::script::{SCRIPTS, read_look};
 use crate::error::{ErrorKind, StoreError};
@@ -41,9 +35,11 @@ impl Inner {
                 &look.as_ref().map(|_| Vote::Done).map_err(Clone::clone),
             );
         }
+        let foreign = corrupt(&looks);
         let seen: Vec<_> = looks.into_iter().flatten().collect();
         if seen.len() < self.size.quorum() {
-            return Err(report.error(self, ErrorKind::Unavailable, limit));
+            let error = || report.error(self, ErrorKind::Unavailable, limit);
+            return Err(foreign.unwrap_or_else(error));
         }
         Ok(view(self.size, &seen))
     }
@@ -64,10 +60,7 @@ impl Inner {
             let said = look.as_ref().map(|_| Vote::Done).map_err(Clone::clone);
             report.note(server, &said);
         }
-        if let Some(corrupt) = looks.iter().find_map(|look| match look {
-            Err(error) if error.kind() == ErrorKind::Corrupt => Some(error.clone()),
-            _ => None,
-        }) {
+        if let Some(corrupt) = corrupt(&looks) {
             return Err(corrupt);
         }
         let seen: Vec<_> = looks.into_iter().flatten().collect();
@@ -83,55 +76,13 @@ impl Inner {
         let nobody = classic::Found::Nothing;
         Ok(classic::view(holder.unwrap_or(&nobody), super::wall()))
     }
+}
 
-    /// The keys that somebody holds.
-    pub(super) async fn list(
-        self: &Arc<Self>,
-        pattern: &str,
-    ) -> Result<Vec<(Key, Snapshot)>, StoreError> {
-        let classic = self.options.is_classic();
-        if classic {
-            classic::check_pattern(&self.options.servers[0].prefix, pattern)?;
-        }
-        let limit = self.options.node_timeout;
-        let scans = self
-            .members
-            .iter()
-            .map(|member| scan(member, pattern, limit));
-        let scans = join_all(scans).await;
-        let mut report = Report::new(self.size);
-        for (server, scan) in scans.iter().enumerate() {
-            report.note(
-                server,
-                &scan.as_ref().map(|_| Vote::Done).map_err(Clone::clone),
-            );
-        }
-        if scans.iter().flatten().count() < self.size.quorum() {
-            return Err(report.error(self, ErrorKind::Unavailable, limit));
-        }
-        let keys: BTreeSet<Key> = scans.into_iter().flatten().flatten().collect();
-        let keys: Vec<_> = keys.into_iter().collect();
-        let mut live = Vec::new();
-        for page in keys.chunks(PAGE) {
-            let looks = join_all(page.iter().map(|key| self.look(key))).await;
-            for (key, look) in page.iter().zip(looks) {
-                let snapshot = match look {
-                    Ok((snapshot, _)) => snapshot,
-                    // Whatever else has such a name is no lock of this layout.
-                    Err(error) if classic && error.kind() == ErrorKind::Corrupt => continue,
-                    Err(error) => return Err(error),
-                };
-                let shown = match classic {
-                    true => classic::is_listed(&snapshot),
-                    false => snapshot.capacity.is_some(),
-                };
-                if shown {
-                    live.push((key.clone(), snapshot));
-                }
-            }
-        }
-        Ok(live)
-    }
+/// What a server said of a key that holds something else there.
+fn corrupt<T>(looks: &[Result<T, StoreError>]) -> Option<StoreError> {
+    let errors = looks.iter().filter_map(|look| look.as_ref().err());
+    let mut corrupt = errors.filter(|error| error.kind() == ErrorKind::Corrupt);
+    corrupt.next().cloned()
 }
 
 /// What so many of the servers say of a key together, and the highest token that any
@@ -180,37 +131,6 @@ pub(super) fn view(size: QuorumSize, seen: &[(StoreTime, Node)]) -> (Snapshot, T
     (snapshot, highest.unwrap_or_default())
 }
 
-/// The keys of one server.
-async fn scan(
-    member: &Member,
-    pattern: &str,
-    limit: std::time::Duration,
-) -> Result<Vec<Key>, StoreError> {
-    let (_, wire) = member.within(limit, member.wire()).await?;
-    let prefix = member.lock_key("");
-    let glob = format!("{}{pattern}", escape(&prefix));
-    let mut keys = Vec::new();
-    let mut cursor = b"0".to_vec();
-    loop {
-        let mut scan = redis::cmd("SCAN");
-        scan.arg(&cursor)
-            .arg("MATCH")
-            .arg(&glob)
-            .arg("COUNT")
-            .arg(PAGE);
-        let page = member.within(limit, async {
-            wire.send(scan).await.map_err(refusal::of_connection)
-        });
-        let (next, names) = read_page(&page.await?)?;
-        let names = names.iter().filter_map(|name| name.strip_prefix(&prefix));
-        keys.extend(names.filter_map(|name| Key::new(name).ok()));
-        cursor = next;
-        if cursor == b"0" {
-            return Ok(keys);
-        }
-    }
-}
-
 fn view_of(hold: &Hold) -> Holder {
     Holder {
         claim: ClaimView {
@@ -222,6 +142,7 @@ fn view_of(hold: &Hold) -> Holder {
             id_hint: hold.id.to_string(),
             note: hold.body.note.clone(),
             kept: false,
+            renewed: None,
         },
         token: hold.token,
     }

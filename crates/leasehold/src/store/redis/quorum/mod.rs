@@ -12,6 +12,7 @@ mod classic;
 #[cfg(feature = "fuzzing")]
 pub(super) mod fuzzing;
 mod init;
+mod list;
 mod listen;
 mod look;
 mod member;
@@ -28,24 +29,27 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::quorum::{BidVerdict, ExtensionVerdict, FarewellVerdict, QuorumSize, Vote};
 use leasehold_core::{
-    Arrival, Claim, ClaimId, Inbox, Key, Mode, Moment, Release, Renew, Reply, SetTerms, Snapshot,
-    Standing, StoreTime, Token, Validity,
+    Arrival, Claim, ClaimId, Command, Inbox, Key, Mode, Moment, Release, Renew, Reply, SetTerms,
+    Snapshot, Standing, StoreTime, Token, Validity,
 };
 use tokio::time::timeout_at;
 
 use self::book::{Book, Entry, Known};
-pub use self::init::Initialised;
 use self::member::Member;
 pub use self::options::RedlockOptions;
 use self::report::Report;
 use self::script::Ask;
+use super::script::Script;
+use super::step::{Way, run};
+use super::stores_own;
 use crate::clock;
 use crate::driver::random_u64;
 use crate::error::{ErrorKind, StoreError};
-use crate::store::{Answer, Capabilities, Listening, LockStore, PushSink};
+use crate::store::{Answer, Capabilities, Listening, Listing, LockStore, PushSink};
 
 /// What the store and its tasks share.
 struct Inner {
@@ -71,6 +75,12 @@ impl RedlockStore {
     /// `Unavailable` if no quorum can be reached, naming each server and why;
     /// `Invalid` for options that cannot work.
     pub async fn connect(options: RedlockOptions) -> Result<Self, StoreError> {
+        options.check()?;
+        Self::open(options).await
+    }
+
+    /// The same for options that were checked.
+    pub(super) async fn open(options: RedlockOptions) -> Result<Self, StoreError> {
         let store = Self::start(options)?;
         let inner = &store.inner;
         let mut report = Report::new(inner.size);
@@ -104,7 +114,6 @@ impl RedlockStore {
     }
 
     fn start(options: RedlockOptions) -> Result<Self, StoreError> {
-        options.check()?;
         let members = options.servers.iter().cloned();
         let members = members
             .map(|server| Member::start(server, random_u64()))
@@ -125,6 +134,19 @@ impl RedlockStore {
     #[must_use]
     pub fn redacted_url(&self) -> String {
         self.inner.options.redacted_url()
+    }
+
+    /// Runs a script that knows nothing of votes at each server that can be reached.
+    pub(super) async fn run_on_each(&self, script: &Script, key: &Key) {
+        let limit = self.inner.options.node_timeout;
+        let each = self.inner.members.iter().map(|member| {
+            member.within(limit, async {
+                let (_, wire) = member.wire().await?;
+                let key = member.lock_key(key.as_str());
+                run(&wire, Way::Plain, script, &[&key], |_| {}).await
+            })
+        });
+        join_all(each).await;
     }
 
     fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
@@ -174,24 +196,7 @@ fn answer(reply: Reply, at: StoreTime) -> Answer {
     Answer::new(reply, at, 0)
 }
 
-#[async_trait]
-impl LockStore for RedlockStore {
-    fn capabilities(&self) -> Capabilities {
-        let inner = &self.inner;
-        if inner.options.is_classic() {
-            return super::classic::capabilities("redlock classic");
-        }
-        let hearing = inner.members.iter().filter(|member| member.hears());
-        Capabilities {
-            queueing: false,
-            push: hearing.count() >= inner.size.quorum(),
-            multi: false,
-            durable_tokens: true,
-            exclusive_only: true,
-            ..Capabilities::queueing("redlock")
-        }
-    }
-
+impl RedlockStore {
     async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
         claim.mode.check()?;
         if self.inner.options.is_classic() {
@@ -335,10 +340,6 @@ impl LockStore for RedlockStore {
         }
     }
 
-    async fn resize(&self, _key: &Key, _from: u32, _to: u32) -> Result<Answer, StoreError> {
-        Err(unsupported("there are no semaphores"))
-    }
-
     async fn watch(&self, key: &Key, ttl: Duration) -> Result<Answer, StoreError> {
         let limit = self.inner.options.node_timeout;
         self.inner.ask_quorum(key, &Ask::Watch(ttl), limit).await?;
@@ -356,24 +357,51 @@ impl LockStore for RedlockStore {
             .inner
             .ask_quorum(key, &Ask::Break(token), limit)
             .await?;
-        let void = votes.into_iter().filter_map(|vote| match vote {
-            Vote::Broken { token } if token.0 > 0 => Some(token),
-            _ => None,
-        });
-        let void = void.max();
+        let held = |vote: &Vote| matches!(vote, Vote::Broken { token } if !token.is_none());
         let reply = Reply::Broken {
-            holders: void.is_some().into(),
-            token: void.unwrap_or(seen),
+            holders: votes.iter().any(held).into(),
+            token,
         };
         Ok(answer(reply, wall()))
+    }
+}
+
+#[async_trait]
+impl LockStore for RedlockStore {
+    fn capabilities(&self) -> Capabilities {
+        let inner = &self.inner;
+        if inner.options.is_classic() {
+            return super::classic::capabilities("redlock classic");
+        }
+        let hearing = inner.members.iter().filter(|member| member.hears());
+        Capabilities {
+            queueing: false,
+            push: hearing.count() >= inner.size.quorum(),
+            multi: false,
+            durable_tokens: true,
+            exclusive_only: true,
+            ..Capabilities::queueing("redlock")
+        }
+    }
+
+    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
+        match command {
+            Command::Claim(claim) => self.claim(key, claim).await,
+            Command::Renew(renew) => self.renew(key, renew).await,
+            Command::Release(release) => self.release(key, release).await,
+            Command::Watch { ttl, .. } => self.watch(key, *ttl).await,
+            Command::Break => self.break_key(key).await,
+            Command::Resize { .. } => Err(unsupported("there are no semaphores")),
+            Command::Unheard { .. } | Command::Bury { .. } => Err(stores_own(command)),
+        }
     }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
         Ok(self.inner.look(key).await?.0)
     }
 
-    async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError> {
-        self.inner.list(pattern).await
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        Box::new(list::QuorumListing::new(&self.inner, pattern))
     }
 
     fn inbox(&self) -> &Inbox {

@@ -262,7 +262,7 @@ impl RedlockOptions {
     }
 
     /// What all clients of the set must agree on.
-    pub(super) fn terms(&self) -> SetTerms {
+    pub(in crate::store::redis) fn terms(&self) -> SetTerms {
         let name = self.set.clone().unwrap_or_else(|| {
             let mut addresses: Vec<_> = self.servers.iter().map(address).collect();
             addresses.sort_unstable();

@@ -48,6 +48,12 @@ impl Report {
             parts.push(format!("{}: {}", member.name, phrase(said, limit)));
         }
         let (all, needed) = (inner.size.servers(), inner.size.quorum());
+        let refused = self.0.iter().filter(|said| is_final(said)).count();
+        let kind = match kind {
+            // Asking again does not help: too few are left that may answer.
+            ErrorKind::Unavailable if all - refused < needed => ErrorKind::Refused,
+            kind => kind,
+        };
         let error = StoreError::new(
             kind,
             format!(
@@ -77,6 +83,14 @@ impl Report {
         } else {
             error.with_hint("are the servers running, and reachable from here?")
         }
+    }
+}
+
+/// Whether a server has refused, and did not say when it may be otherwise.
+fn is_final(said: &Said) -> bool {
+    match said {
+        Said::Error(error) => error.kind() != ErrorKind::Unavailable && error.retry_after.is_none(),
+        Said::Nothing | Said::Vote(_) => false,
     }
 }
 

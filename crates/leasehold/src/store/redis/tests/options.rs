@@ -43,7 +43,7 @@ fn a_url_says_everything() {
 
 #[test]
 fn what_is_left_out_has_a_default() {
-    let plain = RedisOptions::from_url("valkey://").unwrap();
+    let plain = RedisOptions::from_url("valkey://127.0.0.1").unwrap();
     assert_eq!(plain, RedisOptions::default());
     assert_eq!(plain.redacted_url(), "redis://127.0.0.1:6379/0");
     assert_eq!(RedisOptions::from_url(&plain.redacted_url()), Ok(plain));

@@ -126,6 +126,9 @@ fn entry_as_json(entry: &Entry) -> Json {
     if !body.min_hold.is_zero() {
         json["min_hold"] = json!(body.min_hold);
     }
+    if let Some(renewed) = body.renewed {
+        json["renewed"] = json!(renewed);
+    }
     if let Some(note) = &body.note {
         json["note"] = json!(note);
     }

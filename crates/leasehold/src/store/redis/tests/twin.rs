@@ -11,11 +11,15 @@ use leasehold_core::{
 use leasehold_testkit::server::RedisServer;
 use redis::{Commands, Value};
 
+use crate::error::ErrorKind;
+
 use super::super::push;
 use super::super::record::Record;
+use super::super::refusal;
 use super::super::restart::Gate;
 use super::super::script::{self, SCRIPTS, Script, Terms};
 use super::record;
+use crate::store::Push;
 
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3600);
 const TERMS: Terms = Terms {
@@ -61,9 +65,13 @@ impl Boot {
     }
 
     /// Until when the core's server is closed; `None` where it is another's.
-    fn admit(&mut self, clock: StoreTime) -> Option<Now> {
+    fn admit(&mut self, clock: StoreTime, looks: bool) -> Option<Now> {
         let run = self.run.to_string();
-        let closed = match Marker::admit(&mut self.marker, &run, &self.terms, clock) {
+        let admitted = match looks {
+            true => Marker::look(self.marker.as_ref(), &run, &self.terms, clock),
+            false => Marker::admit(&mut self.marker, &run, &self.terms, clock),
+        };
+        let closed = match admitted {
             Ok(()) => Duration::ZERO,
             Err(Closed::Quarantined { left }) => left,
             Err(Closed::Foreign) => return None,
@@ -190,6 +198,16 @@ impl Twin {
         arguments: impl Fn(&mut redis::Cmd),
         clock: StoreTime,
     ) -> Value {
+        self.try_eval(verb, places, arguments, clock).unwrap()
+    }
+
+    fn try_eval(
+        &mut self,
+        verb: &str,
+        places: &[usize],
+        arguments: impl Fn(&mut redis::Cmd),
+        clock: StoreTime,
+    ) -> redis::RedisResult<Value> {
         let script = &self.scripts[verb];
         let keys = places.iter().map(|place| self.places[*place].redis_key());
         let keys: Vec<_> = keys.collect();
@@ -203,7 +221,7 @@ impl Twin {
             call.arg(&gate.terms);
         }
         call.arg(clock.0);
-        call.query(&mut self.connection).unwrap()
+        call.query(&mut self.connection)
     }
 
     fn limit_memory(&mut self, bytes: u8) {
@@ -219,23 +237,7 @@ impl Twin {
 
     /// One step on both; panics where they differ.
     pub(super) fn step_at(&mut self, place: usize, command: &Command, clock: StoreTime) -> Reply {
-        let verb = match command {
-            Command::Claim(_) => "claim",
-            Command::Renew(_) => "renew",
-            Command::Release(_) => "release",
-            Command::Resize { .. } => "resize",
-            Command::Watch { .. } => "watch",
-            Command::Break => "break",
-            _ => panic!("no verb of a store"),
-        };
-        let arguments = |call: &mut redis::Cmd| match command {
-            Command::Claim(claim) => script::add_claim(call, claim, TERMS),
-            Command::Renew(renew) => script::add_renew(call, renew, TERMS),
-            Command::Release(release) => script::add_release(call, release, TERMS),
-            Command::Resize { from, to } => script::add_resize(call, *from, *to, TERMS),
-            Command::Watch { inbox, ttl } => script::add_watch(call, inbox, *ttl, TERMS),
-            _ => script::add_break(call, TERMS),
-        };
+        let (verb, arguments) = call_of(command);
         // What only lets go or holds on works when the memory is full.
         let full = self.full && matches!(verb, "renew" | "release" | "break");
         if full {
@@ -248,7 +250,8 @@ impl Twin {
         let (reply, at) = script::read_reply(&value).unwrap();
         let heard = self.heard();
 
-        let now = self.now(clock, full);
+        let looks = matches!(command, Command::Watch { .. });
+        let now = self.now(clock, full, looks);
         let expected = self.places[place].queue.apply(command, now);
         assert_eq!((reply, at), (expected.reply, expected.at), "the answer");
         let mut told = Heard::new();
@@ -262,6 +265,30 @@ impl Twin {
         self.note_holders(command, &look);
         self.count(kind(&reply));
         reply
+    }
+
+    /// A step at a clock that is too late: refused, and nothing is changed.
+    pub(super) fn refused(&mut self, command: &Command, clock: StoreTime) {
+        let Place { queue, .. } = &self.places[0];
+        queue.check_clock(clock).unwrap_err();
+        let before = self.record(0);
+        let (verb, arguments) = call_of(command);
+        let answer = self.try_eval(verb, &[0], arguments, clock);
+        let refused = refusal::of_connection(answer.unwrap_err());
+        assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+        assert!(
+            refused.to_string().contains("the server's clock"),
+            "{refused}"
+        );
+        assert_eq!(self.record(0), before, "the record");
+        assert_eq!(self.heard(), Heard::new(), "what the inboxes heard");
+    }
+
+    /// What lies at the key, byte by byte.
+    fn record(&mut self, place: usize) -> Option<Vec<u8>> {
+        let key = self.places[place].redis_key();
+        let mut dump = redis::cmd("DUMP");
+        dump.arg(key).query(&mut self.connection).unwrap()
     }
 
     /// Claims on the first so many places, of both; panics where they differ.
@@ -279,7 +306,7 @@ impl Twin {
         let commands: Vec<_> = claims.iter().cloned().map(Command::Claim).collect();
         let mut told = Heard::new();
         let answer = |outcome: &Outcome| (outcome.reply, outcome.at);
-        let now = self.now(clock, false);
+        let now = self.now(clock, false, false);
         match Queue::claim_all(&mut queues, &commands, now) {
             Ok(outcomes) => {
                 let expected = outcomes.iter().map(answer).collect();
@@ -329,12 +356,15 @@ impl Twin {
     }
 
     /// What the core makes of the time, and of the server's restarts.
-    fn now(&mut self, clock: StoreTime, full: bool) -> Now {
+    fn now(&mut self, clock: StoreTime, full: bool, looks: bool) -> Now {
         if self.kind != Kind::Gated {
             return clock.into();
         }
         let before = self.boot.marker.clone();
-        let now = self.boot.admit(clock).expect("the terms are its own");
+        let now = self
+            .boot
+            .admit(clock, looks)
+            .expect("the terms are its own");
         if full {
             // There is no room for a new mark: it is closed all the same.
             self.boot.marker = before;
@@ -401,13 +431,37 @@ impl Twin {
             assert_eq!(queue, Queue::default(), "no record");
             return;
         }
-        let keep = queue.keep_for(clock, RETENTION) - RETENTION / 16;
+        let keep = queue
+            .keep_for(clock, RETENTION)
+            .saturating_sub(RETENTION / 16);
         let slack = Duration::from_secs(30);
         assert!(
             Duration::from_millis(u64::try_from(left).expect("it expires")) + slack > keep,
             "the record lives {left} ms, too short for {keep:?}"
         );
     }
+}
+
+/// The script of a command, and what it is given.
+fn call_of(command: &Command) -> (&'static str, impl Fn(&mut redis::Cmd)) {
+    let verb = match command {
+        Command::Claim(_) => "claim",
+        Command::Renew(_) => "renew",
+        Command::Release(_) => "release",
+        Command::Resize { .. } => "resize",
+        Command::Watch { .. } => "watch",
+        Command::Break => "break",
+        _ => panic!("no verb of a store"),
+    };
+    let arguments = move |call: &mut redis::Cmd| match command {
+        Command::Claim(claim) => script::add_claim(call, claim, TERMS),
+        Command::Renew(renew) => script::add_renew(call, renew, TERMS),
+        Command::Release(release) => script::add_release(call, release, TERMS),
+        Command::Resize { from, to } => script::add_resize(call, *from, *to, TERMS),
+        Command::Watch { inbox, ttl } => script::add_watch(call, inbox, *ttl, TERMS),
+        _ => script::add_break(call, TERMS),
+    };
+    (verb, arguments)
 }
 
 trait SubscribeRaw {
@@ -453,24 +507,33 @@ fn kind_of(event: &Event) -> &'static str {
 }
 
 fn line(event: &Event, at: StoreTime, key: &Key) -> String {
+    let push = Push::of(event, key, at, 1);
     let at = at.0;
-    match event {
-        Event::Granted {
-            arrival,
-            token,
-            deadline,
-            ..
-        } => format!("1 g {arrival} {token} {} {at} {key}", deadline.0),
-        Event::Next {
-            arrival,
-            blocked_until,
-            ..
-        } => format!("1 n {arrival} {} {at} {key}", blocked_until.0),
-        Event::Revoked { arrival, .. } => format!("1 r {arrival} {at} {key}"),
-        Event::Adopted { arrival, .. } => format!("1 a {arrival} {at} {key}"),
-        Event::Unfit {
-            arrival, in_use, ..
-        } => format!("1 u {arrival} {} {at} {key}", in_use.units()),
-        Event::Changed { .. } => format!("1 c 0 {at} {key}"),
+    match (event, push) {
+        (Event::Granted { arrival, token, .. }, Push::Granted { proof, .. }) => {
+            format!("2 g {arrival} {token} {at} {proof} {key}")
+        }
+        (
+            Event::Next {
+                arrival,
+                blocked_until,
+                ..
+            },
+            _,
+        ) => format!("2 n {arrival} {} {at} {key}", blocked_until.0),
+        (Event::Revoked { arrival, .. }, Push::Revoked { proof, .. }) => {
+            format!("2 r {arrival} {at} {proof} {key}")
+        }
+        (Event::Adopted { arrival, .. }, Push::Adopted { proof, .. }) => {
+            format!("2 a {arrival} {at} {proof} {key}")
+        }
+        (
+            Event::Unfit {
+                arrival, in_use, ..
+            },
+            Push::Unfit { proof, .. },
+        ) => format!("2 u {arrival} {} {at} {proof} {key}", in_use.units()),
+        (Event::Changed { .. }, _) => format!("2 c 0 {at} {key}"),
+        (event, push) => panic!("{event:?} is pushed as {push:?}"),
     }
 }

@@ -50,6 +50,42 @@ pub(super) fn listing(trial: &Trial) -> Option<Finding> {
     )
 }
 
+/// Who may speak on our channels although the keys are not theirs.
+pub(super) fn channels(facts: &Facts) -> Option<Finding> {
+    let check = "channels";
+    let all_by_default = match facts.config("acl-pubsub-default") {
+        Some(setting) => setting == "allchannels",
+        None => facts.info("redis_version").starts_with("6."),
+    };
+    let found = match &facts.users {
+        Some(users) if !users.on_all_channels.is_empty() => format!(
+            "these users may publish on all channels: {}",
+            users.on_all_channels.join(", ")
+        ),
+        Some(users) if users.others > 0 && all_by_default => {
+            "new users may publish on all channels: acl-pubsub-default allchannels".to_owned()
+        }
+        // Whoever logs in has rights that somebody has chosen, and may not see the others'.
+        None if all_by_default && facts.user.as_deref().is_some_and(|user| user != "default") => {
+            "on Redis 6.2, users may publish on all channels unless their rule says otherwise"
+                .to_owned()
+        }
+        _ => return None,
+    };
+    let prefix = &facts.prefix;
+    Some(
+        Finding::new(Severity::Note, check, found)
+            .meaning(
+                "they can wake clients for nothing, and tell them nothing that is believed \
+                 without asking the server",
+            )
+            .remedied(format!(
+                "ACL SETUSER <name> resetchannels, and &{prefix}* for users of leasehold; set \
+                 acl-pubsub-default resetchannels"
+            )),
+    )
+}
+
 /// Who has acknowledged the grant of the trial, where a policy asks for it.
 pub(super) fn acknowledged(trial: &Trial, facts: &Facts) -> Option<Finding> {
     let acknowledged = trial.acknowledged?;

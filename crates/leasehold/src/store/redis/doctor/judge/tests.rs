@@ -1,4 +1,5 @@
-use super::super::facts::{Clock, Latency};
+use super::super::facts::{Clock, Latency, Users};
+use super::promise::NOTHING;
 use super::*;
 use crate::error::StoreError;
 use crate::store::Acknowledged;
@@ -71,11 +72,15 @@ fn complaints(facts: &Facts) -> Vec<(Severity, &'static str)> {
         .collect()
 }
 
+fn promised(facts: &Facts) -> String {
+    promise(facts, &judge(facts))
+}
+
 #[test]
 fn a_good_server_is_fine() {
     assert_eq!(complaints(&good()), []);
     assert!(judge(&good()).len() >= 7);
-    assert!(promise(&good()).contains("also over a restart"));
+    assert!(promised(&good()).contains("also over a restart"));
 }
 
 #[test]
@@ -173,7 +178,7 @@ fn a_voter_may_forget_and_a_node_is_one_of_many() {
 #[test]
 fn all_servers_together() {
     let worst = |facts: &[Facts], trial: &Trial| {
-        let findings = together(facts, trial);
+        let findings = together(facts, Some(trial), 2);
         findings.into_iter().map(|finding| finding.severity).max()
     };
     let (mut a, mut b) = (good(), good());
@@ -192,6 +197,125 @@ fn all_servers_together() {
     };
     assert_eq!(worst(&[a], &failed), Some(Severity::Unsafe));
     assert_eq!(worst(&[], &failed), Some(Severity::Unsafe));
+}
+
+#[test]
+fn servers_that_are_new_are_not_tried() {
+    let voter = |vote| Facts {
+        part: Part::Voter,
+        vote: Some(vote),
+        trial: None,
+        ..good()
+    };
+    let said = |votes: [Vote; 3]| {
+        let facts = votes.map(voter);
+        let found = together(&facts, None, 2);
+        let promise = promise_together(REDLOCK, &facts, &found, &[], None, 2);
+        (found[0].severity, promise)
+    };
+    let (severity, promise) = said([Vote::Now, Vote::Unmarked, Vote::Unmarked]);
+    assert_eq!(severity, Severity::Unsafe);
+    assert!(
+        promise.starts_with("Nothing until 2 servers vote."),
+        "{promise}"
+    );
+    let (severity, promise) = said([Vote::Now, Vote::Unmarked, Vote::Now]);
+    assert_eq!((severity, &*promise), (Severity::Note, REDLOCK));
+}
+
+#[test]
+fn nothing_is_promised_where_locks_cannot_be_used() {
+    assert!(promised(&good()).starts_with("Exclusion"));
+    let refused = StoreError::new(ErrorKind::Refused, "no");
+    let failed = || Trial {
+        failed: Some(("open the store", refused.clone())),
+        ..Trial::default()
+    };
+    for unusable in [
+        with(&[("role", "slave")], &[]),
+        with(&[("cluster_enabled", "1")], &[]),
+        Facts {
+            trial: Some(failed()),
+            ..good()
+        },
+        Facts {
+            trial: None,
+            rights: Some(Err(refused.clone())),
+            ..good()
+        },
+        Facts {
+            vote: Some(Vote::Foreign),
+            restart: Restart::Quarantine(crate::store::redis::Quarantine::default()),
+            ..good()
+        },
+        Facts {
+            classic: true,
+            trial: Some(failed()),
+            ..good()
+        },
+    ] {
+        assert_eq!(promised(&unusable), NOTHING);
+    }
+    let closed = Facts {
+        vote: Some(Vote::Unmarked),
+        restart: Restart::Quarantine(crate::store::redis::Quarantine::default()),
+        trial: None,
+        ..good()
+    };
+    assert!(promised(&closed).starts_with("Nothing until it grants."));
+    // Several servers.
+    let node = |facts: Facts| Facts {
+        part: Part::Node,
+        trial: None,
+        ..facts
+    };
+    let facts = [node(good()), node(good())];
+    let of = |unusable: &[String], trial| {
+        let found = together(&facts, Some(trial), 1);
+        promise_together(CLUSTER, &facts, &found, unusable, Some(trial), 1)
+    };
+    let tried = Trial::default();
+    assert_eq!(of(&[], &tried), CLUSTER);
+    assert_eq!(of(&["a".to_owned(), "b".to_owned()], &tried), NOTHING);
+    assert!(
+        of(&["a".to_owned()], &tried).ends_with("the locks that a keeps: they cannot be used.")
+    );
+    assert_eq!(of(&[], &failed()), NOTHING);
+}
+
+#[test]
+fn a_promise_names_the_eviction_that_ends_it() {
+    for policy in ["allkeys-lru", "volatile-ttl"] {
+        let facts = with(&[("maxmemory_policy", policy)], &[]);
+        let promise = promised(&facts);
+        assert!(promise.starts_with("Exclusion"), "{promise}");
+        assert!(promise.contains(policy), "{promise}");
+    }
+}
+
+#[test]
+fn who_may_speak_on_all_channels_is_named() {
+    let mut facts = good();
+    let mut found = |users: Option<Users>, setting: &str| {
+        facts.users = users;
+        facts
+            .config
+            .insert("acl-pubsub-default".to_owned(), setting.to_owned());
+        complaints(&facts)
+    };
+    let users = |others, wide: &[&str]| {
+        Some(Users {
+            others,
+            on_all_channels: wide.iter().map(|name| (*name).to_owned()).collect(),
+        })
+    };
+    let note = vec![(Severity::Note, "channels")];
+    assert_eq!(found(users(0, &[]), "allchannels"), []);
+    assert_eq!(found(users(1, &[]), "resetchannels"), []);
+    assert_eq!(found(users(1, &["bob"]), "resetchannels"), note);
+    assert_eq!(found(users(1, &[]), "allchannels"), note);
+    assert_eq!(found(None, "allchannels"), note);
+    assert_eq!(found(None, "resetchannels"), []);
 }
 
 #[test]

@@ -12,7 +12,7 @@ local key = KEYS[1]
 local void = 0
 if live then
   void = token
-  tell(inbox, 'r', token)
+  tell(inbox, 'r', token, holder)
 end
 token, deadline, since = 0, 0, 0
 proposer, holder, inbox, owner, note = '', '', '', '', ''

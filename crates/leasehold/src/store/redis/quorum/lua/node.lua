@@ -70,11 +70,15 @@ local function save(retention, firm)
   end
 end
 
--- Tells an inbox; whether anybody may have heard it.
+-- Tells an inbox; whether anybody may have heard it. What ends a hold is proved by the
+-- claim's id.
 local prefix, name = string.match(key, '^(.-)lock:(.*)$')
-local function tell(who, kind, arrival)
-  local hears = string.sub(who, 1, 1) ~= '-'
-  return hears and publish(prefix, who, string.format('1 %s %.0f %.0f %s', kind, arrival, now, name))
+local function tell(who, kind, arrival, id)
+  if string.sub(who, 1, 1) == '-' then
+    return false
+  end
+  local said = string.format('%s %.0f %.0f ', kind, arrival, now)
+  return publish(prefix, who, '2 ' .. said .. (id and prove(id, said .. name) .. ' ' or '') .. name)
 end
 local function tell_watchers()
   for _, ear in ipairs(watchers) do

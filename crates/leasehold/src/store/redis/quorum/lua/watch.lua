@@ -18,7 +18,12 @@ if ttl == 0 then
 elseif #watchers < 64 then
   watchers[#watchers + 1] = {ends = now + ttl, inbox = ARGV[1]}
 end
-if raw or ttl > 0 then
-  save(ARGV[3] + 0, false)
+local retention = ARGV[3] + 0
+local used = accepted > 0 or released > 0 or #waiting > 0
+if used or #watchers > 0 then
+  -- Who watches a key that nobody uses leaves nothing for long.
+  save(used and retention or math.min(retention, ttl + 60000000), false)
+elseif raw then
+  call('PEXPIRE', key, 0)
 end
 return struct.pack('<Bd', 11, now)

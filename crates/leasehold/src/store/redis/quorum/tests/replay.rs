@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::quorum::{Acquire, Body, Extend, Node, Part, Told, Vote};
-use leasehold_core::{ClaimId, Inbox, Marker, Note, Owner, SetTerms, StoreTime, Token};
+use leasehold_core::{
+    ClaimId, Inbox, Marked, Marker, Note, Owner, Proof, SetTerms, StoreTime, Token,
+};
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::RedisServer;
 use redis::Commands;
 
+use super::super::super::restart::read_left;
 use super::super::super::script::{Script, call, micros};
 use super::super::script::{Ask, SCRIPTS, read_look, read_vote};
 
@@ -158,6 +161,7 @@ impl Twin {
         }
         let found = read_vote(&value).unwrap();
 
+        let holder = self.node.live(at).map(|hold| hold.id.clone());
         let mut told = Vec::new();
         let expected = self.core(ask, run, terms, at, &mut told);
         assert_eq!(found, (expected, at), "the answer to {ask:?}");
@@ -166,8 +170,13 @@ impl Twin {
             .into_iter()
             .map(|(inbox, told)| {
                 let text = match told {
-                    Told::Changed => format!("1 c 0 {} {name}", at.0),
-                    Told::Revoked(token) => format!("1 r {} {} {name}", token.0, at.0),
+                    Told::Changed => format!("2 c 0 {} {name}", at.0),
+                    Told::Revoked(token) => {
+                        let (token, at) = (token.0, at.0);
+                        let said = format!("r {token} {at} {name}");
+                        let proof = Proof::of(holder.as_ref().unwrap(), &said);
+                        format!("2 r {token} {at} {proof} {name}")
+                    }
                 };
                 (format!("leasehold:inbox:{}", inbox.as_str()), text)
             })
@@ -352,8 +361,14 @@ fn marking_is_what_the_core_does() {
             .arg(micros(terms.quarantine))
             .arg(at.0);
         let value = asked.query(&mut twin.connection).unwrap();
-        let left = Marker::init(&mut twin.marker, &run, &terms, at);
-        assert_eq!(read_vote(&value).unwrap(), (Vote::Quarantined { left }, at));
+        let marked = Marker::init(&mut twin.marker, &run, &terms, at);
+        let (left, became) = read_left(&value).unwrap();
+        let expected = match marked {
+            Marked::New => 1,
+            Marked::Moved { .. } => 2,
+            _ => 0,
+        };
+        assert_eq!((left, became), (marked.left(), expected));
     }
 }
 
@@ -365,7 +380,7 @@ fn numbers_are_exact_to_the_last_microsecond() {
         set: "s".to_owned(),
         quarantine: Duration::ZERO,
     };
-    for start in [1_700_000_000_000_001, 8_999_999_999_999_999] {
+    for start in [1_700_000_000_000_001, StoreTime::LATEST.0 - 100_000_001] {
         twin.restart(&format!("from {start}"));
         for step in 0..50 {
             let at = StoreTime(start + step * 1_000_003);

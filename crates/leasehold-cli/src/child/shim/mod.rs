@@ -1,0 +1,170 @@
+//! The shim: a small process between leasehold and the command, so that nothing of the command
+//! outlives a killed leasehold.
+//!
+//! It is the command's parent, and on Linux the subreaper of all that the command starts: a
+//! descendant that has changed its session, its group or its user, or whose own parent has ended,
+//! is still below it. It reports what becomes of the command. When leasehold is gone while the
+//! command runs, it kills all of them, as far as the system lets it.
+//!
+//! Everything behind `fork`, in [`process`] and [`command`], runs in a copy of a process that may
+//! have several threads: no allocation, no lock, system calls only.
+
+mod command;
+mod process;
+mod report;
+mod signals;
+
+use std::ffi::{CString, OsStr};
+use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+pub(super) use self::report::Report;
+use self::signals::Mask;
+use super::End;
+
+/// The shim that was started last, to be reaped: nobody waits for its end, which comes by itself.
+static LAST: AtomicI32 = AtomicI32::new(0);
+
+/// How much stack the command needs before it is its program.
+const STACK: usize = 256 * 1024;
+
+/// What is run, ready to be handed to the system.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The program and its arguments.
+    pub(super) arguments: Vec<CString>,
+    /// Its whole environment.
+    pub(super) environment: Vec<CString>,
+    /// Descriptors that the program inherits although they are closed on exec elsewhere.
+    pub(super) inherit: Vec<RawFd>,
+    /// The terminal whose foreground the program's group becomes.
+    pub(super) terminal: Option<RawFd>,
+}
+
+/// A shim whose command has begun.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) shim: Pid,
+    /// The command's process id, which is its group's too.
+    pub(super) command: Pid,
+    /// Where the shim reports. Once it is closed, the shim ends.
+    pub(super) reports: UnixStream,
+}
+
+/// As C takes it.
+pub(super) fn c_string(text: &OsStr) -> io::Result<CString> {
+    Ok(CString::new(text.as_bytes())?)
+}
+
+/// Starts a shim, and the command below it. An error is the command's: why it does not run.
+#[allow(unsafe_code, reason = "no safe interface forks")]
+pub(super) fn start(plan: &Plan) -> io::Result<Started> {
+    // The last one has been told to end when its command had ended.
+    if let Some(last) = Pid::from_raw(LAST.swap(0, Ordering::Relaxed)) {
+        reap(last);
+    }
+    let (mut reports, theirs) = UnixStream::pair()?;
+    let (mut failure, fails) = io::pipe()?;
+    let (arguments, environment) = (pointers(&plan.arguments), pointers(&plan.environment));
+    // For what the C library keeps there to find the program, which may be a script.
+    let mut stack = Vec::<u8>::with_capacity(STACK + size_of_val(&*arguments));
+    let birth = Birth {
+        arguments: &arguments,
+        environment: &environment,
+        inherit: &plan.inherit,
+        terminal: plan.terminal,
+        stack: stack.spare_capacity_mut().as_mut_ptr_range().end,
+        reports: theirs.as_raw_fd(),
+        fails: fails.as_raw_fd(),
+    };
+    // No handler of ours may run in the copy: it would write to pipes that both share.
+    let mask = Mask::everything().set();
+    // SAFETY: the copy calls `process::run`, which never returns and keeps to what is allowed there: see
+    // the head of this module. All that `birth` borrows lives until after the call.
+    let forked = unsafe { libc::fork() };
+    if forked == 0 {
+        process::run(&birth);
+    }
+    let error = io::Error::last_os_error();
+    mask.set();
+    drop((theirs, fails));
+    if forked < 0 {
+        return Err(error);
+    }
+    LAST.store(forked, Ordering::Relaxed);
+    let shim = Pid::from_raw(forked).ok_or(Errno::SRCH)?;
+    let mut bytes = [0; Report::LENGTH];
+    reports.read_exact(&mut bytes)?;
+    let command = match Report::from_bytes(bytes) {
+        Some(Report::Started(pid)) => Pid::from_raw(pid).ok_or(Errno::SRCH)?,
+        Some(Report::Failed(error)) => return Err(io::Error::from_raw_os_error(error)),
+        _ => return Err(io::ErrorKind::InvalidData.into()),
+    };
+    // Closed when the command has become its program.
+    let mut error = [0; 4];
+    match failure.read_exact(&mut error) {
+        Ok(()) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error))),
+        Err(_) => Ok(Started {
+            shim,
+            command,
+            reports,
+        }),
+    }
+}
+
+/// Waits until a child has ended.
+fn reap(pid: Pid) {
+    // One that is not there any more needs no reaping.
+    let _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED));
+}
+
+/// A list as the system takes it.
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    let all = strings.iter().map(|string| string.as_ptr());
+    all.chain([ptr::null()]).collect()
+}
+
+/// What both processes behind the fork need: numbers and pointers.
+struct Birth<'a> {
+    arguments: &'a [*const libc::c_char],
+    environment: &'a [*const libc::c_char],
+    inherit: &'a [RawFd],
+    terminal: Option<RawFd>,
+    /// The end of the memory that the command may use as its stack.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        allow(dead_code, reason = "a copy brings its own stack")
+    )]
+    stack: *mut MaybeUninit<u8>,
+    reports: RawFd,
+    /// Where the command says why it was not started; closed by its start.
+    fails: RawFd,
+}
+
+#[allow(unsafe_code, reason = "descriptors cross the fork as numbers")]
+fn borrow(fd: RawFd) -> BorrowedFd<'static> {
+    // SAFETY: `start` keeps all its descriptors open until after the fork, and the copy closes none
+    // that it uses later; standard input stays open to the end.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+fn last_error() -> i32 {
+    io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EIO)
+}
+
+/// Ends this process, and runs nothing of what leasehold does at its end.
+#[allow(unsafe_code, reason = "the safe exit runs handlers")]
+fn exit(status: i32) -> ! {
+    // SAFETY: ends the process; nothing of it is used any more.
+    unsafe { libc::_exit(status) }
+}

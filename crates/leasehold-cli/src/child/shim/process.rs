@@ -1,0 +1,202 @@
+//! The shim itself: a process of one thread that waits, reports, and kills.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::ptr;
+use std::time::Duration;
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
+    setpgid, wait, waitid,
+};
+
+use super::super::tree;
+use super::command::begin;
+#[cfg(target_os = "linux")]
+use super::reap;
+use super::signals::Mask;
+use super::{Birth, End, Report, borrow, exit, last_error};
+
+/// The longest pause between two rounds of killing: who sleeps in the kernel ends when it wakes.
+const LONGEST_ROUND: Duration = Duration::from_millis(100);
+
+/// Is the shim, in the copy, to its end.
+pub(super) fn run(birth: &Birth<'_>) -> ! {
+    // What is sent to leasehold's whole group, SIGKILL among it, is not meant for the shim.
+    let _ = setpgid(None, None);
+    let me = getpid();
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_child_subreaper(Some(me));
+    let forked = begin(birth, me);
+    let Some(child) = (forked > 0).then_some(forked).and_then(Pid::from_raw) else {
+        Report::Failed(last_error()).write(borrow(birth.reports));
+        exit(1);
+    };
+    Report::Started(child.as_raw_nonzero().get()).write(borrow(birth.reports));
+    // Nothing of leasehold's stays open here: no pipe whose end somebody waits for, no lifeline.
+    let _ = rustix::stdio::dup2_stdin(borrow(birth.reports));
+    close_all_but_stdin();
+    let _ = rustix::process::chdir(c"/");
+    name();
+    let reports = borrow(0);
+    wake_by_children();
+    let mut ended = false;
+    loop {
+        ended = ended || look(child, reports);
+        #[cfg(target_os = "linux")]
+        reap_adopted(child);
+        if is_closed() {
+            if !ended {
+                kill_everything(me, child);
+            }
+            exit(0);
+        }
+    }
+}
+
+/// Reports what has changed about the command. Answers whether it has ended: it stays unreaped, so
+/// that its number is its own as long as leasehold may use it.
+fn look(child: Pid, reports: BorrowedFd<'_>) -> bool {
+    let now = WaitIdOptions::NOHANG;
+    let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+    while let Ok(Some(status)) = waitid(WaitId::Pid(child), all | now) {
+        if !status.stopped() {
+            let end = match status.exit_status() {
+                Some(code) => End::Exited(code),
+                None => End::Signalled(status.terminating_signal().unwrap_or_default()),
+            };
+            Report::Ended(end).write(reports);
+            return true;
+        }
+        // Taken note of, so that the next look sees what comes next.
+        let _ = waitid(WaitId::Pid(child), WaitIdOptions::STOPPED | now);
+        let signal = status.stopping_signal().unwrap_or_default();
+        Report::Stopped(signal).write(reports);
+    }
+    false
+}
+
+/// Reaps what others have left behind and has ended.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "the safe interface does not say who has ended")]
+fn reap_adopted(child: Pid) {
+    loop {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: `info` is writable and of the right type; all zeroes are a valid value of it,
+        // with process id 0 when nobody has ended.
+        let ended = unsafe {
+            match libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) {
+                0 => info.assume_init().si_pid(),
+                _ => 0,
+            }
+        };
+        match Pid::from_raw(ended) {
+            Some(pid) if pid != child => reap(pid),
+            _ => return,
+        }
+    }
+}
+
+/// Kills all that is below this process and lets itself be killed, the newest and the hidden too:
+/// round by round, until a round has found nobody.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a process of one thread; no event tells that a grandchild has ended"
+)]
+fn kill_everything(me: Pid, child: Pid) {
+    let mut reaped = false;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let mut hit = false;
+        if !reaped {
+            let _ = kill_process_group(child, Signal::KILL);
+            // Counts where `/proc` is not to be seen.
+            hit |= kill_process(child, Signal::KILL).is_ok();
+        }
+        tree::each_descendant(me, &mut |pid| {
+            hit |= tree::signal(pid, me, Signal::KILL).is_ok();
+        });
+        while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
+            reaped |= pid == child;
+        }
+        if !hit {
+            return;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_ROUND);
+    }
+}
+
+/// Has a child that changes wake [`is_closed`], and nothing else.
+#[allow(unsafe_code, reason = "no safe interface changes what a signal does")]
+fn wake_by_children() {
+    extern "C" fn woken(_signal: libc::c_int) {}
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: all zeroes are a valid action; the handler does nothing, so it may run anywhere.
+    unsafe {
+        (*action.as_mut_ptr()).sa_sigaction = woken as extern "C" fn(libc::c_int) as usize;
+        libc::sigaction(libc::SIGCHLD, action.as_ptr(), ptr::null_mut());
+    }
+}
+
+/// Waits until leasehold has closed its end, which is standard input here, or a child has changed.
+/// Answers whether it was the former.
+#[allow(
+    unsafe_code,
+    reason = "only this call waits with another signal mask, and misses no signal"
+)]
+fn is_closed() -> bool {
+    let mask = Mask::everything().without(Signal::CHILD);
+    let mut wanted = MaybeUninit::<libc::fd_set>::zeroed();
+    // SAFETY: the set is initialised by `FD_ZERO` and has room for descriptor 0; null pointers
+    // stand for sets that are not asked about, and for no limit.
+    let ready = unsafe {
+        libc::FD_ZERO(wanted.as_mut_ptr());
+        libc::FD_SET(0, wanted.as_mut_ptr());
+        libc::pselect(
+            1,
+            wanted.as_mut_ptr(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+            ptr::null(),
+            &raw const mask.0,
+        )
+    };
+    // Nothing is ever sent this way: it is readable at its end only.
+    ready > 0
+}
+
+/// Shows in lists of processes what this one is.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "no safe interface that is compiled in")]
+fn name() {
+    // SAFETY: the name is a C string of less than 16 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"leasehold-shim".as_ptr()) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn name() {}
+
+#[allow(unsafe_code, reason = "descriptors cross the fork as numbers")]
+fn close_all_but_stdin() {
+    #[cfg(target_os = "linux")]
+    {
+        let first: libc::c_uint = 1;
+        let flags: libc::c_uint = 0;
+        // SAFETY: nothing in this process uses a descriptor other than 0 from here on.
+        let closed =
+            unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) };
+        if closed == 0 {
+            return;
+        }
+    }
+    // Older systems: as many as a process has unless it asks for more.
+    (1..1024).for_each(close);
+}
+
+#[allow(unsafe_code, reason = "descriptors cross the fork as numbers")]
+fn close(fd: RawFd) {
+    // SAFETY: the number belongs to this process's copy, and is not used behind this.
+    unsafe { libc::close(fd) };
+}

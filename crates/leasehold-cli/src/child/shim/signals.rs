@@ -1,0 +1,69 @@
+//! Signals, as a process that is about to become another has to leave them.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use rustix::process::Signal;
+
+/// What was ignored stays ignored, but for SIGPIPE, which Rust ignores by itself; no handler of
+/// leasehold's runs in the command.
+#[allow(unsafe_code, reason = "no safe interface changes what a signal does")]
+pub(super) fn default_signals() {
+    for signal in 1..=64 {
+        let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: all pointers are to live values of the right type; all zeroes are a valid
+        // action, the default one. Numbers that are no signal's are refused.
+        unsafe {
+            let known = libc::sigaction(signal, ptr::null(), now.as_mut_ptr()) == 0;
+            let ignored = now.assume_init().sa_sigaction == libc::SIG_IGN;
+            if known && (!ignored || signal == libc::SIGPIPE) {
+                let default = MaybeUninit::<libc::sigaction>::zeroed();
+                libc::sigaction(signal, default.as_ptr(), ptr::null_mut());
+            }
+        }
+    }
+}
+
+/// The signals that a thread blocks.
+pub(super) struct Mask(pub(super) libc::sigset_t);
+
+#[allow(
+    unsafe_code,
+    reason = "the signal mask of a thread needs the C library"
+)]
+impl Mask {
+    pub(super) fn everything() -> Self {
+        let mut set = MaybeUninit::zeroed();
+        // SAFETY: the set is writable, of the right type, and initialised by the call.
+        unsafe {
+            libc::sigfillset(set.as_mut_ptr());
+            Self(set.assume_init())
+        }
+    }
+
+    pub(super) fn nothing() -> Self {
+        let mut set = MaybeUninit::zeroed();
+        // SAFETY: as for `everything`.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            Self(set.assume_init())
+        }
+    }
+
+    pub(super) fn without(mut self, signal: Signal) -> Self {
+        // SAFETY: the set is initialised, and the signal is one.
+        unsafe { libc::sigdelset(&raw mut self.0, signal.as_raw()) };
+        self
+    }
+
+    /// Blocks these and no others; answers what was blocked before.
+    pub(super) fn set(&self) -> Self {
+        let mut before = MaybeUninit::zeroed();
+        // SAFETY: both sets are of the right type; with these arguments the call cannot fail, and
+        // all zeroes are a valid set.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, before.as_mut_ptr());
+            Self(before.assume_init())
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! How an inner leasehold opens the store of an outer one: without the outer one's secrets in its
+//! arguments or its environment.
+//!
+//! The outer one keeps the URL, the password and what else it was given in memory, and says in
+//! `LEASEHOLD_STORE_FILE` where: `/proc/PID/fd/N`. Who may read that could read the memory of the
+//! outer one as well: processes of the same user, while it lives. (On Linux; elsewhere nothing is
+//! handed on.)
+
+use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use leasehold::{Access, TlsFiles};
+use serde::{Deserialize, Serialize};
+
+use crate::env;
+
+/// More than any of them has.
+const LONGEST: u64 = 64 * 1024;
+
+/// What is handed on.
+#[derive(Serialize, Deserialize)]
+struct Content {
+    /// The URL as everybody may see it: what follows is for this store only.
+    store: String,
+    url: String,
+    user: Option<String>,
+    password: Option<String>,
+    password_file: Option<PathBuf>,
+    tls_ca: Option<PathBuf>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+}
+
+/// What is handed on, as long as this lives.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub(crate) struct HandedOn(OwnedFd);
+
+#[cfg(target_os = "linux")]
+impl HandedOn {
+    /// Hands on how the store was opened that everybody may know as `store`.
+    pub(crate) fn new(store: &str, url: &str, access: &Access) -> io::Result<Self> {
+        use std::fs::File;
+        use std::io::Write;
+
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+        let absolute = |path: &Option<PathBuf>| path.as_ref().map(std::path::absolute).transpose();
+        let content = Content {
+            store: store.to_owned(),
+            url: url.to_owned(),
+            user: access.user.clone(),
+            password: access.password.clone(),
+            password_file: absolute(&access.password_file)?,
+            tls_ca: absolute(&access.tls.ca)?,
+            tls_cert: absolute(&access.tls.cert)?,
+            tls_key: absolute(&access.tls.key)?,
+        };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let mut file = File::from(memfd_create("leasehold-store", flags)?);
+        file.write_all(&serde_json::to_vec(&content)?)?;
+        let all = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+        fcntl_add_seals(&file, all)?;
+        Ok(Self(file.into()))
+    }
+
+    /// Where it can be read.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+}
+
+/// Nothing is handed on here.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub(crate) enum HandedOn {}
+
+#[cfg(not(target_os = "linux"))]
+impl HandedOn {
+    pub(crate) fn new(_store: &str, _url: &str, _access: &Access) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn path(&self) -> String {
+        match *self {}
+    }
+}
+
+/// How an outer leasehold has opened `store`, if it has handed that on and is still there.
+pub(crate) fn handed_on(store: &str) -> Option<(String, Access)> {
+    use std::io::Read;
+
+    let path = std::env::var_os(env::STORE_FILE)?;
+    let mut text = String::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(LONGEST).read_to_string(&mut text).ok()?;
+    let content: Content = serde_json::from_str(&text).ok()?;
+    let access = Access {
+        user: content.user,
+        password: content.password,
+        password_file: content.password_file,
+        tls: TlsFiles {
+            ca: content.tls_ca,
+            cert: content.tls_cert,
+            key: content.tls_key,
+        },
+    };
+    (content.store == store).then_some((content.url, access))
+}

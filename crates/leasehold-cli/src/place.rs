@@ -1,0 +1,68 @@
+//! Whether the store is the one that is meant: `local:` excludes the processes of one user on one
+//! machine, in one directory.
+
+use std::fs::canonicalize;
+use std::path::PathBuf;
+
+use leasehold::store::local::{LocalOptions, NamedBy};
+
+use crate::cli::StoreArgs;
+use crate::failure::Failure;
+use crate::output::Printer;
+use crate::sys;
+
+/// Refuses an election when no store is named: it is for several machines, mostly, and each would
+/// have a leader of its own.
+pub(crate) fn check_of_election(store: &StoreArgs) -> Result<(), Failure> {
+    if store.is_named() {
+        return Ok(());
+    }
+    Err(
+        Failure::usage("no store is named: each machine would have a leader of its own").hint(
+            "name the store of all candidates, with -S redis://host/ or LEASEHOLD_STORE; say \
+             -S local: for an election among the processes of this machine",
+        ),
+    )
+}
+
+/// Says that a periodic job is one of this machine only, when no store is named.
+pub(crate) fn say_if_every_machine_runs_it(store: &StoreArgs, printer: &Printer) {
+    if !store.is_named() {
+        printer.warn(
+            "no store is named: the job runs once in each period on this machine, and on every \
+             other one too; name the store of all with -S URL or LEASEHOLD_STORE, or say -S local:",
+        );
+    }
+}
+
+/// Says so when the environment leads `local:` to another directory than that of other processes
+/// of this user.
+pub(crate) fn say_if_elsewhere(store: &StoreArgs, printer: &Printer) {
+    if let Some((here, named_by, usual)) = elsewhere(store.url()) {
+        printer.warn(format!(
+            "local: is {} here, because of {named_by}: processes of this user that use {} do not \
+             see these locks; name one directory for all with -S local:/some/dir",
+            here.display(),
+            usual.display()
+        ));
+    }
+}
+
+/// The directory, what names it, and the one that is this user's by the system's list of users;
+/// nothing if they are the same.
+fn elsewhere(url: &str) -> Option<(PathBuf, NamedBy, PathBuf)> {
+    let (here, named_by) = LocalOptions::from_url(url).ok()?.place().ok()?;
+    if named_by == NamedBy::Options {
+        return None;
+    }
+    // Whose home does not exist has all its processes elsewhere.
+    let home = canonicalize(sys::home()?).ok()?;
+    let usual = home.join(".local/state/leasehold");
+    // The directories may not have been made yet, and links may lead to the same one.
+    let resolved = |path: &PathBuf| canonicalize(path).unwrap_or_else(|_| path.clone());
+    let here_at_home = std::env::home_dir()
+        .filter(|_| named_by == NamedBy::Home)
+        .and_then(|home| canonicalize(home).ok());
+    let same = resolved(&here) == resolved(&usual) || here_at_home.is_some_and(|it| it == home);
+    (!same).then_some((here, named_by, usual))
+}

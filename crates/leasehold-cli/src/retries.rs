@@ -1,0 +1,186 @@
+//! Retries while the store cannot be used: it is out of reach, it starts, or it is in quarantine.
+//!
+//! The library answers `Unavailable`, or `Refused` with a time to come back: asking again is up
+//! to its caller. Here the command asks again, for as long as `-w` lets it.
+
+use std::time::Duration;
+
+use leasehold::Wait;
+use leasehold::core::Backoff;
+use rustix::process::Signal;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::time::{Instant, sleep};
+
+use crate::duration::{millis, spoken};
+use crate::failure::Failure;
+use crate::output::{Event, Keys, Printer};
+use crate::signals::Signals;
+
+/// The first pause between two tries, at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The longest one, also where the store says that it takes longer: it may be sooner, as when
+/// another server of a quorum comes back.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long a lock is waited for, and what was said about the store meanwhile.
+#[derive(Debug)]
+pub(crate) struct Retries<'a> {
+    printer: &'a Printer,
+    keys: Keys,
+    wait: Wait,
+    start: Instant,
+    pauses: Backoff,
+    outage: Option<Outage>,
+    interrupted: bool,
+}
+
+/// The store cannot be used.
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    /// The reasons that were told, without their numbers.
+    told: Vec<String>,
+    last: Failure,
+}
+
+impl<'a> Retries<'a> {
+    /// The time begins now.
+    pub(crate) fn new(wait: Wait, keys: &[String], printer: &'a Printer) -> Self {
+        // Those who wait for the same server should not all come back at once.
+        let nanoseconds = clock_gettime(ClockId::Realtime).tv_nsec.unsigned_abs();
+        let seed = (u64::from(std::process::id()) << 32) ^ nanoseconds;
+        Self {
+            printer,
+            keys: Keys::from(keys),
+            wait,
+            start: Instant::now(),
+            pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed),
+            outage: None,
+            interrupted: false,
+        }
+    }
+
+    /// What is left of the time. When it is over, the lock may still be free: it is asked for
+    /// once, in any case.
+    pub(crate) fn left(&self) -> Wait {
+        match self.wait {
+            Wait::For(limit) => match limit.saturating_sub(self.start.elapsed()) {
+                Duration::ZERO => Wait::No,
+                left => Wait::For(left),
+            },
+            wait => wait,
+        }
+    }
+
+    /// Whether the time was over before the store was known to be in trouble.
+    pub(crate) fn are_over(&self) -> bool {
+        self.left() == Wait::No && !self.interrupted
+    }
+
+    /// For how long the lock was waited for; the library knows of its own waiting only.
+    pub(crate) fn waited(&self, by_library: Duration) -> Duration {
+        match self.interrupted {
+            true => self.start.elapsed(),
+            false => by_library,
+        }
+    }
+
+    /// When the time began.
+    pub(crate) fn start(&self) -> Instant {
+        self.start
+    }
+
+    /// Since the time began.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Whether it was said that the store cannot be used.
+    pub(crate) fn was_interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// Pauses after a failure, before the next try; a signal ends the pause.
+    ///
+    /// # Errors
+    /// The failure, where trying again does not help or there is no time left for it.
+    pub(crate) async fn pause(
+        &mut self,
+        failure: Failure,
+        signals: &mut Signals,
+    ) -> Result<Option<Signal>, Failure> {
+        if !failure.passing || matches!(self.wait, Wait::No) {
+            return Err(failure);
+        }
+        let left = match self.left() {
+            Wait::No => return Err(self.gave_up(failure)),
+            Wait::For(left) => left,
+            Wait::Forever => Duration::MAX,
+        };
+        self.unusable(&failure);
+        let shortest = self.pauses.pause();
+        let pause = failure
+            .retry_after
+            .map_or(shortest, |after| after.clamp(shortest, LONGEST_PAUSE));
+        tokio::select! {
+            signal = signals.next() => return Ok(Some(signal)),
+            () = sleep(pause.min(left)) => {}
+        }
+        match pause < left {
+            true => Ok(None),
+            false => Err(self.gave_up(failure)),
+        }
+    }
+
+    /// Says that the store cannot be used, once for each reason.
+    pub(crate) fn unusable(&mut self, failure: &Failure) {
+        self.interrupted = true;
+        let outage = self.outage.get_or_insert_with(|| Outage {
+            since: Instant::now(),
+            told: Vec::new(),
+            last: failure.clone(),
+        });
+        outage.last = failure.clone();
+        // What is left of a quarantine is another number each time.
+        let reason = failure.message.replace(|c: char| c.is_ascii_digit(), "");
+        if outage.told.contains(&reason) {
+            return;
+        }
+        outage.told.push(reason);
+        self.printer.event(&Event::StoreUnavailable {
+            keys: self.keys.clone(),
+            reason: failure.message.clone(),
+            hint: failure.hint.clone(),
+            left_ms: match self.left() {
+                Wait::Forever => None,
+                Wait::For(left) => Some(millis(left)),
+                Wait::No => Some(0),
+            },
+        });
+    }
+
+    /// Why the store cannot be used, as far as is known.
+    pub(crate) fn outage(&self) -> Option<Failure> {
+        self.outage.as_ref().map(|outage| outage.last.clone())
+    }
+
+    /// Says that the store can be used, if it was told that it could not.
+    pub(crate) fn usable(&mut self) {
+        self.pauses.reset();
+        if let Some(outage) = self.outage.take() {
+            self.printer.event(&Event::StoreAvailable {
+                keys: self.keys.clone(),
+                after_ms: millis(outage.since.elapsed()),
+            });
+        }
+    }
+
+    /// The same failure, at the end of the time.
+    pub(crate) fn gave_up(&self, failure: Failure) -> Failure {
+        let after = spoken(self.start.elapsed());
+        Failure {
+            message: format!("gave up after {after}: {}", failure.message),
+            ..failure
+        }
+    }
+}

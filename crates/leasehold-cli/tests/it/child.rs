@@ -1,0 +1,199 @@
+//! The guarded command as a process, where nobody else wants the lock.
+
+use crate::common::{Store, events, leasehold};
+use leasehold_testkit::process::{Process, Signal};
+
+/// Says its process id, then waits.
+const WAITER: &str = "echo up $$; exec sleep 60";
+
+#[tokio::test]
+async fn the_exit_status_is_the_commands_own() {
+    let store = Store::memory();
+    for (script, status) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("exit 255", 255),
+        ("kill -TERM $$", 143),
+        ("kill -KILL $$", 137),
+    ] {
+        let ended = store.run(&["run", "k", "--", "sh", "-c", script]).await;
+        assert_eq!(ended.code(), Some(status), "{script}");
+        assert_eq!((&*ended.stdout, &*ended.stderr), ("", ""), "{script}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_run_is_126_or_127() {
+    let store = Store::memory();
+    let script = store.path("script");
+    std::fs::write(&script, "exit 3").unwrap();
+    for (program, status) in [
+        ("no-such-command", 127),
+        ("/no/such", 127),
+        (script.to_str().unwrap(), 126),
+        ("/", 126),
+    ] {
+        let ended = store.run(&["run", "k", "--", program]).await;
+        assert_eq!(ended.code(), Some(status), "{program}: {}", ended.stderr);
+        assert!(ended.stderr.contains(program), "{}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn the_command_knows_its_key_token_and_store() {
+    let store = Store::memory();
+    let script = "echo \"$LEASEHOLD_KEY|$LEASEHOLD_TOKEN|$LEASEHOLD_STORE|$LEASEHOLD_PASSWORD\"";
+    let mut command = store.command(&["run", "orders/42 {ö}", "--", "sh", "-c", script]);
+    command.env("LEASEHOLD_PASSWORD", "hunter2");
+    let ended = Process::run(command).await;
+    let parts: Vec<_> = ended.stdout.trim_end().split('|').collect();
+    assert_eq!(parts[0], "orders/42 {ö}");
+    assert!(
+        parts[1].parse::<u64>().unwrap() > 1_700_000_000_000_000,
+        "{}",
+        parts[1]
+    );
+    assert_eq!(&parts[2..], ["memory:", ""]);
+}
+
+#[tokio::test]
+async fn input_and_output_are_the_commands_own() {
+    let store = Store::memory();
+    let command = store.command(&["run", "k", "--", "sh", "-c", "cat; echo err >&2"]);
+    let ended = Process::spawn_with_input(command, "in\0put\n")
+        .finish()
+        .await;
+    assert_eq!((&*ended.stdout, &*ended.stderr), ("in\0put\n", "err\n"));
+}
+
+#[tokio::test]
+async fn arguments_are_passed_as_they_are() {
+    let ended = Store::memory()
+        .run(&[
+            "run", "k", "--", "printf", "%s|\\n", "-n", "--", "-w", "a b",
+        ])
+        .await;
+    assert_eq!(ended.stdout, "-n|\n--|\n-w|\na b|\n");
+}
+
+#[tokio::test]
+async fn the_command_leads_a_group_and_begins_with_no_signal_blocked() {
+    let script = "ps -o pgid= -p $$; echo $$; grep -E 'Sig(Blk|Ign)' /proc/self/status";
+    let ended = Store::memory()
+        .run(&["run", "k", "--", "sh", "-c", script])
+        .await;
+    let lines: Vec<_> = ended.stdout.lines().map(str::trim).collect();
+    assert_eq!(lines[0], lines[1]);
+    assert_eq!(lines[2], "SigBlk:\t0000000000000000");
+    let ours = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ours = ours
+        .lines()
+        .find(|line| line.starts_with("SigIgn"))
+        .unwrap();
+    // The testing program ignores SIGPIPE, as Rust programs do; what it starts does not.
+    let mask =
+        |line: &str| u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
+    assert_eq!(
+        mask(lines[3]),
+        mask(ours) & !(1 << (Signal::PIPE.as_raw() - 1))
+    );
+}
+
+#[tokio::test]
+async fn signals_go_on_to_the_command_and_all_that_it_started() {
+    let store = Store::memory();
+    for signal in [
+        Signal::INT,
+        Signal::TERM,
+        Signal::HUP,
+        Signal::QUIT,
+        Signal::USR1,
+        Signal::USR2,
+    ] {
+        let number = signal.as_raw();
+        // A shell starts its background with SIGINT and SIGQUIT ignored.
+        let apart = [Signal::INT, Signal::QUIT].contains(&signal);
+        let apart = if apart { "> /dev/null 2>&1" } else { "" };
+        let script =
+            format!("trap 'exit 9' {number}; sh -c 'echo up; exec sleep 60 {apart}' & wait");
+        let process = store.spawn(&["run", "k", "--", "bash", "-c", &script]);
+        process.stdout().wait_for("up").await;
+        process.signal(signal);
+        // The output ends when the sleeper has gone, too.
+        let ended = process.finish().await;
+        assert_eq!(ended.code(), Some(9), "{signal:?}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn what_was_ignored_stays_ignored() {
+    let script = "trap '' HUP; exec \"$@\"";
+    let store = Store::memory();
+    let inner = store.command(&["run", "k", "--", "sh", "-c", "echo up; read x; exit 4"]);
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", script, "sh"])
+        .arg(inner.get_program())
+        .args(inner.get_args());
+    command.env("LEASEHOLD_STORE", "memory:");
+    let process = Process::spawn_with_input(command, "");
+    process.stdout().wait_for("up").await;
+    process.signal_group(Signal::HUP);
+    assert_eq!(process.wait().await.code(), Some(4));
+}
+
+#[tokio::test]
+async fn killed_itself_it_takes_the_command_along() {
+    let process = Store::memory().spawn(&["run", "k", "--", "sh", "-c", WAITER]);
+    let up = process.stdout().wait_for("up ").await;
+    let child: i32 = up["up ".len()..].parse().unwrap();
+    let child = rustix::process::Pid::from_raw(child).unwrap();
+    rustix::process::test_kill_process(child).unwrap();
+    process.signal(Signal::KILL);
+    // Its output ends when the child has gone: both held the same pipes.
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), None);
+}
+
+#[tokio::test]
+async fn events_in_json() {
+    let ended = Store::memory()
+        .run(&["run", "--json", "k", "--", "sh", "-c", "exit 3"])
+        .await;
+    let events = events(&ended.stderr);
+    let names: Vec<_> = events
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["acquired", "released", "exit"]);
+    assert_eq!(events[0]["key"], "k");
+    assert!(events[0]["token"].is_u64());
+    assert_eq!(events[1]["still_ours"], true);
+    assert_eq!(
+        (&events[2]["status"], events[2]["signal"].is_null()),
+        (&3.into(), true)
+    );
+
+    let ended = Store::memory()
+        .run(&["run", "--json", "k", "--", "no-such-command"])
+        .await;
+    let events = crate::common::events(&ended.stderr);
+    assert_eq!(
+        (&events[0]["event"], &events[0]["status"]),
+        (&"error".into(), &127.into())
+    );
+    assert_eq!(
+        (&events[1]["event"], &events[1]["status"]),
+        (&"exit".into(), &127.into())
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_there_is_69() {
+    // Nobody listens on port 1.
+    let mut command = leasehold(&["run", "-n", "k", "--", "true"]);
+    command.env("LEASEHOLD_STORE", "redis://:hunter2@127.0.0.1:1/");
+    let ended = Process::run(command).await;
+    assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+}

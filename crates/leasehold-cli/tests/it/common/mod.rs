@@ -1,0 +1,136 @@
+//! The command as a whole process, on a store of the test's own.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails with the message"
+)]
+
+pub(crate) mod pty;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use leasehold_testkit::process::{Finished, Process};
+use leasehold_testkit::server::RedisServer;
+use tempfile::TempDir;
+
+/// Each case on the local store and on a real server.
+macro_rules! on_each_store {
+    ($($case:ident),* $(,)?) => {
+        mod local {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(&super::Store::local()).await;
+            })*
+        }
+        mod redis {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(&super::Store::redis()).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_each_store;
+
+/// A store that ends with the test.
+pub(crate) struct Store {
+    pub(crate) url: String,
+    files: TempDir,
+    server: Option<RedisServer>,
+}
+
+impl Store {
+    /// Of one process only: for what needs no rival.
+    pub(crate) fn memory() -> Self {
+        Self::at("memory:".to_owned(), None)
+    }
+
+    pub(crate) fn local() -> Self {
+        let mut store = Self::at(String::new(), None);
+        store.url = format!("local:{}", store.path("store").display());
+        store
+    }
+
+    pub(crate) fn redis() -> Self {
+        let server = RedisServer::start();
+        Self::at(server.url(), Some(server))
+    }
+
+    fn at(url: String, server: Option<RedisServer>) -> Self {
+        let files = tempfile::tempdir().expect("a temporary directory can be made");
+        Self { url, files, server }
+    }
+
+    /// Whether a server keeps it, which cannot see who is dead.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// A file of the test.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    /// The command with these arguments, on this store.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = leasehold(arguments);
+        command
+            .env("LEASEHOLD_STORE", &self.url)
+            .env("XDG_STATE_HOME", self.path("state"))
+            .current_dir(self.files.path());
+        command
+    }
+
+    pub(crate) fn spawn(&self, arguments: &[&str]) -> Process {
+        Process::spawn(self.command(arguments))
+    }
+
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Finished {
+        Process::run(self.command(arguments)).await
+    }
+
+    /// `show KEY --json`.
+    pub(crate) async fn show(&self, key: &str) -> serde_json::Value {
+        let shown = self.run(&["show", key, "--json"]).await;
+        assert_eq!(shown.code(), Some(0), "{}", shown.stderr);
+        serde_json::from_str(&shown.stdout).expect("an object")
+    }
+
+    /// Asks until `true_of` what `show` says of the key; for what no process reports.
+    pub(crate) async fn until(&self, key: &str, true_of: impl Fn(&serde_json::Value) -> bool) {
+        for _ in 0..200 {
+            if true_of(&self.show(key).await) {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        panic!("it never came: {}", self.show(key).await);
+    }
+
+    /// A process that holds the key, and has said so.
+    pub(crate) async fn holder(&self, arguments: &[&str]) -> (Process, u64) {
+        let holder = self.spawn(&[&["hold"], arguments].concat());
+        let token = holder.stdout().wait_for("").await;
+        (holder, token.parse().expect("a token"))
+    }
+}
+
+/// The command with these arguments, and nothing of the tester's own environment.
+pub(crate) fn leasehold(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("LEASEHOLD_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(arguments);
+    command
+}
+
+/// The lines of JSON that a process wrote.
+pub(crate) fn events(stderr: &str) -> Vec<serde_json::Value> {
+    let line = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
+    stderr.lines().map(line).collect()
+}

@@ -1,0 +1,227 @@
+//! Why a server cannot be used is said in the error's own sentence, without `-v`.
+
+use std::time::Duration;
+
+use crate::common::{Store, leasehold};
+use leasehold_testkit::process::{Finished, PATIENCE, Process};
+use leasehold_testkit::server::{ClientCertificate, RedisServer};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep};
+
+async fn run(url: &str, more: &[&str]) -> Finished {
+    let arguments = [&["run", "-n", "k"], more, &["--", "echo", "ran"]].concat();
+    let mut command = leasehold(&arguments);
+    command.env("LEASEHOLD_STORE", url);
+    Process::run(command).await
+}
+
+/// It fails with this cause, and names the address.
+async fn fails(url: &str, more: &[&str], address: &str, cause: &str) {
+    let ended = run(url, more).await;
+    assert_eq!(
+        (ended.code(), &*ended.stdout),
+        (Some(69), ""),
+        "{}",
+        ended.stderr
+    );
+    let first = ended.stderr.lines().next().unwrap();
+    assert!(first.contains(cause), "{cause}: {}", ended.stderr);
+    assert!(first.contains(address), "{address}: {}", ended.stderr);
+    assert!(!ended.stderr.contains("hunter"), "{}", ended.stderr);
+}
+
+/// A server that says this to everybody and closes the connection once it was asked.
+async fn one_that_says(line: &'static str) -> (String, tokio::task::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let task = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                stream.readable().await.unwrap();
+                let mut asked = [0; 4096];
+                let _ = stream.try_read(&mut asked);
+                stream.write_all(line.as_bytes()).await.unwrap();
+            });
+        }
+    });
+    (address, task)
+}
+
+#[tokio::test]
+async fn what_the_network_says() {
+    fails(
+        "redis://no-such-host.invalid/",
+        &[],
+        "no-such-host.invalid:6379",
+        "cannot be resolved",
+    )
+    .await;
+    fails(
+        "redis://127.0.0.1:1/",
+        &[],
+        "127.0.0.1:1",
+        "connection refused",
+    )
+    .await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let url = format!("redis://{address}/?connect_timeout=300ms");
+    fails(&url, &[], &address, "no answer within 300ms").await;
+    // As it is by default: the whole has no longer than that.
+    fails(
+        &format!("redis://{address}/"),
+        &[],
+        &address,
+        "no answer within 5s",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_server_says() {
+    let server = RedisServer::builder().password("hunter2").start();
+    let address = server.address().to_string();
+    let wrong = format!("redis://:hunter3@{address}/");
+    fails(
+        &wrong,
+        &[],
+        &address,
+        "WRONGPASS invalid username-password pair",
+    )
+    .await;
+    fails(&format!("redis://{address}/"), &[], &address, "NOAUTH").await;
+    for (line, cause) in [
+        (
+            "-DENIED Redis is running in protected mode because\r\n",
+            "protected mode",
+        ),
+        ("-ERR max number of clients reached\r\n", "maxclients"),
+    ] {
+        let (address, task) = one_that_says(line).await;
+        fails(&format!("redis://{address}/"), &[], &address, cause).await;
+        task.abort();
+    }
+}
+
+#[tokio::test]
+async fn what_tls_says() {
+    let server = RedisServer::builder()
+        .tls(ClientCertificate::Required)
+        .start();
+    let address = server.address().to_string();
+    let tls = format!("rediss://{address}/");
+    let cause = "the certificate of the server is not trusted";
+    fails(&tls, &[], &address, cause).await;
+    let ca = &server.certificates().authority.path;
+    let trusting = ["--tls-ca", ca.to_str().unwrap()];
+    fails(&tls, &trusting, &address, "refuses the TLS handshake").await;
+    let (plain, task) = one_that_says("-ERR what\r\n").await;
+    let cause = "does not speak TLS";
+    fails(&format!("rediss://{plain}/"), &[], &plain, cause).await;
+    task.abort();
+    let ended = run(&format!("redis://{address}/"), &[]).await;
+    assert!(ended.stderr.contains("TLS"), "{}", ended.stderr);
+}
+
+/// A holder whose command runs until the file `go` is there; it may be stubborn.
+fn holder(url: &str, files: &Store, more: &[&str], stubborn: bool) -> Process {
+    let script = "echo up; until test -e go; do sleep 0.02; done";
+    let script = match stubborn {
+        true => format!("trap '' TERM; {script}"),
+        false => script.to_owned(),
+    };
+    let guarded = ["--ttl", "3s", "k", "--", "sh", "-c", &script];
+    let mut command = leasehold(&[&["run"], more, &guarded].concat());
+    command.env("LEASEHOLD_STORE", url);
+    command.current_dir(files.path("."));
+    Process::spawn(command)
+}
+
+/// Changes the password, and ends all connections.
+fn rotate(server: &RedisServer, password: &str) {
+    server.command(&["CONFIG", "SET", "requirepass", password]);
+    for kind in ["normal", "pubsub"] {
+        server.command(&["CLIENT", "KILL", "TYPE", kind]);
+    }
+}
+
+#[tokio::test]
+async fn a_password_that_has_changed_is_said_to_be_wrong() {
+    let server = RedisServer::builder().password("before").start();
+    let url = format!("redis://{}/", server.address());
+    let files = Store::memory();
+    let file = files.path("password");
+    std::fs::write(&file, "before\n").unwrap();
+    let holder = holder(
+        &url,
+        &files,
+        &["--password-file", file.to_str().unwrap()],
+        false,
+    );
+    holder.stdout().wait_for("up").await;
+    // Until the file follows, the holder says what the server says.
+    rotate(&server, "after");
+    let said = holder
+        .stderr()
+        .wait_for("cannot renew k, which ends in ")
+        .await;
+    assert!(said.contains("WRONGPASS"), "{said}");
+    holder.wait().await;
+}
+
+#[tokio::test]
+async fn a_password_that_has_changed_is_read_again() {
+    let server = RedisServer::builder().password("before").start();
+    let url = format!("redis://{}/", server.address());
+    let files = Store::memory();
+    let file = files.path("password");
+    std::fs::write(&file, "before\n").unwrap();
+    let holder = holder(
+        &url,
+        &files,
+        &["--password-file", file.to_str().unwrap()],
+        false,
+    );
+    holder.stdout().wait_for("up").await;
+    std::fs::write(&file, "after\n").unwrap();
+    rotate(&server, "after");
+    let renewals = || server.stats().command("evalsha").calls;
+    let (before, end) = (renewals(), Instant::now() + PATIENCE);
+    while renewals() < before + 3 {
+        assert!(Instant::now() < end, "it is renewed again");
+        sleep(Duration::from_millis(50)).await;
+    }
+    std::fs::write(files.path("go"), "").unwrap();
+    let ended = holder.finish().await;
+    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+}
+
+/// What the server answers to the renewals is the cause of the loss.
+#[tokio::test]
+async fn a_loss_says_what_the_server_said() {
+    let lost = async |change: &[&str], cause: &str| {
+        let rights = "on >secret ~leasehold:* &leasehold:* +@all";
+        let server = RedisServer::builder().user("bob", rights).start();
+        let files = Store::memory();
+        let holder = holder(&server.url_as("bob", "secret"), &files, &[], true);
+        holder.stdout().wait_for("up").await;
+        server.command(change);
+        let ended = holder.finish().await;
+        assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+        // Before the end, and at the end.
+        for words in ["cannot renew k", "lost k: "] {
+            let mut lines = ended.stderr.lines();
+            let told = lines.any(|line| line.contains(words) && line.contains(cause));
+            assert!(told, "{words}, {cause}: {}", ended.stderr);
+        }
+    };
+    tokio::join!(
+        lost(
+            &["CONFIG", "SET", "min-replicas-to-write", "1"],
+            "too few replicas"
+        ),
+        lost(&["ACL", "SETUSER", "bob", "-@all", "+ping"], "may not"),
+        lost(&["REPLICAOF", "127.0.0.1", "1"], "read-only replica"),
+    );
+}

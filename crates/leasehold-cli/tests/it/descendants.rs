@@ -1,0 +1,234 @@
+//! What the command has started, wherever it went and whoever it became: killed with it, or named.
+#![allow(
+    clippy::print_stderr,
+    reason = "what is left out on a machine is said there"
+)]
+
+use std::fs::{Permissions, copy, set_permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::Command;
+
+use leasehold_testkit::process::{Process, Signal};
+use rustix::process::{Pid, geteuid, kill_process, kill_process_group};
+
+use crate::common::{Store, events, leasehold};
+
+/// Who has no rights.
+const NOBODY: u32 = 65_534;
+
+/// One in another session, one in another session whose parent has ended, and one in a
+/// group of its own, as a shell with job control has it. All of them share the output.
+const SCATTERED: &str = "\
+    set -m
+    setsid sh -c 'echo up; exec sleep 60' &
+    (setsid sh -c 'trap \"\" TERM HUP; echo up; exec sleep 60' &)
+    sh -c 'trap \"\" TERM; echo up; exec sleep 60' &
+    echo up
+    wait";
+
+fn is_root(what: &str) -> bool {
+    let root = geteuid().is_root();
+    if !root {
+        eprintln!("left out: {what} takes root");
+    }
+    root
+}
+
+async fn all_up(process: &Process) {
+    for _ in 0..4 {
+        process.stdout().wait_for("up").await;
+    }
+}
+
+#[tokio::test]
+async fn killed_itself_it_takes_a_command_of_another_user_along() {
+    if !is_root("becoming another user") {
+        return;
+    }
+    let script = "echo up; exec sleep 60";
+    let run = "run k -- setpriv --reuid 65534 --regid 65534 --clear-groups sh -c";
+    let run: Vec<_> = run.split(' ').chain([script]).collect();
+    let process = Store::memory().spawn(&run);
+    process.stdout().wait_for("up").await;
+    process.signal(Signal::KILL);
+    // Its output ends when the command has gone: both held the same pipes.
+    assert_eq!(process.finish().await.code(), None);
+}
+
+#[tokio::test]
+async fn killed_itself_it_takes_along_all_that_the_command_has_started() {
+    let process = Store::memory().spawn(&["run", "k", "--", "bash", "-c", SCATTERED]);
+    all_up(&process).await;
+    process.signal_group(Signal::KILL);
+    assert_eq!(process.finish().await.code(), None);
+}
+
+#[tokio::test]
+async fn a_lost_lock_ends_all_that_the_command_has_started() {
+    let store = Store::local();
+    let run = [
+        "run", "--grace", "100ms", "k", "--", "bash", "-c", SCATTERED,
+    ];
+    let process = store.spawn(&run);
+    all_up(&process).await;
+    store.run(&["break", "--yes", "k"]).await;
+    assert_eq!(process.finish().await.code(), Some(79));
+}
+
+#[tokio::test]
+async fn what_the_command_leaves_behind_when_it_ends_by_itself_runs_on() {
+    let store = Store::memory();
+    let script = "setsid sleep 60 > /dev/null 2>&1 & echo $!";
+    let ended = store.run(&["run", "k", "--", "sh", "-c", script]).await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let left = Pid::from_raw(ended.stdout.trim().parse().unwrap()).unwrap();
+    kill_process(left, Signal::KILL).expect("it runs on");
+}
+
+#[tokio::test]
+async fn a_shim_that_is_killed_ends_the_command() {
+    let script = "echo $PPID; exec sleep 60";
+    let process = Store::memory().spawn(&["run", "k", "--", "sh", "-c", script]);
+    let shim: i32 = process.stdout().wait_for("").await.parse().unwrap();
+    kill_process(Pid::from_raw(shim).unwrap(), Signal::KILL).unwrap();
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), Some(71), "{}", ended.stderr);
+    assert!(ended.stderr.contains("was killed"), "{}", ended.stderr);
+}
+
+/// A user who has no rights, and a program that gives them root's.
+struct Stranger {
+    store: Store,
+}
+
+impl Stranger {
+    fn new() -> Option<Self> {
+        if !is_root("a program that becomes root") {
+            return None;
+        }
+        let stranger = Self {
+            store: Store::local(),
+        };
+        let path = |name| stranger.store.path(name);
+        set_permissions(path(""), Permissions::from_mode(0o777)).unwrap();
+        copy(leasehold(&[]).get_program(), path("leasehold")).unwrap();
+        copy("/usr/bin/setpriv", path("become")).unwrap();
+        chown(path("become"), Some(0), Some(0)).unwrap();
+        set_permissions(path("become"), Permissions::from_mode(0o4755)).unwrap();
+        let mut tried = stranger.command(&path("become"), &["--reuid", "0", "id", "-u"]);
+        let said = tried.output().unwrap();
+        if said.stdout != b"0\n" {
+            eprintln!("left out: programs keep their user here: {said:?}");
+            return None;
+        }
+        Some(stranger)
+    }
+
+    fn command(&self, program: &std::path::Path, arguments: &[&str]) -> Command {
+        let outer = self.store.command(&[]);
+        let mut command = Command::new("setpriv");
+        let user = NOBODY.to_string();
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+        command.arg(program).args(arguments);
+        for (name, value) in outer.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.current_dir(self.store.path(""));
+        command
+    }
+
+    /// Leasehold, run by the user, with a command that becomes root and ignores SIGTERM; and the
+    /// process id of that.
+    async fn run(&self, options: &[&str]) -> (Process, Pid) {
+        let script = "trap '' TERM; echo $$; exec sleep 60";
+        let command = ["k", "--", "./become", "--reuid", "0", "sh", "-c", script];
+        let arguments = [&["run"], options, &command].concat();
+        let leasehold = self.store.path("leasehold");
+        let process = Process::spawn(self.command(&leasehold, &arguments));
+        let pid = process.stdout().wait_for("").await.parse().unwrap();
+        (process, Pid::from_raw(pid).unwrap())
+    }
+
+    /// Whether somebody else gets the lock.
+    async fn is_free(&self) -> bool {
+        let leasehold = self.store.path("leasehold");
+        let next = self.command(&leasehold, &["run", "-n", "k", "--", "true"]);
+        let ended = Process::run(next).await;
+        assert!([Some(0), Some(75)].contains(&ended.code()), "{ended:?}");
+        ended.code() == Some(0)
+    }
+}
+
+#[tokio::test]
+async fn beyond_the_longest_hold_the_lock_is_kept_while_what_cannot_be_killed_runs() {
+    let Some(stranger) = Stranger::new() else {
+        return;
+    };
+    // Which is its lease, too: on a busy machine a shorter one may not be renewed in time.
+    let (process, command) = stranger.run(&["--max-hold", "6s"]).await;
+    let said = process.stderr().wait_for("cannot kill pid ").await;
+    let named = format!("cannot kill pid {} (sleep, user root)", pid(command));
+    assert!(said.contains(&named), "{said}");
+    let kept = "k stays locked and is renewed until it ends";
+    assert!(said.contains(kept), "{said}");
+    // Longer than its lease without renewal.
+    tokio::time::sleep(std::time::Duration::from_millis(6_500)).await;
+    assert!(!stranger.is_free().await);
+    kill_process(command, Signal::KILL).unwrap();
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    for claimed in ["killing the command", "telling the command", "lost k"] {
+        assert!(!ended.stderr.contains(claimed), "{}", ended.stderr);
+    }
+    assert!(stranger.is_free().await);
+}
+
+#[tokio::test]
+async fn a_lost_lock_whose_command_cannot_be_killed_says_that_another_may_begin() {
+    let Some(stranger) = Stranger::new() else {
+        return;
+    };
+    let (process, command) = stranger.run(&["--grace", "100ms", "--json"]).await;
+    let broken = ["break", "--yes", "k"];
+    let broken = stranger.command(&stranger.store.path("leasehold"), &broken);
+    assert_eq!(Process::run(broken).await.code(), Some(0));
+    process.stderr().wait_for("\"signal\":15").await;
+    process.stderr().wait_for("\"signal\":9").await;
+    assert!(stranger.is_free().await);
+    kill_process(command, Signal::KILL).unwrap();
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    let events = events(&ended.stderr);
+    let of = |name| events.iter().filter(move |event| event["event"] == name);
+    assert!(
+        of("lost").all(|lost| lost["action"] == "refused"),
+        "{events:?}"
+    );
+    assert_eq!(of("refused").count(), 2, "each signal once: {events:?}");
+    for refused in of("refused") {
+        assert_eq!(refused["then"], "may_overlap", "{refused}");
+        assert_eq!(refused["processes"][0]["pid"], pid(command));
+        assert_eq!(refused["processes"][0]["user"], "root");
+    }
+}
+
+#[tokio::test]
+async fn a_request_to_stop_that_the_command_does_not_get_is_said() {
+    let Some(stranger) = Stranger::new() else {
+        return;
+    };
+    let (process, command) = stranger.run(&[]).await;
+    process.signal(Signal::TERM);
+    let said = process.stderr().wait_for("cannot stop pid ").await;
+    assert!(said.contains("k stays locked"), "{said}");
+    assert!(!stranger.is_free().await);
+    kill_process_group(command, Signal::KILL).unwrap();
+    assert_eq!(process.finish().await.code(), Some(137));
+}
+
+fn pid(pid: Pid) -> i32 {
+    pid.as_raw_nonzero().get()
+}

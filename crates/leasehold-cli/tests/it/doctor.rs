@@ -1,0 +1,349 @@
+//! `leasehold doctor` as a process, on servers with something the matter.
+
+#![allow(clippy::unwrap_used, reason = "a helper fails the test that uses it")]
+
+use crate::common::leasehold;
+use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
+use leasehold_testkit::process::{Finished, PATIENCE, Process};
+use leasehold_testkit::server::{Program, RedisServer};
+use serde_json::Value;
+use tokio::time::Instant;
+
+async fn doctor(url: &str) -> Finished {
+    let mut command = leasehold(&["doctor", "--json"]);
+    command.env("LEASEHOLD_STORE", url);
+    Process::run(command).await
+}
+
+/// The findings that are worse than fine: how bad, what was looked at.
+fn complaints(report: &Finished) -> Vec<(String, String)> {
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    let word = |finding: &Value, name: &str| finding[name].as_str().unwrap().to_owned();
+    let findings = report["findings"].as_array().unwrap();
+    findings
+        .iter()
+        .map(|finding| (word(finding, "severity"), word(finding, "check")))
+        .filter(|(severity, _)| severity != "fine")
+        .collect()
+}
+
+/// What it promises.
+fn promise(report: &Finished) -> String {
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    report["promise"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn nothing_is_promised_where_locks_cannot_be_used() {
+    let primary = RedisServer::start();
+    let replica = RedisServer::builder().replica_of(primary.port()).start();
+    primary.wait_for_replicas(1);
+    let rights = "on >secret ~leasehold:* &leasehold:* +@all -hset";
+    let strict = RedisServer::builder().user("bob", rights).start();
+    let node = RedisServer::builder().cluster().start();
+    for url in [replica.url(), strict.url_as("bob", "secret"), node.url()] {
+        let seen = doctor(&url).await;
+        assert_eq!(seen.code(), Some(2), "{}", seen.stdout);
+        let promised = promise(&seen);
+        assert_eq!(
+            promised, "Nothing: locks cannot be used here.",
+            "{}",
+            seen.stdout
+        );
+    }
+}
+
+#[tokio::test]
+async fn why_a_server_cannot_be_reached_is_said() {
+    let server = RedisServer::builder().password("hunter2").start();
+    let found = |seen: &Finished| {
+        let report: Value = serde_json::from_str(&seen.stdout).unwrap();
+        report["findings"][0]["found"].as_str().unwrap().to_owned()
+    };
+    let address = server.address();
+    for (url, cause) in [
+        (format!("redis://:hunter3@{address}/"), "WRONGPASS"),
+        (format!("redis://{address}/"), "NOAUTH"),
+        (
+            "redis://no-such-host.invalid/".to_owned(),
+            "cannot be resolved",
+        ),
+        ("redis://127.0.0.1:1/".to_owned(), "connection refused"),
+    ] {
+        let seen = doctor(&url).await;
+        assert!(found(&seen).contains(cause), "{}", seen.stdout);
+        assert!(!seen.stdout.contains("hunter"), "{}", seen.stdout);
+    }
+}
+
+/// There, who has a key of its own hears and speaks on everybody's channels.
+#[tokio::test]
+async fn users_of_an_old_server_who_may_speak_on_all_channels_are_named() {
+    let old = RedisServer::builder()
+        .program(Program::OldestRedis)
+        .user("bob", "on >secret ~app:* +@all")
+        .user("eve", "on >secret ~app:* resetchannels +@all")
+        .persistent()
+        .start();
+    let seen = doctor(&old.url()).await;
+    let note = ("note".to_owned(), "channels".to_owned());
+    assert_eq!(complaints(&seen), [note], "{}", seen.stdout);
+    assert!(
+        seen.stdout.contains("all channels: bob\""),
+        "{}",
+        seen.stdout
+    );
+    assert!(
+        seen.stdout.contains("resetchannels, and &leasehold:*"),
+        "{}",
+        seen.stdout
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_syncs_always_is_fine() {
+    let server = RedisServer::builder().persistent().start();
+    let seen = doctor(&server.url()).await;
+    assert_eq!(complaints(&seen), [], "{}", seen.stdout);
+    assert_eq!((seen.code(), &*seen.stderr), (Some(0), ""));
+}
+
+#[tokio::test]
+async fn what_a_restart_forgets_is_a_warning() {
+    let server = RedisServer::start();
+    let seen = doctor(&server.url()).await;
+    let expected = ("warning".to_owned(), "persistence".to_owned());
+    assert_eq!(complaints(&seen), [expected]);
+    assert_eq!(seen.code(), Some(1));
+    let mut command = leasehold(&["doctor", "-S", &server.url()]);
+    command.env_remove("LEASEHOLD_STORE");
+    let text = Process::run(command).await.stdout;
+    let line = text.lines().find(|line| line.contains("persistence"));
+    let words: Vec<_> = line.unwrap().split_whitespace().collect();
+    assert_eq!(words, ["warning", "persistence", "none"]);
+    assert!(text.contains("remedy: set appendonly yes"), "{text}");
+    assert!(text.contains("Promised here: Exclusion"), "{text}");
+}
+
+#[tokio::test]
+async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
+    let evicting = RedisServer::builder()
+        .persistent()
+        .config("maxmemory", "100mb")
+        .config("maxmemory-policy", "volatile-ttl")
+        .start();
+    let seen = doctor(&evicting.url()).await;
+    let unsafe_ = |check: &str| ("unsafe".to_owned(), check.to_owned());
+    assert_eq!(complaints(&seen), [unsafe_("eviction")]);
+    assert_eq!(seen.code(), Some(2));
+    let promised = promise(&seen);
+    assert!(promised.starts_with("Exclusion"), "{promised}");
+    assert!(
+        promised.contains("maxmemory-policy volatile-ttl"),
+        "{promised}"
+    );
+
+    let rights = "on >secret ~leasehold:* &leasehold:* +@all -hset";
+    let strict = RedisServer::builder()
+        .persistent()
+        .user("bob", rights)
+        .start();
+    let seen = doctor(&strict.url_as("bob", "secret")).await;
+    assert_eq!(complaints(&seen), [unsafe_("scripts")], "{}", seen.stdout);
+    assert!(
+        seen.stdout.contains("ACL SETUSER bob on"),
+        "{}",
+        seen.stdout
+    );
+    assert!(!seen.stdout.contains("secret"), "{}", seen.stdout);
+    assert_eq!(seen.code(), Some(2));
+
+    let gone = RedisServer::start().url();
+    let seen = doctor(&gone).await;
+    assert_eq!(complaints(&seen), [unsafe_("reach")]);
+    assert_eq!(seen.code(), Some(2));
+}
+
+#[tokio::test]
+async fn what_can_be_done_without_is_a_warning() {
+    let rights = "on >secret ~* resetchannels +@all -info -evalsha -scan";
+    let server = RedisServer::builder()
+        .persistent()
+        .user("bob", rights)
+        .start();
+    let seen = doctor(&server.url_as("bob", "secret")).await;
+    let found: Vec<_> = complaints(&seen);
+    let expected = [
+        ("warning", "info"),
+        ("warning", "pushes"),
+        ("warning", "pushes"),
+        ("note", "scripts"),
+        ("note", "listing"),
+    ];
+    let expected = expected.map(|(severity, check)| (severity.to_owned(), check.to_owned()));
+    assert_eq!(found, expected, "{}", seen.stdout);
+    assert_eq!(seen.code(), Some(1));
+}
+
+#[tokio::test]
+async fn who_acknowledges_is_found_out() {
+    let primary = RedisServer::builder().persistent().start();
+    let url = |timeout: &str| {
+        let url = primary.url();
+        format!("{url}?acknowledge=1&acknowledge_timeout={timeout}")
+    };
+    let seen = doctor(&url("100ms")).await;
+    let nobody = ("unsafe".to_owned(), "acknowledged".to_owned());
+    assert!(complaints(&seen).contains(&nobody), "{}", seen.stdout);
+    assert_eq!(seen.code(), Some(2));
+
+    let replica = RedisServer::builder().replica_of(primary.port()).start();
+    primary.wait_for_replicas(1);
+    // One that has just come may take a second until it answers.
+    let seen = doctor(&url("10s")).await;
+    let only = ("note".to_owned(), "acknowledged".to_owned());
+    assert!(complaints(&seen).contains(&only), "{}", seen.stdout);
+    drop(replica);
+}
+
+#[tokio::test]
+async fn the_store_of_this_machine_is_examined_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let seen = doctor(&format!("local:{}", directory.path().display())).await;
+    assert_eq!(complaints(&seen), [], "{}", seen.stdout);
+    assert_eq!(seen.code(), Some(0));
+    let seen = doctor("memory:").await;
+    assert_eq!(complaints(&seen).len(), 1);
+    let seen = doctor("gopher://x/").await;
+    assert_eq!(seen.code(), Some(64), "{}", seen.stderr);
+}
+
+#[tokio::test]
+async fn servers_with_a_vote_each_are_examined_together() {
+    let servers = Independent::start(3);
+    let seen = doctor(&servers.url()).await;
+    // New servers wait for the end of a quarantine.
+    assert_eq!(seen.code(), Some(2), "{}", seen.stdout);
+    let found = complaints(&seen);
+    let votes = found.iter().filter(|(_, check)| check == "vote").count();
+    assert_eq!(votes, 4, "each, and all together: {found:?}");
+    assert!(promise(&seen).starts_with("Nothing until 2 servers vote."));
+
+    // What it says helps: it has not started the quarantine.
+    let run = async |arguments: &[&str]| {
+        let mut command = leasehold(arguments);
+        command.env("LEASEHOLD_STORE", servers.url());
+        Process::run(command).await
+    };
+    let marked = run(&["init"]).await;
+    assert_eq!(marked.code(), Some(0), "{}", marked.stderr);
+    let ran = run(&["run", "-n", "k", "--", "true"]).await;
+    assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+    let seen = doctor(&servers.url()).await;
+    let note = ("note".to_owned(), "persistence".to_owned());
+    assert_eq!(complaints(&seen), vec![note; 3], "{}", seen.stdout);
+    assert_eq!(seen.code(), Some(0));
+    servers[1].kill();
+    let seen = doctor(&servers.url()).await;
+    let found = complaints(&seen);
+    let gone = ("warning".to_owned(), "reach".to_owned());
+    assert_eq!(found.iter().filter(|found| **found == gone).count(), 1);
+    assert_eq!((found.len(), seen.code()), (3, Some(1)), "{found:?}");
+}
+
+#[tokio::test]
+async fn each_primary_of_a_cluster_is_examined() {
+    let cluster = Cluster::start();
+    let seen = doctor(&cluster.url()).await;
+    let found = complaints(&seen);
+    for check in ["persistence", "replicas", "isolation"] {
+        let count = found.iter().filter(|(_, seen)| seen == check).count();
+        assert_eq!(count, 3, "{check}: {found:?}");
+    }
+    assert_eq!(seen.code(), Some(1), "{}", seen.stdout);
+    assert!(seen.stdout.contains("handed on"), "{}", seen.stdout);
+}
+
+#[tokio::test]
+async fn the_primary_that_sentinels_name_is_examined() {
+    let sentinels = Sentinels::start();
+    let seen = doctor(&sentinels.url()).await;
+    assert_eq!(seen.code(), Some(1), "{}", seen.stdout);
+    let found = complaints(&seen);
+    assert!(
+        found.iter().any(|(_, check)| check == "isolation"),
+        "{found:?}"
+    );
+    let of_sentinels = |seen: &Finished| {
+        let found = complaints(seen).into_iter();
+        let about = found.filter(|(_, check)| check.starts_with("sentinel"));
+        about.map(|(severity, _)| severity).collect::<Vec<_>>()
+    };
+    assert_eq!(of_sentinels(&seen), Vec::<String>::new(), "{}", seen.stdout);
+    sentinels.sentinels()[0].kill();
+    let seen = doctor(&sentinels.url()).await;
+    assert_eq!(of_sentinels(&seen), ["warning"], "{}", seen.stdout);
+    sentinels.sentinels()[1].kill();
+    let limit = Instant::now() + PATIENCE;
+    loop {
+        // Two that are silent, and one that finds no majority when it has noticed.
+        let seen = doctor(&sentinels.url()).await;
+        if of_sentinels(&seen) == ["warning"; 3] {
+            break;
+        }
+        assert!(Instant::now() < limit, "{}", seen.stdout);
+    }
+}
+
+#[tokio::test]
+async fn whether_a_server_that_may_have_forgotten_grants_is_told() {
+    let server = RedisServer::start();
+    let url = format!("{}?restart=quarantine&max_ttl=2s", server.url());
+    let complaint = |severity: &str, check: &str| (severity.to_owned(), check.to_owned());
+    let kept = complaint("note", "persistence");
+    let closed = vec![complaint("warning", "quarantine"), kept.clone()];
+    // To look does not mark it.
+    for _ in 0..2 {
+        let seen = doctor(&url).await;
+        assert_eq!(complaints(&seen), closed, "{}", seen.stdout);
+        assert!(seen.stdout.contains("it is not marked"), "{}", seen.stdout);
+    }
+    let mut init = leasehold(&["init"]);
+    init.env("LEASEHOLD_STORE", &url);
+    assert_eq!(Process::run(init).await.code(), Some(0));
+    let seen = doctor(&url).await;
+    assert_eq!(complaints(&seen), [kept], "{}", seen.stdout);
+    assert!(seen.stdout.contains("handed on"), "{}", seen.stdout);
+    server.kill();
+    server.start_again();
+    let mut asks = leasehold(&["run", "-n", "--ttl", "1s", "k", "--", "true"]);
+    asks.env("LEASEHOLD_STORE", &url);
+    Process::run(asks).await;
+    let seen = doctor(&url).await;
+    assert_eq!(complaints(&seen), closed, "{}", seen.stdout);
+    assert!(promise(&seen).starts_with("Nothing until it grants."));
+    assert!(
+        seen.stdout.contains("it grants again after"),
+        "{}",
+        seen.stdout
+    );
+    let other = format!("{}?restart=quarantine", server.url());
+    let seen = doctor(&other).await;
+    assert_eq!(seen.code(), Some(2), "{}", seen.stdout);
+    assert!(seen.stdout.contains("other settings"), "{}", seen.stdout);
+}
+
+#[tokio::test]
+async fn a_password_is_never_shown() {
+    for url in [
+        "redis://alice:cret@127.0.0.1:1/",
+        "redis-cluster://alice:cret@127.0.0.1:1/",
+        "redis-sentinel://alice:cret@127.0.0.1:1/main",
+        "redlock://alice:cret@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/",
+    ] {
+        let seen = doctor(url).await;
+        assert_eq!(seen.code(), Some(2), "{url}: {}", seen.stderr);
+        assert!(!seen.stdout.contains("cret"), "{}", seen.stdout);
+        assert!(!seen.stderr.contains("cret"), "{}", seen.stderr);
+    }
+}

@@ -1,0 +1,194 @@
+//! Candidates as processes: who leads, what becomes of a leader's command, and who watches.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a case that is no #[test] by itself fails like one"
+)]
+
+use std::fs;
+
+use crate::common::{Store, events, on_each_store};
+use leasehold_testkit::process::{Process, Signal};
+use serde_json::{Value, json};
+
+on_each_store!(
+    a_leader_that_stands_still_is_followed_and_stops_its_command,
+    a_command_that_ends_makes_room_for_another,
+    once_ends_with_the_commands_status,
+    signals_go_on_to_the_command_and_end_the_candidate,
+    those_who_observe_are_told_each_change,
+);
+
+/// Writes its term, where the file takes no lower one than it has seen.
+const WORK: &str = "echo up; while :; do \
+    flock guard sh -c '[ \"$LEASEHOLD_TERM\" -ge \"$(cat seen)\" ] || exit 1
+        echo $LEASEHOLD_TERM > seen; echo $LEASEHOLD_TERM $NOTE >> log' || echo refused; \
+    sleep 0.02; done";
+
+fn candidate(store: &Store, note: &str) -> Process {
+    let mut command = store.command(&[
+        "elect", "--ttl", "3s", "--note", note, "k", "--", "sh", "-c", WORK,
+    ]);
+    command.env("NOTE", note);
+    Process::spawn(command)
+}
+
+/// The term with which it leads, the `nth` time.
+async fn leads(process: &Process) -> u64 {
+    let said = process.stderr().wait_for("leading k, term ").await;
+    said.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+async fn a_leader_that_stands_still_is_followed_and_stops_its_command(store: &Store) {
+    fs::write(store.path("seen"), "0\n").unwrap();
+    let observer = store.spawn(&["elect", "--observe", "--json", "k"]);
+    observer.stdout().wait_for("\"term\":null").await;
+    let a = candidate(store, "a");
+    let first = leads(&a).await;
+    let b = candidate(store, "b");
+    b.stderr().wait_for("waiting for k (position 1)").await;
+    a.signal(Signal::STOP);
+    let second = leads(&b).await;
+    assert!(second > first);
+    b.stdout().wait_for("up").await;
+    // Its command runs on, stopped by nobody: the term in the file keeps it from doing harm.
+    a.stdout().wait_for("refused").await;
+    a.signal(Signal::CONT);
+    let said = a.stderr().wait_for("leasehold: lost k: ").await;
+    assert!(said.ends_with("; killing the command"), "{said}");
+    a.stderr().wait_for("standing for k again in 1.0 s").await;
+    a.stderr().wait_for("waiting for k (position 1)").await;
+    b.signal(Signal::TERM);
+    assert_eq!(b.finish().await.code(), Some(143));
+    let third = leads(&a).await;
+    assert!(third > second);
+    observer
+        .stdout()
+        .wait_for(&format!("\"term\":{third}"))
+        .await;
+    a.signal(Signal::TERM);
+    let ended = a.finish().await;
+    assert_eq!(ended.code(), Some(143), "{}", ended.stderr);
+
+    observer.signal(Signal::TERM);
+    let seen = observer.finish().await;
+    assert_eq!(seen.code(), Some(0), "{}", seen.stderr);
+    let seen: Vec<_> = events(&seen.stdout)
+        .into_iter()
+        .filter(|seen| seen["term"].is_u64())
+        .map(|seen| (seen["term"].as_u64().unwrap(), seen["note"].clone()))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (first, json!("a")),
+            (second, json!("b")),
+            (third, json!("a"))
+        ]
+    );
+    let log = fs::read_to_string(store.path("log")).unwrap();
+    let terms: Vec<u64> = log
+        .lines()
+        .map(|line| line.split(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(terms.is_sorted(), "{log}");
+    assert!(
+        terms
+            .iter()
+            .all(|term| [first, second, third].contains(term)),
+        "{log}"
+    );
+}
+
+async fn a_command_that_ends_makes_room_for_another(store: &Store) {
+    let script = "until test -e go; do sleep 0.02; done; exit 3";
+    let one = store.spawn(&["elect", "k", "--", "sh", "-c", script]);
+    let first = leads(&one).await;
+    let two = store.spawn(&["elect", "k", "--", "sh", "-c", "echo up; exec sleep 60"]);
+    two.stderr().wait_for("waiting for k (position 1)").await;
+    fs::write(store.path("go"), "").unwrap();
+    one.stderr()
+        .wait_for("leasehold: the command ended with status 3; standing for k again in 1.0 s")
+        .await;
+    two.stdout().wait_for("up").await;
+    assert!(leads(&two).await > first);
+    one.stderr().wait_for("waiting for k (position 1)").await;
+    one.signal(Signal::INT);
+    assert_eq!(one.finish().await.code(), Some(130));
+}
+
+async fn once_ends_with_the_commands_status(store: &Store) {
+    let script = "echo $LEASEHOLD_KEY $LEASEHOLD_TERM $LEASEHOLD_TOKEN; exit 3";
+    let ended = store
+        .run(&["elect", "--once", "k", "--", "sh", "-c", script])
+        .await;
+    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    let words: Vec<_> = ended.stdout.split_whitespace().collect();
+    assert_eq!((words[0], words[1]), ("k", words[2]));
+    let missing = store.run(&["elect", "k", "--", "no-such-command"]).await;
+    assert_eq!(missing.code(), Some(127));
+    assert_eq!(store.show("k").await["holders"], json!([]));
+}
+
+async fn signals_go_on_to_the_command_and_end_the_candidate(store: &Store) {
+    let script = "trap 'echo told; exit 5' TERM; trap 'echo again' HUP; echo up; \
+        while :; do sleep 0.02; done";
+    let leader = store.spawn(&["elect", "k", "--", "sh", "-c", script]);
+    leader.stdout().wait_for("up").await;
+    let waits = store.spawn(&["elect", "k", "--", "true"]);
+    waits.stderr().wait_for("waiting for k (position 1)").await;
+    waits.signal(Signal::TERM);
+    assert_eq!(waits.finish().await.code(), Some(143));
+    leader.signal(Signal::HUP);
+    leader.stdout().wait_for("again").await;
+    leader.signal(Signal::TERM);
+    let ended = leader.finish().await;
+    assert_eq!(
+        (ended.code(), &*ended.stdout),
+        (Some(5), "up\nagain\ntold\n")
+    );
+    assert_eq!(store.show("k").await["holders"], json!([]));
+}
+
+async fn those_who_observe_are_told_each_change(store: &Store) {
+    let observer = store.spawn(&["elect", "--observe", "k"]);
+    observer.stdout().wait_for("nobody leads").await;
+    let script = "echo up; until test -e go; do sleep 0.02; done";
+    let leader = store.spawn(&[
+        "elect",
+        "--once",
+        "--label",
+        "blue",
+        "--note",
+        "10.0.0.7:80\nx",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    let term = leads(&leader).await;
+    let said = observer.stdout().wait_for("term ").await;
+    let who = format!("(pid {}, label blue) since 2", leader.pid());
+    assert!(
+        said.starts_with(&format!(r"term {term}, 10.0.0.7:80\nx, ")),
+        "{said}"
+    );
+    assert!(said.contains(&who), "{said}");
+    assert_eq!(
+        store.show("k").await["holders"][0]["note"],
+        "10.0.0.7:80\nx"
+    );
+    let late = store.spawn(&["elect", "--observe", "--json", "k"]);
+    let now: Value = serde_json::from_str(&late.stdout().wait_for("").await).unwrap();
+    assert_eq!(
+        (&now["term"], &now["owner"]["label"]),
+        (&json!(term), &json!("blue"))
+    );
+    fs::write(store.path("go"), "").unwrap();
+    late.stdout().wait_for("null").await;
+    for observer in [observer, late] {
+        observer.signal(Signal::INT);
+        let ended = observer.finish().await;
+        assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    }
+}

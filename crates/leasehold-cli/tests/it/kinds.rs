@@ -1,0 +1,305 @@
+//! Readers, permits, several keys, owners who enter again, holds of a least and a longest time.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a case that is no #[test] by itself fails like one"
+)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::common::{Store, events, on_each_store};
+use leasehold_testkit::process::{Process, Signal};
+use serde_json::{Value, json};
+
+on_each_store!(
+    readers_hold_together_and_a_writer_alone,
+    a_limit_lets_so_many_in_and_is_changed_by_an_administrator,
+    several_keys_are_held_all_or_none,
+    several_keys_in_any_order_do_not_block_each_other,
+    an_owner_enters_again,
+    a_recursive_walk_does_not_wait_for_itself,
+    the_longest_hold_ends_like_a_loss,
+    the_least_hold_keeps_the_lock_of_one_who_left,
+);
+
+async fn readers_hold_together_and_a_writer_alone(store: &Store) {
+    let (one, first) = store.holder(&["-s", "config"]).await;
+    let (two, second) = store.holder(&["--shared", "config"]).await;
+    assert!(second > first);
+    let shown = store.show("config").await;
+    assert_eq!(shown["holders"][1]["mode"], "shared");
+    let writer = store.spawn(&["run", "-x", "config", "--", "echo", "wrote"]);
+    let said = writer.stderr().wait_for("waiting for config").await;
+    assert!(said.ends_with(", and 1 more"), "{said}");
+    let late = store
+        .run(&["run", "-n", "-s", "config", "--", "true"])
+        .await;
+    assert_eq!(late.code(), Some(75), "a writer waits");
+    one.signal(Signal::TERM);
+    two.signal(Signal::TERM);
+    let wrote = writer.finish().await;
+    assert_eq!((wrote.code(), &*wrote.stdout), (Some(0), "wrote\n"));
+    let (_writer, _) = store.holder(&["config"]).await;
+    let reader = store.run(&["run", "-ns", "config", "--", "true"]).await;
+    assert_eq!(reader.code(), Some(75));
+}
+
+async fn a_limit_lets_so_many_in_and_is_changed_by_an_administrator(store: &Store) {
+    let (_one, _) = store.holder(&["--limit", "3", "mail"]).await;
+    let script = "echo up; until test -e go; do sleep 0.02; done";
+    let limit = [
+        "run", "--limit", "3", "--take", "2", "mail", "--", "sh", "-c", script,
+    ];
+    let two = store.spawn(&limit);
+    two.stdout().wait_for("up").await;
+    let shown = store.show("mail").await;
+    assert_eq!(
+        (&shown["kind"], &shown["permits"]),
+        (&json!("semaphore"), &json!(3))
+    );
+    assert_eq!(shown["holders"][1]["weight"], 2);
+    let table = store.run(&["show", "mail"]).await.stdout;
+    assert!(table.contains("2 of 3 permits"), "{table}");
+    let table = store.run(&["ls"]).await.stdout;
+    assert!(table.contains("1 of 3 permits"), "{table}");
+
+    let busy = store
+        .run(&["run", "-n", "--limit", "3", "mail", "--", "true"])
+        .await;
+    assert_eq!(busy.code(), Some(75), "{}", busy.stderr);
+    let other = store
+        .run(&["run", "--limit", "5", "mail", "--", "true"])
+        .await;
+    assert_eq!(other.code(), Some(64), "{}", other.stderr);
+
+    let wrong = store
+        .run(&["resize", "mail", "--from", "2", "--to", "4"])
+        .await;
+    assert_eq!(wrong.code(), Some(64), "{}", wrong.stderr);
+    let waiter = store.spawn(&["run", "--limit", "3", "mail", "--", "echo", "in"]);
+    waiter.stderr().wait_for("waiting for mail").await;
+    let resized = store
+        .run(&["resize", "mail", "--from", "3", "--to", "4"])
+        .await;
+    assert_eq!(
+        resized.stderr,
+        "leasehold: resized mail from 3 to 4 permits\n"
+    );
+    let table = store.run(&["show", "mail"]).await.stdout;
+    assert!(table.starts_with("mail: semaphore of 4, "), "{table}");
+    assert!(table.contains(" of 4 permits"), "{table}");
+    assert!(!table.contains(" of 3 permits"), "{table}");
+    let waiter = waiter.finish().await;
+    assert_eq!((waiter.code(), &*waiter.stdout), (Some(0), "in\n"));
+    fs::write(store.path("go"), "").unwrap();
+    assert_eq!(two.wait().await.code(), Some(0));
+
+    let free = store
+        .run(&["resize", "--json", "free", "--from", "3", "--to", "4"])
+        .await;
+    let done: Value = serde_json::from_str(&free.stdout).unwrap();
+    assert_eq!(
+        done,
+        json!({"key": "free", "from": 3, "to": 4, "in_use": false})
+    );
+}
+
+async fn several_keys_are_held_all_or_none(store: &Store) {
+    let holder = store.spawn(&["hold", "--json", "-k", "b = \"1\"", "-k", "a"]);
+    let held: Value = serde_json::from_str(&holder.stdout().wait_for("").await).unwrap();
+    assert_eq!(held["key"], "b = \"1\"");
+    assert_eq!(held["token"], held["tokens"]["b = \"1\""]);
+    assert_eq!(
+        held["tokens"]["a"],
+        store.show("a").await["holders"][0]["token"]
+    );
+
+    let busy = store
+        .run(&["run", "-n", "-k", "c", "-k", "a", "--", "true"])
+        .await;
+    assert_eq!(busy.code(), Some(75));
+    assert!(
+        busy.stderr.starts_with("leasehold: a is held by "),
+        "{}",
+        busy.stderr
+    );
+    assert_eq!(store.show("c").await["holders"], json!([]));
+    let script = "printf '%s\\n' \"$LEASEHOLD_KEY\" \"$LEASEHOLD_TOKENS\" $LEASEHOLD_TOKEN";
+    let waiter = store.spawn(&[
+        "run",
+        "-k",
+        "c",
+        "-k",
+        "a",
+        "-k",
+        "b = \"1\"",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    waiter
+        .stderr()
+        .wait_for("waiting for a (position 1), held by ")
+        .await;
+    holder.signal(Signal::TERM);
+    let ended = waiter.finish().await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    let tokens: Value = serde_json::from_str(lines[1]).unwrap();
+    assert_eq!(tokens.as_object().unwrap().len(), 3, "{tokens}");
+    assert_eq!((lines[0], lines[2]), ("c", &*tokens["c"].to_string()));
+    assert!(tokens["a"].as_u64() > held["tokens"]["a"].as_u64());
+
+    let readers = store.spawn(&["hold", "-s", "-k", "c", "-k", "a"]);
+    readers.stdout().wait_for("").await;
+    assert_eq!(store.show("c").await["holders"][0]["mode"], "shared");
+    // Losing one is losing all.
+    store.run(&["break", "-y", "a"]).await;
+    let ended = readers.finish().await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    assert!(
+        ended.stderr.starts_with("leasehold: lost a: "),
+        "{}",
+        ended.stderr
+    );
+    store
+        .until("c", |shown| shown["holders"] == json!([]))
+        .await;
+}
+
+async fn several_keys_in_any_order_do_not_block_each_other(store: &Store) {
+    fs::write(store.path("count"), "0").unwrap();
+    let script = "read n < count; echo $((n + 1)) > count";
+    let orders = [["a", "b"], ["b", "a"]];
+    let all: Vec<_> = (0..20)
+        .map(|number| {
+            let [one, two] = orders[number % 2];
+            store.spawn(&["run", "-q", "-k", one, "-k", two, "--", "sh", "-c", script])
+        })
+        .collect();
+    for each in all {
+        let ended = each.finish().await;
+        assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    }
+    assert_eq!(
+        fs::read_to_string(store.path("count")).unwrap().trim(),
+        "20"
+    );
+}
+
+async fn an_owner_enters_again(store: &Store) {
+    // The inner one leaves first; the outer still holds.
+    let script = "echo $LEASEHOLD_OWNER $LEASEHOLD_TOKEN; \
+        \"$L\" run -n --reentrant k -- sh -c 'echo $LEASEHOLD_OWNER $LEASEHOLD_TOKEN'; \
+        env -u LEASEHOLD_OWNER \"$L\" run -n --reentrant k -- true; echo $?; \
+        \"$L\" run -n k -- true; echo $?";
+    let mut command = store.command(&[
+        "run",
+        "-v",
+        "--json",
+        "--reentrant",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    command
+        .env("L", env!("CARGO_BIN_EXE_leasehold"))
+        .env("LEASEHOLD_LOG", "trace");
+    let ended = Process::run(command).await;
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{} {}", ended.stdout, ended.stderr);
+    assert_eq!((lines[0], lines[2], lines[3]), (lines[1], "75", "75"));
+    let owner = lines[0].split(' ').next().unwrap();
+    assert_eq!(owner.len(), 32);
+    assert!(!ended.stderr.contains(owner), "{}", ended.stderr);
+    assert_eq!(store.show("k").await["holders"], json!([]));
+
+    let mut command = store.command(&["run", "--reentrant", "k", "--", "true"]);
+    command.env("LEASEHOLD_OWNER", "hunter2");
+    let ended = Process::run(command).await;
+    assert_eq!(ended.code(), Some(64));
+    assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+}
+
+/// The script calls itself under the lock for each level of a tree.
+async fn a_recursive_walk_does_not_wait_for_itself(store: &Store) {
+    let script = "#!/bin/sh\n\
+        echo \"$1 $LEASEHOLD_TOKEN\" >> log\n\
+        for sub in \"$1\"/*; do\n\
+          if [ -d \"$sub\" ]; then\n\
+            \"$L\" run --reentrant -w 10s menu -- ./walk \"$sub\" || exit\n\
+          fi\n\
+        done\n";
+    let walk = store.path("walk");
+    fs::write(&walk, script).unwrap();
+    fs::set_permissions(&walk, fs::Permissions::from_mode(0o755)).unwrap();
+    for path in ["menu/food/fish/raw", "menu/food/meat", "menu/drinks/hot"] {
+        fs::create_dir_all(store.path(path)).unwrap();
+    }
+    let mut command = store.command(&["run", "--reentrant", "menu", "--", "./walk", "menu"]);
+    command.env("L", env!("CARGO_BIN_EXE_leasehold"));
+    let ended = Process::run(command).await;
+    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    let log = fs::read_to_string(store.path("log")).unwrap();
+    let (paths, tokens): (Vec<_>, Vec<_>) = log
+        .lines()
+        .map(|line| line.split_once(' ').unwrap())
+        .unzip();
+    assert_eq!(
+        paths,
+        [
+            "menu",
+            "menu/drinks",
+            "menu/drinks/hot",
+            "menu/food",
+            "menu/food/fish",
+            "menu/food/fish/raw",
+            "menu/food/meat"
+        ]
+    );
+    assert!(tokens.iter().all(|token| token == &tokens[0]), "{log}");
+    assert_eq!(store.show("menu").await["holders"], json!([]));
+}
+
+async fn the_longest_hold_ends_like_a_loss(store: &Store) {
+    let run = ["run", "--max-hold", "1s", "k", "--", "sleep", "60"];
+    let ended = store.run(&run).await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    assert!(
+        ended.stderr.starts_with("leasehold: k ends in "),
+        "{}",
+        ended.stderr
+    );
+    let said = "it was held for the longest time allowed; telling the command to stop";
+    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+
+    let ended = store
+        .run(&["hold", "--json", "--max-hold", "500ms", "k"])
+        .await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    assert_eq!(events(&ended.stderr)[1]["reason"], "max-hold");
+}
+
+async fn the_least_hold_keeps_the_lock_of_one_who_left(store: &Store) {
+    let ended = store
+        .run(&["run", "--min-hold", "1m", "k", "--", "true"])
+        .await;
+    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    let busy = store.run(&["run", "-n", "k", "--", "true"]).await;
+    assert_eq!(busy.code(), Some(75));
+    assert!(
+        busy.stderr.starts_with("leasehold: k is taken until "),
+        "{}",
+        busy.stderr
+    );
+    let shown = store.show("k").await;
+    let until = shown["holders"][0]["kept_until"].as_str().unwrap();
+    assert!(until.parse::<jiff::Timestamp>().is_ok(), "{until}");
+    let table = store.run(&["show", "k"]).await.stdout;
+    assert!(table.contains("\ntaken until 2"), "{table}");
+    let table = store.run(&["ls"]).await.stdout;
+    assert!(table.contains("(finished)"), "{table}");
+}

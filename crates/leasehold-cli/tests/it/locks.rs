@@ -1,0 +1,470 @@
+//! Rivals for one lock, on every store that processes can share.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a case that is no #[test] by itself fails like one"
+)]
+
+use std::time::Duration;
+
+use crate::common::{Store, events, on_each_store};
+use leasehold::core::Token;
+use leasehold::fence::Gate;
+use leasehold_testkit::process::Signal;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+on_each_store!(
+    a_busy_lock_is_75_or_the_chosen_status,
+    the_one_who_waits_is_told_twice,
+    a_wait_may_end_in_time_or_not,
+    ctrl_c_leaves_the_queue_at_once,
+    waiters_are_served_in_order_of_arrival,
+    a_killed_holder_frees_the_lock,
+    a_holder_stopped_beyond_its_lease_has_lost_it,
+    a_broken_lock_ends_its_command,
+    what_the_command_started_does_not_outlive_a_lost_lock,
+    a_broken_lock_may_be_ignored,
+    a_stubborn_command_is_killed_after_the_grace_time,
+    holding_ends_with_a_signal_or_the_loss,
+    show_and_ls_have_their_shape,
+    a_program_that_cannot_run_leaves_nothing_behind,
+    fifty_commands_count_to_fifty,
+    a_resource_that_is_told_of_a_break_refuses_the_former_holder,
+    what_others_write_does_not_drive_the_terminal,
+);
+
+async fn a_busy_lock_is_75_or_the_chosen_status(store: &Store) {
+    let (holder, _) = store.holder(&["orders/42", "--label", "deploy"]).await;
+    for (arguments, status) in [
+        (&["-n"][..], 75),
+        (&["-w", "0"], 75),
+        (&["-n", "-E", "0"], 0),
+        (&["-w", "50ms", "-E", "11"], 11),
+    ] {
+        let arguments = [&["run"], arguments, &["orders/42", "--", "echo", "ran"]].concat();
+        let ended = store.run(&arguments).await;
+        assert_eq!(
+            ended.code(),
+            Some(status),
+            "{arguments:?}: {}",
+            ended.stderr
+        );
+        assert_eq!(ended.stdout, "");
+        let who = format!("(pid {}, label deploy) since 2", holder.pid());
+        assert!(
+            ended.stderr.contains("orders/42 is held by "),
+            "{}",
+            ended.stderr
+        );
+        assert!(ended.stderr.contains(&who), "{}", ended.stderr);
+        assert!(ended.stderr.contains("Z, expires in "), "{}", ended.stderr);
+    }
+    let quiet = store
+        .run(&["run", "-q", "-n", "orders/42", "--", "true"])
+        .await;
+    assert_eq!((quiet.code(), &*quiet.stderr), (Some(75), ""));
+
+    let ended = store
+        .run(&["run", "-n", "--json", "orders/42", "--", "true"])
+        .await;
+    let events = events(&ended.stderr);
+    assert_eq!(events[0]["event"], "conflict");
+    assert_eq!(events[0]["holders"][0]["owner"]["pid"], holder.pid());
+    assert_eq!(
+        events[1],
+        json!({"event": "exit", "status": 75, "signal": null})
+    );
+    // Nobody who gave up is left in the queue.
+    assert_eq!(store.show("orders/42").await["waiters"], json!([]));
+}
+
+async fn the_one_who_waits_is_told_twice(store: &Store) {
+    let (holder, first) = store.holder(&["k"]).await;
+    let waiter = store.spawn(&["run", "k", "--", "sh", "-c", "echo token $LEASEHOLD_TOKEN"]);
+    let said = waiter
+        .stderr()
+        .wait_for("leasehold: waiting for k (position 1), held by ")
+        .await;
+    assert!(said.contains(&format!("(pid {})", holder.pid())), "{said}");
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.wait().await.code(), Some(0));
+    waiter.stderr().wait_for("leasehold: got k after ").await;
+    let ended = waiter.finish().await;
+    assert_eq!(ended.code(), Some(0));
+    assert_eq!(ended.stderr.lines().count(), 2, "{}", ended.stderr);
+    let token: u64 = ended.stdout.trim()["token ".len()..].parse().unwrap();
+    assert!(token > first);
+}
+
+async fn a_wait_may_end_in_time_or_not(store: &Store) {
+    let (holder, _) = store.holder(&["k"]).await;
+    let late = store
+        .run(&["run", "-w", "100ms", "k", "--", "echo", "ran"])
+        .await;
+    assert_eq!((late.code(), &*late.stdout), (Some(75), ""));
+    assert!(late.stderr.contains("gave up after "), "{}", late.stderr);
+    let timely = store.spawn(&["run", "-w", "1m", "k", "--", "echo", "ran"]);
+    timely.stderr().wait_for("waiting").await;
+    holder.signal(Signal::INT);
+    let timely = timely.finish().await;
+    assert_eq!((timely.code(), &*timely.stdout), (Some(0), "ran\n"));
+}
+
+async fn ctrl_c_leaves_the_queue_at_once(store: &Store) {
+    let (_holder, _) = store.holder(&["k"]).await;
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let waiter = store.spawn(&["run", "k", "--", "echo", "ran"]);
+        waiter.stderr().wait_for("waiting").await;
+        let sent = Instant::now();
+        waiter.signal(signal);
+        let ended = waiter.finish().await;
+        assert!(
+            sent.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            sent.elapsed()
+        );
+        assert_eq!((ended.code(), &*ended.stdout), (Some(status), ""));
+        assert_eq!(ended.stderr.lines().count(), 2, "{}", ended.stderr);
+        assert_eq!(store.show("k").await["waiters"], json!([]));
+    }
+}
+
+async fn waiters_are_served_in_order_of_arrival(store: &Store) {
+    let (holder, _) = store.holder(&["k"]).await;
+    let order = store.path("order");
+    let mut waiters = Vec::new();
+    for number in 1..=6 {
+        let script = format!("echo {number} $LEASEHOLD_TOKEN >> '{}'", order.display());
+        let waiter = store.spawn(&["run", "k", "--", "sh", "-c", &script]);
+        waiter
+            .stderr()
+            .wait_for(&format!("position {number}"))
+            .await;
+        waiters.push(waiter);
+    }
+    let shown = store.show("k").await;
+    let pids = |list: &Value| -> Vec<u64> {
+        let list = list.as_array().unwrap().iter();
+        list.map(|claim| claim["owner"]["pid"].as_u64().unwrap())
+            .collect()
+    };
+    let expected: Vec<_> = waiters
+        .iter()
+        .map(|waiter| u64::from(waiter.pid()))
+        .collect();
+    assert_eq!(pids(&shown["waiters"]), expected);
+    holder.signal(Signal::TERM);
+    for waiter in waiters {
+        assert_eq!(waiter.wait().await.code(), Some(0));
+    }
+    let order = std::fs::read_to_string(order).unwrap();
+    let order: Vec<Vec<u64>> = order
+        .lines()
+        .map(|line| {
+            line.split(' ')
+                .map(|number| number.parse().unwrap())
+                .collect()
+        })
+        .collect();
+    let numbers: Vec<_> = order.iter().map(|line| line[0]).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+    assert!(order.is_sorted_by(|a, b| a[1] < b[1]), "{order:?}");
+}
+
+async fn a_killed_holder_frees_the_lock(store: &Store) {
+    let run = [
+        "run",
+        "--ttl",
+        "1s",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "echo up; exec sleep 60",
+    ];
+    let holder = store.spawn(&run);
+    holder.stdout().wait_for("up").await;
+    let waiter = store.spawn(&["run", "k", "--", "echo", "ran"]);
+    waiter.stderr().wait_for("waiting").await;
+    let killed = Instant::now();
+    holder.signal(Signal::KILL);
+    // Its output ends with its child.
+    holder.finish().await;
+    let ended = waiter.finish().await;
+    assert_eq!((ended.code(), &*ended.stdout), (Some(0), "ran\n"));
+    assert!(
+        killed.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        killed.elapsed()
+    );
+}
+
+async fn a_holder_stopped_beyond_its_lease_has_lost_it(store: &Store) {
+    let script = "echo token $LEASEHOLD_TOKEN; exec sleep 60";
+    let holder = store.spawn(&["run", "--ttl", "1s", "k", "--", "sh", "-c", script]);
+    let first = holder.stdout().wait_for("token ").await;
+    let waiter = store.spawn(&["run", "k", "--", "sh", "-c", "echo token $LEASEHOLD_TOKEN"]);
+    waiter.stderr().wait_for("waiting").await;
+    holder.signal(Signal::STOP);
+    let second = waiter.finish().await;
+    assert_eq!(second.code(), Some(0), "{}", second.stderr);
+    holder.signal(Signal::CONT);
+    let ended = holder.finish().await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("leasehold: lost k: "),
+        "{}",
+        ended.stderr
+    );
+    let token = |line: &str| line.trim()["token ".len()..].parse::<u64>().unwrap();
+    assert!(token(&first) < token(&second.stdout));
+}
+
+async fn a_broken_lock_ends_its_command(store: &Store) {
+    let script = "trap 'echo told; exit 0' TERM; echo up; sleep 60 > /dev/null & wait";
+    let holder = store.spawn(&["run", "k", "--", "sh", "-c", script]);
+    holder.stdout().wait_for("up").await;
+    let unasked = store.run(&["break", "k"]).await;
+    assert_eq!(unasked.code(), Some(64), "nobody can be asked");
+    assert!(
+        unasked.stderr.contains("hint: use --yes"),
+        "{}",
+        unasked.stderr
+    );
+    let broken = store.run(&["break", "--yes", "--json", "k"]).await;
+    assert_eq!(broken.code(), Some(0), "{}", broken.stderr);
+    let done: Value = serde_json::from_str(&broken.stdout).unwrap();
+    assert_eq!((&done["key"], &done["holders"]), (&json!("k"), &json!(1)));
+    let ended = holder.finish().await;
+    assert_eq!(
+        (ended.code(), &*ended.stdout),
+        (Some(79), "up\ntold\n"),
+        "{}",
+        ended.stderr
+    );
+    // A holder that has only just begun does not listen yet: then it finds its claim gone.
+    assert!(
+        ended.stderr.starts_with("leasehold: lost k: "),
+        "{}",
+        ended.stderr
+    );
+    let token = store
+        .run(&["run", "k", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"])
+        .await
+        .stdout;
+    assert!(token.trim().parse::<u64>().unwrap() > done["token"].as_u64().unwrap());
+}
+
+async fn a_resource_that_is_told_of_a_break_refuses_the_former_holder(store: &Store) {
+    let (holder, stale) = store.holder(&["k"]).await;
+    let waiter = store.spawn(&["hold", "k"]);
+    waiter.stderr().wait_for("waiting for k").await;
+    let broken = store.run(&["break", "--yes", "k"]).await;
+    let (_, told) = broken.stderr.split_once("tokens up to ").expect("a token");
+    let (told, _) = told.split_once(" are void").expect("a sentence");
+    let resource = Gate::at(Token(told.parse().unwrap()));
+    resource.admit(Token(stale)).unwrap_err();
+    let next: u64 = waiter.stdout().wait_for("").await.parse().unwrap();
+    resource.admit(Token(next)).unwrap();
+    assert_eq!(holder.finish().await.code(), Some(79));
+}
+
+async fn what_others_write_does_not_drive_the_terminal(store: &Store) {
+    let (key, label) = (
+        "k\u{202e}/\u{200b}1",
+        "a\u{202e}b\u{2028}\u{1b}[2Jc\nforged",
+    );
+    let (_holder, token) = store.holder(&["--label", label, key]).await;
+    let obeyed = |c: char| c != '\n' && (c.is_control() || "\u{202e}\u{200b}\u{2028}".contains(c));
+    for (arguments, lines) in [
+        (&["show", key][..], 3),
+        (&["ls"], 2),
+        (&["run", "-n", key, "--", "true"], 1),
+        (&["run", "-n", "--json", key, "--", "true"], 2),
+        (&["show", "--json", key], 1),
+    ] {
+        let ended = store.run(arguments).await;
+        let said = ended.stdout + &ended.stderr;
+        assert!(!said.contains(obeyed), "{arguments:?}: {said:?}");
+        assert_eq!(said.lines().count(), lines, "{arguments:?}: {said}");
+        assert!(said.contains("202e"), "{arguments:?}: {said}");
+    }
+    // To programs it is what it is.
+    let shown = store.show(key).await;
+    assert_eq!(
+        (&shown["key"], &shown["holders"][0]["token"]),
+        (&json!(key), &json!(token))
+    );
+}
+
+async fn what_the_command_started_does_not_outlive_a_lost_lock(store: &Store) {
+    let script = "sh -c 'trap \"\" TERM; echo up; exec sleep 60' & trap 'exit 0' TERM; wait";
+    let holder = store.spawn(&["run", "k", "--", "sh", "-c", script]);
+    holder.stdout().wait_for("up").await;
+    store.run(&["break", "--yes", "k"]).await;
+    // The output ends when the sleeper has gone, which does not hear SIGTERM.
+    let ended = holder.finish().await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+}
+
+async fn a_broken_lock_may_be_ignored(store: &Store) {
+    let script = "echo up; until test -e go; do sleep 0.02; done; echo done";
+    let run = ["run", "--on-lost", "ignore", "k", "--", "sh", "-c", script];
+    let holder = store.spawn(&run);
+    holder.stdout().wait_for("up").await;
+    store.run(&["break", "--yes", "k"]).await;
+    holder
+        .stderr()
+        .wait_for("the command runs on, unguarded")
+        .await;
+    std::fs::write(store.path("go"), "").unwrap();
+    let ended = holder.finish().await;
+    assert_eq!((ended.code(), &*ended.stdout), (Some(79), "up\ndone\n"));
+}
+
+async fn a_stubborn_command_is_killed_after_the_grace_time(store: &Store) {
+    let script = "trap '' TERM; echo up; while :; do sleep 0.1; done";
+    let run = ["run", "--grace", "300ms", "k", "--", "sh", "-c", script];
+    let holder = store.spawn(&run);
+    holder.stdout().wait_for("up").await;
+    store.run(&["break", "--yes", "k"]).await;
+    holder
+        .stderr()
+        .wait_for("telling the command to stop")
+        .await;
+    let told = Instant::now();
+    holder.stderr().wait_for("killing the command").await;
+    assert!(
+        told.elapsed() > Duration::from_millis(200),
+        "{:?}",
+        told.elapsed()
+    );
+    assert_eq!(holder.finish().await.code(), Some(79));
+}
+
+async fn holding_ends_with_a_signal_or_the_loss(store: &Store) {
+    let (holder, token) = store.holder(&["k"]).await;
+    assert_eq!(store.show("k").await["holders"][0]["token"], token);
+    let busy = store.run(&["hold", "-n", "k"]).await;
+    assert_eq!((busy.code(), &*busy.stdout), (Some(75), ""));
+    holder.signal(Signal::INT);
+    assert_eq!(holder.wait().await.code(), Some(0));
+    assert_eq!(store.show("k").await["holders"], json!([]));
+
+    let holder = store.spawn(&["hold", "--json", "k"]);
+    let held: Value = serde_json::from_str(&holder.stdout().wait_for("").await).unwrap();
+    assert_eq!(held["key"], "k");
+    assert!(held["token"].as_u64().unwrap() > token);
+    store.run(&["break", "-y", "k"]).await;
+    let ended = holder.finish().await;
+    assert_eq!(ended.code(), Some(79));
+    let lost = events(&ended.stderr);
+    assert_eq!(lost[1]["event"], "lost", "{lost:?}");
+    let reasons = [json!("gone"), json!("revoked")];
+    assert!(reasons.contains(&lost[1]["reason"]), "{lost:?}");
+}
+
+async fn show_and_ls_have_their_shape(store: &Store) {
+    let empty = store.run(&["ls"]).await;
+    assert_eq!(
+        (empty.code(), &*empty.stdout, &*empty.stderr),
+        (Some(0), "", "")
+    );
+    let free = store.show("a/1").await;
+    assert_eq!(
+        (&free["key"], &free["kind"]),
+        (&json!("a/1"), &json!("lock"))
+    );
+    assert_eq!(
+        (&free["holders"], &free["waiters"]),
+        (&json!([]), &json!([]))
+    );
+
+    let (holder, token) = store.holder(&["a/1", "--label", "first"]).await;
+    let (_other, _) = store.holder(&["b/1"]).await;
+    let waiter = store.spawn(&["run", "a/1", "--", "true"]);
+    waiter.stderr().wait_for("waiting").await;
+    let shown = store.show("a/1").await;
+    let time = |value: &Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let (held, waits) = (&shown["holders"][0], &shown["waiters"][0]);
+    assert!(time(&shown["at"]) >= time(&held["since"]));
+    assert!(time(&waits["since"]) >= time(&held["since"]));
+    assert!(
+        (20_000..=30_000).contains(&held["expires_in_ms"].as_u64().unwrap()),
+        "{shown}"
+    );
+    assert!(
+        (6_000..=10_000).contains(&waits["expires_in_ms"].as_u64().unwrap()),
+        "{shown}"
+    );
+    let host = &held["owner"]["host"];
+    assert_eq!(
+        shown,
+        json!({
+            "key": "a/1",
+            "kind": "lock",
+            "last_token": token,
+            "at": shown["at"],
+            "holders": [{
+                "mode": "exclusive",
+                "owner": { "host": host, "pid": holder.pid(), "label": "first" },
+                "since": held["since"],
+                "expires_in_ms": held["expires_in_ms"],
+                "token": token,
+            }],
+            "waiters": [{
+                "mode": "exclusive",
+                "owner": { "host": host, "pid": waiter.pid(), "label": null },
+                "since": waits["since"],
+                "expires_in_ms": waits["expires_in_ms"],
+                "position": 1,
+            }],
+        })
+    );
+    for (pattern, keys) in [("*", &["a/1", "b/1"][..]), ("b*", &["b/1"]), ("c?", &[])] {
+        let listed = store.run(&["ls", pattern, "--json"]).await.stdout;
+        let found: Vec<Value> = events(&listed)
+            .into_iter()
+            .map(|each| each["key"].clone())
+            .collect();
+        assert_eq!(found, keys, "{pattern}");
+    }
+    let table = store.run(&["show", "a/1"]).await.stdout;
+    assert!(
+        table.contains("holds") && table.contains("waits, 1"),
+        "{table}"
+    );
+    let table = store.run(&["ls"]).await.stdout;
+    assert_eq!(table.lines().count(), 3, "{table}");
+}
+
+async fn a_program_that_cannot_run_leaves_nothing_behind(store: &Store) {
+    // Looks runnable, and is not: its interpreter does not exist.
+    let script = store.path("script");
+    std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).unwrap();
+    let ended = store
+        .run(&["run", "k", "--", script.to_str().unwrap()])
+        .await;
+    assert_eq!(ended.code(), Some(127), "{}", ended.stderr);
+    let shown = store.show("k").await;
+    assert_eq!(
+        (&shown["holders"], &shown["waiters"]),
+        (&json!([]), &json!([]))
+    );
+}
+
+async fn fifty_commands_count_to_fifty(store: &Store) {
+    let count = store.path("count");
+    std::fs::write(&count, "0").unwrap();
+    let script = "read n < count; echo $((n + 1)) > count";
+    let all: Vec<_> = (0..50)
+        .map(|_| store.spawn(&["run", "-q", "k", "--", "sh", "-c", script]))
+        .collect();
+    for each in all {
+        let ended = each.finish().await;
+        assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    }
+    assert_eq!(std::fs::read_to_string(&count).unwrap().trim(), "50");
+}

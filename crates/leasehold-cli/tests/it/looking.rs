@@ -1,0 +1,115 @@
+//! To look changes nothing: no key more, no key less, no other value.
+
+use std::collections::BTreeMap;
+
+use crate::common::leasehold;
+use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
+use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::server::RedisServer;
+
+/// All keys of these servers, with their values as the server writes them down.
+fn keyspace(servers: &[&RedisServer]) -> Vec<BTreeMap<String, Vec<u8>>> {
+    let of = |server: &&RedisServer| {
+        let keys: Vec<String> = server.query(&["KEYS", "*"]);
+        let value = |key: String| {
+            let value = server.query(&["DUMP", &key]);
+            (key, value)
+        };
+        keys.into_iter().map(value).collect()
+    };
+    servers.iter().map(of).collect()
+}
+
+/// The looks, one after the other: each leaves the keys as they were.
+async fn nothing_changes(url: &str, servers: &[&RedisServer]) {
+    let before = keyspace(servers);
+    for arguments in [
+        &["doctor"][..],
+        &["ls"],
+        &["ls", "--json"],
+        &["show", "k"],
+        &["show", "other"],
+    ] {
+        let mut command = leasehold(arguments);
+        command.env("LEASEHOLD_STORE", url);
+        let seen = Process::run(command).await;
+        assert!(seen.code() < Some(64), "{arguments:?}: {}", seen.stderr);
+        assert_eq!(keyspace(servers), before, "{arguments:?} at {url}");
+    }
+    let mut command = leasehold(&["elect", "--observe", "other"]);
+    command.env("LEASEHOLD_STORE", url);
+    let observer = Process::spawn(command);
+    observer.stdout().wait_for("nobody leads").await;
+    observer.signal(Signal::INT);
+    let ended = observer.finish().await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(keyspace(servers), before, "elect --observe at {url}");
+}
+
+/// The same once a lock was used: its record is one of those that stay.
+async fn nothing_changes_after_a_use(url: &str, servers: &[&RedisServer]) {
+    for arguments in [&["init"][..], &["run", "k", "--", "true"]] {
+        let mut command = leasehold(arguments);
+        command.env("LEASEHOLD_STORE", url);
+        let ended = Process::run(command).await;
+        // Only some have a mark, which `init` writes.
+        let fine = ended.code() == Some(0) || arguments == ["init"] && ended.code() == Some(64);
+        assert!(fine, "{arguments:?} at {url}: {}", ended.stderr);
+    }
+    let keys = keyspace(servers);
+    assert!(keys.iter().any(|keys| !keys.is_empty()));
+    nothing_changes(url, servers).await;
+}
+
+#[tokio::test]
+async fn at_one_server() {
+    let server = RedisServer::start();
+    nothing_changes(&server.url(), &[&server]).await;
+    nothing_changes_after_a_use(&server.url(), &[&server]).await;
+}
+
+#[tokio::test]
+async fn at_a_server_that_may_have_forgotten() {
+    let server = RedisServer::start();
+    let url = format!("{}?restart=quarantine", server.url());
+    nothing_changes(&url, &[&server]).await;
+    nothing_changes_after_a_use(&url, &[&server]).await;
+}
+
+#[tokio::test]
+async fn at_servers_with_a_vote_each() {
+    let servers = Independent::start(3);
+    let each: Vec<_> = servers.servers().iter().collect();
+    nothing_changes(&servers.url(), &each).await;
+    nothing_changes_after_a_use(&servers.url(), &each).await;
+}
+
+#[tokio::test]
+async fn at_servers_that_share_their_locks_with_other_libraries() {
+    let server = RedisServer::start();
+    let url = format!("{}?layout=classic&prefix=app:", server.url());
+    nothing_changes(&url, &[&server]).await;
+    let servers = Independent::start(3);
+    let each: Vec<_> = servers.servers().iter().collect();
+    nothing_changes(
+        &format!("{}?layout=classic&prefix=app:", servers.url()),
+        &each,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn at_a_primary_that_sentinels_watch() {
+    let sentinels = Sentinels::start();
+    let primary = [sentinels.primary()];
+    nothing_changes(&sentinels.url(), &primary).await;
+    nothing_changes_after_a_use(&sentinels.url(), &primary).await;
+}
+
+#[tokio::test]
+async fn at_a_cluster() {
+    let cluster = Cluster::start();
+    let primaries = cluster.primaries();
+    nothing_changes(&cluster.url(), &primaries).await;
+    nothing_changes_after_a_use(&cluster.url(), &primaries).await;
+}

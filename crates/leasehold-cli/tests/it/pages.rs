@@ -1,0 +1,444 @@
+//! The shell blocks of `README.md`, of the pages beside it and in `docs/`, run as they are written.
+//!
+//! Each block runs in a fresh directory, with the built `leasehold` on the `PATH`, an empty home
+//! and no `LEASEHOLD_…` variable: on `local:`, unless it names a store. Its commands run one by
+//! one and each has to end with status 0. `CONTRIBUTING.md` has the rules for those who write:
+//!
+//! - `<!-- not run: REASON -->` before a block: it is not run, and [`NOT_RUN`] says so too.
+//! - `<!-- with: report.sh -->` before a block: programs that the reader has. They say their
+//!   name and end.
+//! - A host of [`HOSTS`] in a URL is a real server, one for each name and block.
+//! - `elect` and `hold` go on until they are stopped: here, once they have printed a line.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::server::RedisServer;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::common::leasehold;
+
+/// The blocks that are not run, by page, with their reasons. A new one is a change here.
+const NOT_RUN: [(&str, &str); 14] = [
+    (
+        "CONTRIBUTING.md",
+        "it builds, and it is what runs the other blocks",
+    ),
+    ("README.md", "scripts/test begins with it"),
+    ("README.md", "it is what runs the other blocks"),
+    ("README.md", LONG),
+    ("docs/proof/README.md", LONG),
+    ("docs/proof/concurrency.md", LONG),
+    ("docs/proof/concurrency.md", RECORD),
+    ("docs/proof/faults.md", "a synopsis"),
+    ("docs/proof/faults.md", RECORD),
+    ("docs/proof/fuzzing.md", LONG),
+    ("docs/proof/fuzzing.md", RECORD),
+    ("docs/proof/model.md", LONG),
+    ("docs/proof/simulation.md", LONG),
+    (
+        "docs/proof/simulation.md",
+        "it fails, as it should; the simulation's own tests break it the same way",
+    ),
+];
+const LONG: &str = "it takes minutes or hours; scripts/test has the short form";
+const RECORD: &str = "a record of what was run";
+
+/// Names of servers that the pages use. A page that needs another adds it here.
+const HOSTS: [&str; 2] = ["host", "db1"];
+
+/// The pages at the root, beside those in `docs/`.
+const AT_THE_ROOT: [&str; 4] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "SAFETY.md",
+];
+
+/// How a fence names a shell.
+const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
+
+/// How a line begins that is meant to be typed into a shell.
+const TYPED: [&str; 7] = [
+    "leasehold ",
+    "leasehold-proof ",
+    "cargo ",
+    "scripts/",
+    "sudo ",
+    "redis-cli ",
+    "$ ",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_shell_block_runs_as_written() {
+    let blocks: Vec<_> = pages().iter().flat_map(|page| page.blocks()).collect();
+    let run: Vec<_> = blocks.into_iter().filter(Block::is_run).collect();
+    assert!(run.len() > 1, "blocks are found");
+    let failed = failures(run).await;
+    assert!(failed.is_empty(), "\n{}", failed.join("\n"));
+}
+
+#[test]
+fn every_block_that_is_not_run_is_listed_with_its_reason() {
+    let pages = pages();
+    let blocks = pages.iter().flat_map(|page| page.blocks());
+    let marked: Vec<_> = blocks
+        .filter_map(|block| Some((block.page.clone(), block.not_run?)))
+        .collect();
+    let listed = NOT_RUN.map(|(page, reason)| (page.to_owned(), reason.to_owned()));
+    assert_eq!(marked, listed);
+}
+
+#[test]
+fn every_command_stands_in_a_shell_block() {
+    let stray: Vec<_> = pages().iter().flat_map(|page| page.stray()).collect();
+    assert!(
+        stray.is_empty(),
+        "fence these with ```sh:\n{}",
+        stray.join("\n")
+    );
+}
+
+#[tokio::test]
+async fn a_broken_block_fails_and_is_named() {
+    let page = Page {
+        name: "PAGE.md".to_owned(),
+        text: "Text.\n\n```sh\nleasehold ls\nleasehold run --no-such k -- true\n```\n\
+               ```sh\nleasehold ls  # this one is right\n```\n\
+               <!-- with: job.sh -->\n\n```sh\nleasehold run k -- ./jop.sh\n```\n\
+               ```sh\nleasehold ls -S redis://127.0.0.1:1/\n```\n"
+            .to_owned(),
+    };
+    let failed = failures(page.blocks()).await;
+    let named: Vec<_> = failed
+        .iter()
+        .map(|text| text.lines().next().unwrap())
+        .collect();
+    let right = "PAGE.md:5: `leasehold run --no-such k -- true`: exit status: 64";
+    assert!(named.contains(&right), "{failed:#?}");
+    let names = |line: &str| named.iter().any(|text| text.starts_with(line));
+    assert!(
+        names("PAGE.md:13: ") && names("PAGE.md:16: "),
+        "{failed:#?}"
+    );
+    assert_eq!(failed.len(), 3, "{failed:#?}");
+}
+
+#[test]
+fn commands_out_of_a_fence_and_in_other_fences_are_seen() {
+    let page = Page {
+        name: "PAGE.md".to_owned(),
+        text: "As in\n\n    leasehold ls\n\n```text\nleasehold ls\n```\n\n\
+               <!-- not run: a synopsis -->\n```text\nleasehold ls [PATTERN]\n```\n"
+            .to_owned(),
+    };
+    assert_eq!(
+        page.stray(),
+        ["PAGE.md:3: leasehold ls", "PAGE.md:6: leasehold ls"]
+    );
+}
+
+#[test]
+fn a_command_may_take_several_lines() {
+    let block = Block {
+        text: "# first\nleasehold run k \\\n  -- true\n\nfor i in 1 2; do\n  leasehold ls\ndone\n"
+            .to_owned(),
+        ..Block::default()
+    };
+    let commands = block.commands();
+    assert_eq!(
+        commands,
+        [
+            (2, "leasehold run k \\\n  -- true".to_owned()),
+            (5, "for i in 1 2; do\n  leasehold ls\ndone".to_owned()),
+        ]
+    );
+}
+
+// ---- pages and their blocks ----
+
+struct Page {
+    name: String,
+    text: String,
+}
+
+fn pages() -> Vec<Page> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files: Vec<_> = AT_THE_ROOT.map(|name| root.join(name)).into();
+    files.retain(|file| file.exists());
+    let mut directories = vec![root.join("docs")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    let read = |file: PathBuf| Page {
+        name: file.strip_prefix(&root).unwrap().display().to_string(),
+        text: fs::read_to_string(file).unwrap(),
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// What stands between two fences.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    page: String,
+    /// The number of the line before its first.
+    line: usize,
+    language: String,
+    text: String,
+    not_run: Option<String>,
+    with: Vec<String>,
+}
+
+impl Page {
+    fn blocks(&self) -> Vec<Block> {
+        self.parts().0
+    }
+
+    /// Lines that are meant for a shell and are in no block that is run or marked.
+    fn stray(&self) -> Vec<String> {
+        let (blocks, rest) = self.parts();
+        let others = blocks
+            .iter()
+            .filter(|block| !block.is_shell() && block.not_run.is_none());
+        let fenced = others.flat_map(Block::numbered);
+        let indented = rest
+            .into_iter()
+            .filter_map(|(number, line)| Some((number, line.strip_prefix("    ")?)));
+        let mut stray: Vec<_> = indented
+            .chain(fenced)
+            .filter(|(_, line)| TYPED.iter().any(|typed| line.starts_with(typed)))
+            // A setting of a file, not a command.
+            .filter(|(_, line)| !line.contains(" = "))
+            .collect();
+        stray.sort_unstable();
+        let named = stray.into_iter();
+        named
+            .map(|(number, line)| format!("{}:{number}: {line}", self.name))
+            .collect()
+    }
+
+    /// The blocks, and the lines that are in none, with their numbers.
+    fn parts(&self) -> (Vec<Block>, Vec<(usize, &str)>) {
+        let (mut blocks, mut rest) = (Vec::new(), Vec::new());
+        let mut open: Option<Block> = None;
+        let (mut not_run, mut with) = (None, Vec::new());
+        for (number, line) in (1..).zip(self.text.lines()) {
+            let trimmed = line.trim();
+            if let Some(block) = &mut open {
+                if trimmed == "```" {
+                    blocks.extend(open.take());
+                } else {
+                    block.text += line;
+                    block.text += "\n";
+                }
+            } else if let Some(language) = trimmed.strip_prefix("```") {
+                open = Some(Block {
+                    page: self.name.clone(),
+                    line: number,
+                    language: language.to_owned(),
+                    not_run: not_run.take(),
+                    with: std::mem::take(&mut with),
+                    ..Block::default()
+                });
+            } else if let Some(reason) = comment(trimmed, "not run: ") {
+                not_run = Some(reason.to_owned());
+            } else if let Some(names) = comment(trimmed, "with: ") {
+                with.extend(names.split_whitespace().map(str::to_owned));
+            } else {
+                if !trimmed.is_empty() {
+                    (not_run, with) = (None, Vec::new());
+                }
+                rest.push((number, line));
+            }
+        }
+        assert!(open.is_none(), "{}: a block does not end", self.name);
+        (blocks, rest)
+    }
+}
+
+fn comment<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let inner = line.strip_prefix("<!--")?.strip_suffix("-->")?;
+    inner.trim().strip_prefix(name)
+}
+
+impl Block {
+    fn is_shell(&self) -> bool {
+        SHELLS.contains(&&*self.language)
+    }
+
+    fn is_run(&self) -> bool {
+        self.is_shell() && self.not_run.is_none()
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (usize, &str)> {
+        (self.line + 1..).zip(self.text.lines())
+    }
+
+    /// Its commands with the numbers of their lines. A command goes on until the shell takes it
+    /// for complete; of a console, only lines after a prompt are commands.
+    fn commands(&self) -> Vec<(usize, String)> {
+        let (mut commands, mut begun) = (Vec::new(), None::<(usize, String)>);
+        for (number, line) in self.numbered() {
+            let line = match (&*self.language, &begun) {
+                ("console", None) => line.strip_prefix("$ ").unwrap_or_default(),
+                _ => line,
+            };
+            let (first, text) = match begun.take() {
+                Some((first, text)) => (first, format!("{text}\n{line}")),
+                None if line.trim().is_empty() || line.starts_with('#') => continue,
+                None => (number, line.to_owned()),
+            };
+            let checked = Command::new("sh").args(["-n", "-c", &text]).output();
+            if text.ends_with('\\') || !checked.unwrap().status.success() {
+                begun = Some((first, text));
+            } else {
+                commands.push((first, text));
+            }
+        }
+        commands.extend(begun);
+        commands
+    }
+
+    /// Runs it in a place of its own.
+    async fn run(self) -> Result<(), String> {
+        let place = Place::new(&self.with);
+        let servers = Servers::named_in(&self.text);
+        let mut exported = String::new();
+        for (number, text) in self.commands() {
+            let real = servers.in_place_of_their_names(&text);
+            let process = Process::spawn(place.command(&format!("{exported}{real}")));
+            if goes_on(&text) {
+                process.stdout().wait_for("").await;
+                process.signal_group(Signal::TERM);
+            }
+            let ended = process.finish().await;
+            // By the signal: the shell, or leasehold and so the shell.
+            let stopped = goes_on(&text) && matches!(ended.code(), Some(143) | None);
+            if ended.code() != Some(0) && !stopped {
+                return Err(format!(
+                    "{}:{number}: `{text}`: {}\n{}{}",
+                    self.page, ended.status, ended.stdout, ended.stderr
+                ));
+            }
+            if text.starts_with("export ") {
+                exported += &format!("{real}\n");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a command goes on until it is stopped.
+fn goes_on(command: &str) -> bool {
+    let elects = command.contains("leasehold elect ") && !command.contains(" --once");
+    elects || command.contains("leasehold hold ")
+}
+
+/// What has failed: where, what, and what it said.
+async fn failures(blocks: Vec<Block>) -> Vec<String> {
+    let mut running = JoinSet::new();
+    for block in blocks {
+        let place = format!("{}:{}: ", block.page, block.line + 1);
+        running.spawn(async move {
+            let tried = tokio::spawn(block.run()).await;
+            tried.unwrap_or_else(|panicked| {
+                let panicked = panicked.into_panic();
+                let said = panicked.downcast_ref::<String>().cloned();
+                Err(place + &said.unwrap_or_default())
+            })
+        });
+    }
+    let ended = running.join_all().await;
+    ended.into_iter().filter_map(Result::err).collect()
+}
+
+// ---- where they run ----
+
+/// A directory, a home, and the programs that the reader has.
+struct Place(TempDir);
+
+impl Place {
+    fn new(with: &[String]) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        for directory in ["bin", "home", "work"] {
+            fs::create_dir(place.path().join(directory)).unwrap();
+        }
+        let built = env!("CARGO_BIN_EXE_leasehold");
+        symlink(built, place.path().join("bin/leasehold")).unwrap();
+        for name in with {
+            let program = place.path().join("work").join(name);
+            fs::write(&program, format!("#!/bin/sh\necho {name}\n")).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Self(place)
+    }
+
+    fn command(&self, text: &str) -> Command {
+        let mut path = self.0.path().join("bin").into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap());
+        let mut command = Command::new("sh");
+        for (name, value) in leasehold(&[]).get_envs() {
+            if value.is_none() {
+                command.env_remove(name);
+            }
+        }
+        command
+            .args(["-c", text])
+            .env("PATH", path)
+            .env("HOME", self.0.path().join("home"))
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("XDG_RUNTIME_DIR")
+            .current_dir(self.0.path().join("work"));
+        command
+    }
+}
+
+/// Real servers, by the names that the pages give them.
+struct Servers(BTreeMap<&'static str, RedisServer>);
+
+impl Servers {
+    fn named_in(text: &str) -> Self {
+        let named = HOSTS
+            .into_iter()
+            .filter(|host| with_port(text, host, 0) != text);
+        Self(named.map(|host| (host, as_recommended())).collect())
+    }
+
+    fn in_place_of_their_names(&self, text: &str) -> String {
+        let servers = self.0.iter();
+        servers.fold(text.to_owned(), |text, (host, server)| {
+            with_port(&text, host, server.port())
+        })
+    }
+}
+
+/// A server of which `doctor` has nothing to complain.
+fn as_recommended() -> RedisServer {
+    RedisServer::builder().persistent().start()
+}
+
+/// The text with this port of this machine wherever a URL names the host without a port.
+fn with_port(text: &str, host: &str, port: u16) -> String {
+    let mut text = text.to_owned();
+    for before in ["://", "@", ","] {
+        for behind in ["/", ",", "?"] {
+            let named = format!("{before}{host}{behind}");
+            text = text.replace(&named, &format!("{before}127.0.0.1:{port}{behind}"));
+        }
+    }
+    text
+}

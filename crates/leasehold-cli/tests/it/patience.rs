@@ -1,0 +1,345 @@
+//! While there is patience left, a store that cannot be used is waited for.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common::{events, leasehold};
+use leasehold_testkit::process::{Finished, Process, Signal};
+use leasehold_testkit::proxy::{Direction, Proxy};
+use leasehold_testkit::server::RedisServer;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Nobody listens on port 1.
+const NOBODY: &str = "redis://127.0.0.1:1/";
+
+/// The command with these arguments at that URL.
+fn at(url: &str, arguments: &[&str]) -> Command {
+    let mut command = leasehold(arguments);
+    command.env("LEASEHOLD_STORE", url);
+    command
+}
+
+async fn run(url: &str, arguments: &[&str]) -> Finished {
+    Process::run(at(url, arguments)).await
+}
+
+/// How often the outage was told.
+fn told(ended: &Finished) -> usize {
+    ended.stderr.matches("; trying again").count()
+}
+
+#[tokio::test]
+async fn an_outage_at_the_start_is_waited_through() {
+    let server = RedisServer::start();
+    server.kill();
+    for wait in [&[][..], &["-w", "5m"]] {
+        let arguments = [&["run"], wait, &["k", "--", "echo", "ran"]].concat();
+        let process = Process::spawn(at(&server.url(), &arguments));
+        let said = process.stderr().wait_for("; trying again").await;
+        assert!(said.contains("cannot connect to"), "{said}");
+        server.start_again();
+        let ended = process.finish().await;
+        assert_eq!(
+            (ended.code(), &*ended.stdout),
+            (Some(0), "ran\n"),
+            "{}",
+            ended.stderr
+        );
+        assert_eq!(told(&ended), 1, "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("the store can be used again, after "),
+            "{}",
+            ended.stderr
+        );
+        server.kill();
+    }
+}
+
+#[tokio::test]
+async fn an_outage_while_waiting_is_waited_through_from_the_tail() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let holder = Process::spawn(at(&url, &["hold", "--ttl", "5m", "k"]));
+    holder.stdout().wait_for("").await;
+    let arguments = [
+        "run", "--json", "--ttl", "1s", "-w", "10m", "k", "--", "echo", "ran",
+    ];
+    let waiter = Process::spawn(at(&url, &arguments));
+    waiter.stderr().wait_for("\"event\":\"waiting\"").await;
+    server.stop();
+    let said = waiter.stderr().wait_for("\"store_unavailable\"").await;
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["key"], "k");
+    assert!(!said["reason"].as_str().unwrap().is_empty(), "{said}");
+    server.cont();
+    waiter.stderr().wait_for("\"rejoined\"").await;
+    waiter.stderr().wait_for("\"store_available\"").await;
+    waiter.stderr().wait_for("\"event\":\"waiting\"").await;
+    holder.signal(Signal::TERM);
+    let ended = waiter.finish().await;
+    assert_eq!(
+        (ended.code(), &*ended.stdout),
+        (Some(0), "ran\n"),
+        "{}",
+        ended.stderr
+    );
+    let acquired = events(&ended.stderr)
+        .into_iter()
+        .find(|event| event["event"] == "acquired")
+        .unwrap();
+    // All of the waiting counts, the outage too.
+    assert!(
+        acquired["waited_ms"].as_u64().unwrap() > 5_000,
+        "{acquired}"
+    );
+}
+
+/// What answers the first `loading` connections as a server does that reads its data, and leads
+/// the others to `server`.
+async fn starting(server: &RedisServer, loading: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    let server = server.address();
+    tokio::spawn(async move {
+        let mut connections = 0;
+        while let Ok((mut stream, _)) = listener.accept().await {
+            connections += 1;
+            let loads = connections <= loading;
+            tokio::spawn(async move {
+                if !loads {
+                    let mut there = TcpStream::connect(server).await.unwrap();
+                    copy_bidirectional(&mut stream, &mut there).await.ok();
+                    return;
+                }
+                let mut request = [0; 4096];
+                while let Ok(1..) = stream.read(&mut request).await {
+                    let answer = b"-LOADING Redis is loading the dataset in memory\r\n";
+                    // One for each command of a pipeline, and more than enough.
+                    let answer = answer.repeat(8);
+                    if stream.write_all(&answer).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_server_that_starts_is_waited_for() {
+    let server = RedisServer::start();
+    let url = starting(&server, 1).await;
+    let at_once = run(&url, &["run", "-n", "k", "--", "echo", "ran"]).await;
+    assert_eq!(
+        (at_once.code(), &*at_once.stdout, told(&at_once)),
+        (Some(69), "", 0),
+        "{}",
+        at_once.stderr
+    );
+    assert!(at_once.stderr.contains("loading"), "{}", at_once.stderr);
+    let url = starting(&server, 2).await;
+    let ended = run(&url, &["run", "k", "--", "echo", "ran"]).await;
+    assert_eq!(
+        (ended.code(), &*ended.stdout, told(&ended)),
+        (Some(0), "ran\n", 1),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[tokio::test]
+async fn a_quarantine_is_waited_through() {
+    let server = RedisServer::start();
+    let one = format!("{}?restart=quarantine&max_ttl=2s", server.url());
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    let ports: Vec<_> = servers
+        .iter()
+        .map(|server| server.address().to_string())
+        .collect();
+    let several = format!("redlock://{}/?max_ttl=2s", ports.join(","));
+    for (url, why) in [(one, "grants nothing for"), (several, "no votes for")] {
+        let lock = ["--ttl", "2s", "k", "--", "echo", "ran"];
+        let at_once = run(&url, &[&["run", "-n"], &lock[..]].concat()).await;
+        assert_eq!(
+            (at_once.code(), &*at_once.stdout, told(&at_once)),
+            (Some(69), "", 0),
+            "{}",
+            at_once.stderr
+        );
+        let soon = run(&url, &[&["run", "-w", "300ms"], &lock[..]].concat()).await;
+        assert_eq!(
+            (soon.code(), &*soon.stdout),
+            (Some(69), ""),
+            "{}",
+            soon.stderr
+        );
+        assert!(soon.stderr.contains("gave up after "), "{}", soon.stderr);
+        assert!(soon.stderr.contains(why), "{}", soon.stderr);
+        let ended = run(&url, &[&["run", "-w", "10m"], &lock[..]].concat()).await;
+        assert_eq!(
+            (ended.code(), &*ended.stdout),
+            (Some(0), "ran\n"),
+            "{}",
+            ended.stderr
+        );
+        assert!(ended.stderr.contains(why), "{}", ended.stderr);
+        assert_eq!(told(&ended), 1, "{}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_patience_in_an_outage_names_the_outage() {
+    for command in [&["run", "k", "--", "true"][..], &["hold", "k"]] {
+        let (name, rest) = command.split_first().unwrap();
+        let ended = run(NOBODY, &[&[name, "-w", "1s"], rest].concat()).await;
+        assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
+        assert_eq!(told(&ended), 1, "{}", ended.stderr);
+        let last = ended
+            .stderr
+            .lines()
+            .rev()
+            .find(|line| !line.contains("hint: "));
+        let last = last.unwrap();
+        assert!(
+            last.contains("gave up after 1.") && last.contains("cannot connect to"),
+            "{}",
+            ended.stderr
+        );
+        let at_once = run(NOBODY, &[&[name, "-n"], rest].concat()).await;
+        assert_eq!(
+            (at_once.code(), told(&at_once)),
+            (Some(69), 0),
+            "{}",
+            at_once.stderr
+        );
+        assert!(!at_once.stderr.contains("gave up"), "{}", at_once.stderr);
+    }
+    // In the middle of it, and shorter than what a request may take.
+    let server = RedisServer::start();
+    let url = server.url();
+    let holder = Process::spawn(at(&url, &["hold", "--ttl", "5m", "k"]));
+    holder.stdout().wait_for("").await;
+    let waiter = Process::spawn(at(&url, &["run", "-w", "3s", "k", "--", "true"]));
+    waiter.stderr().wait_for("waiting for k").await;
+    server.stop();
+    let ended = waiter.finish().await;
+    assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
+    assert!(ended.stderr.contains("gave up after "), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("is held"), "{}", ended.stderr);
+    server.cont();
+}
+
+#[tokio::test]
+async fn what_waiting_cannot_mend_ends_at_once() {
+    let server = RedisServer::builder().password("hunter2").start();
+    let wrong = format!("redis://:hunter3@{}/", server.address());
+    let plain = format!("redis://{}/", server.address());
+    let elsewhere = RedisServer::builder().replica_of(server.port()).start();
+    let builder = || RedisServer::builder().password("hunter2");
+    let others = [builder().start(), builder().start()];
+    let [one, two] = [others[0].address(), others[1].address()];
+    let quorum = format!("redlock://:hunter3@{},{one},{two}/", server.address());
+    for (url, why) in [
+        (quorum, "password"),
+        (wrong, "password"),
+        (plain, "password"),
+        (elsewhere.url(), "replica"),
+    ] {
+        for command in [
+            &["run", "k", "--", "true"][..],
+            &["run", "-w", "1h", "k", "--", "true"],
+            &["hold", "k"],
+            &["elect", "k", "--", "true"],
+        ] {
+            let ended = run(&url, command).await;
+            assert_eq!(
+                (ended.code(), told(&ended)),
+                (Some(69), 0),
+                "{command:?}: {}",
+                ended.stderr
+            );
+            assert!(ended.stderr.contains(why), "{}", ended.stderr);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_waiting_for_the_store() {
+    let process = Process::spawn(at(NOBODY, &["run", "k", "--", "true"]));
+    process.stderr().wait_for("; trying again").await;
+    process.signal(Signal::INT);
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), Some(130), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn a_candidate_keeps_trying_when_the_store_is_down_at_its_start() {
+    let server = RedisServer::start();
+    server.kill();
+    let url = server.url();
+    let observer = Process::spawn(at(&url, &["elect", "--observe", "k"]));
+    let script = "echo $LEASEHOLD_TERM; exec sleep 60";
+    let arguments = ["elect", "k", "--", "sh", "-c", script];
+    let candidate = Process::spawn(at(&url, &arguments));
+    candidate.stderr().wait_for("; trying again").await;
+    observer.stderr().wait_for("; trying again").await;
+    server.start_again();
+    let term = candidate.stdout().wait_for("").await;
+    observer.stdout().wait_for(&format!("term {term}")).await;
+    candidate.signal(Signal::TERM);
+    assert_eq!(candidate.wait().await.code(), Some(143));
+    observer.signal(Signal::TERM);
+    assert_eq!(observer.wait().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_free_key_is_got_however_short_the_patience() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    proxy.delay(Direction::ToClient, Duration::from_millis(20));
+    let url = proxy.through(&server.url());
+    for wait in ["0s", "1ms", "30ms"] {
+        let ended = run(&url, &["run", "-w", wait, "k", "--", "echo", "ran"]).await;
+        assert_eq!(
+            (ended.code(), &*ended.stdout, &*ended.stderr),
+            (Some(0), "ran\n", ""),
+            "{wait}"
+        );
+    }
+    let holder = Process::spawn(at(&server.url(), &["hold", "k"]));
+    holder.stdout().wait_for("").await;
+    for wait in ["1ms", "150ms"] {
+        let ended = run(&url, &["run", "-w", wait, "k", "--", "echo", "ran"]).await;
+        assert_eq!(ended.code(), Some(75), "{wait}: {}", ended.stderr);
+        let blamed = format!("pid {},", holder.pid());
+        let blamed = ended.stderr.contains(&blamed)
+            || ended.stderr.contains(&format!("pid {})", holder.pid()));
+        assert!(blamed, "{wait}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_free_key_is_got_although_its_first_answer_comes_after_the_end_of_the_patience() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    // So that what is held begins with the answer to the claim.
+    proxy.delay(Direction::ToClient, Duration::from_millis(20));
+    let [claimed, asked_again] = [1, 2].map(|n| proxy.request(|sent| sent.has("orders-42"), n));
+    let url = proxy.through(&server.url());
+    let arguments = ["run", "-w", "3s", "orders-42", "--", "echo", "ran"];
+    let process = Process::spawn(at(&url, &arguments));
+    claimed.wait().await;
+    proxy.hold(Direction::ToClient);
+    // The claim is given up: it is released, or another is made.
+    asked_again.wait().await;
+    proxy.resume(Direction::ToClient);
+    let ended = process.finish().await;
+    assert_eq!(
+        (ended.code(), &*ended.stdout),
+        (Some(0), "ran\n"),
+        "{}",
+        ended.stderr
+    );
+}

@@ -1,0 +1,212 @@
+//! A job that is killed and started again goes on at once, if its process is provably gone.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a case that is no #[test] by itself fails like one"
+)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::common::{Store, on_each_store};
+use leasehold_testkit::process::{Process, Signal};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+on_each_store!(
+    a_restart_after_a_crash_goes_on_at_once,
+    a_restart_waits_while_the_old_one_runs,
+    a_restart_waits_while_what_the_command_started_runs,
+    a_file_from_before_a_reboot_is_gone_on_with,
+    a_file_of_another_machine_is_not,
+    a_torn_file_is_ignored,
+    a_clean_end_empties_the_file,
+    a_file_that_others_can_read_is_refused,
+);
+
+/// Says its token, then waits.
+const JOB: [&str; 7] = ["run", "--recover-as", "svc", "k", "--", "sh", "-c"];
+const WAIT: &str = "echo $LEASEHOLD_TOKEN; exec sleep 600";
+
+fn start(store: &Store) -> Process {
+    store.spawn(&[&JOB[..], &[WAIT]].concat())
+}
+
+async fn token(process: &Process) -> u64 {
+    process.stdout().wait_for("").await.parse().unwrap()
+}
+
+/// Kills it and waits until all that had its output are gone.
+async fn crash(process: Process) {
+    process.signal(Signal::KILL);
+    process.finish().await;
+}
+
+fn file(store: &Store) -> PathBuf {
+    let files = fs::read_dir(store.path("state/leasehold")).unwrap();
+    let files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    files[0].clone()
+}
+
+fn edit(store: &Store, change: impl FnOnce(&mut Value)) {
+    let file = file(store);
+    let mut state = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    change(&mut state);
+    fs::write(file, state.to_string()).unwrap();
+}
+
+async fn a_restart_after_a_crash_goes_on_at_once(store: &Store) {
+    let mut job = start(store);
+    let mut last = token(&job).await;
+    for _ in 0..3 {
+        crash(job).await;
+        let begun = Instant::now();
+        job = start(store);
+        let next = token(&job).await;
+        println!(
+            "{}: went on {:?} after the crash",
+            store.url,
+            begun.elapsed()
+        );
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
+        if store.is_remote() {
+            job.stderr().wait_for("leasehold: recovered k after ").await;
+        }
+        assert!(next > last);
+        last = next;
+    }
+    let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(
+        (mode(file(store)), mode(store.path("state/leasehold"))),
+        (0o600, 0o700)
+    );
+}
+
+async fn a_restart_waits_while_the_old_one_runs(store: &Store) {
+    let old = start(store);
+    let first = token(&old).await;
+    let new = start(store);
+    new.stderr()
+        .wait_for("the process before, svc, or what it has started still runs")
+        .await;
+    new.stderr().wait_for("waiting for k (position 1)").await;
+    old.signal(Signal::TERM);
+    let second = token(&new).await;
+    assert!(second > first);
+    assert_eq!(old.wait().await.code(), Some(143));
+    // It has taken over the file: what comes after it goes on where it was killed.
+    crash(new).await;
+    let third = start(store);
+    assert!(token(&third).await > second);
+    assert_eq!(third.status(), None);
+}
+
+async fn a_restart_waits_while_what_the_command_started_runs(store: &Store) {
+    let script = "sleep 600 > /dev/null 2>&1 & echo $!; echo shim $PPID; wait";
+    let old = store.spawn(&[&JOB[..], &[script]].concat());
+    let left: i32 = old.stdout().wait_for("").await.parse().unwrap();
+    let shim = old.stdout().wait_for("shim ").await;
+    let shim = rustix::process::Pid::from_raw(shim["shim ".len()..].parse().unwrap()).unwrap();
+    // As if both had been killed at once: then nobody ends what the command has started.
+    rustix::process::kill_process(shim, Signal::STOP).unwrap();
+    old.signal(Signal::KILL);
+    rustix::process::kill_process(shim, Signal::KILL).unwrap();
+    old.finish().await;
+    let new = start(store);
+    new.stderr()
+        .wait_for("or what it has started still runs: waiting in line for k")
+        .await;
+    new.stderr().wait_for("waiting for k (position 1)").await;
+    new.signal(Signal::TERM);
+    assert_eq!(new.wait().await.code(), Some(143));
+    let left = rustix::process::Pid::from_raw(left).unwrap();
+    rustix::process::kill_process(left, Signal::KILL).unwrap();
+    // Nobody reports that the last one has gone, but the next start finds out.
+    let begun = Instant::now();
+    loop {
+        let next = store
+            .run(&["run", "-n", "--recover-as", "svc", "k", "--", "true"])
+            .await;
+        if next.code() == Some(0) {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "{}", next.stderr);
+    }
+}
+
+async fn a_file_from_before_a_reboot_is_gone_on_with(store: &Store) {
+    let old = start(store);
+    let first = token(&old).await;
+    crash(old).await;
+    edit(store, |state| state["boot"] = json!("another"));
+    let new = start(store);
+    assert!(token(&new).await > first);
+}
+
+async fn a_file_of_another_machine_is_not(store: &Store) {
+    let old = start(store);
+    token(&old).await;
+    crash(old).await;
+    edit(store, |state| {
+        state["boot"] = json!("another");
+        state["host"] = json!("elsewhere");
+    });
+    let new = start(store);
+    new.stderr()
+        .wait_for("is ignored: it was written on another machine, elsewhere")
+        .await;
+    if store.is_remote() {
+        new.stderr().wait_for("waiting for k (position 1)").await;
+    }
+}
+
+async fn a_torn_file_is_ignored(store: &Store) {
+    let old = start(store);
+    token(&old).await;
+    old.signal(Signal::TERM);
+    old.finish().await;
+    fs::write(file(store), "{\"name\":\"sv").unwrap();
+    let new = start(store);
+    new.stderr()
+        .wait_for("is ignored: it is damaged, or not leasehold's")
+        .await;
+    token(&new).await;
+    crash(new).await;
+    // It was replaced by a whole one.
+    token(&start(store)).await;
+}
+
+async fn a_clean_end_empties_the_file(store: &Store) {
+    let ended = store.run(&[&JOB[..], &["exit 4"]].concat()).await;
+    assert_eq!((ended.code(), &*ended.stderr), (Some(4), ""));
+    assert_eq!(fs::read_to_string(file(store)).unwrap(), "");
+    let again = store.run(&[&JOB[..], &["exit 0"]].concat()).await;
+    assert_eq!((again.code(), &*again.stderr), (Some(0), ""));
+}
+
+async fn a_file_that_others_can_read_is_refused(store: &Store) {
+    let allow = |path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    store.run(&[&JOB[..], &["exit 0"]].concat()).await;
+    for (path, wide, narrow) in [
+        (file(store), 0o644, 0o600),
+        (store.path("state/leasehold"), 0o750, 0o700),
+    ] {
+        allow(path.clone(), wide);
+        let ended = store.run(&[&JOB[..], &["exit 0"]].concat()).await;
+        assert_eq!(ended.code(), Some(71), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("is not this user's alone"),
+            "{}",
+            ended.stderr
+        );
+        allow(path, narrow);
+    }
+    assert_eq!(store.show("k").await["holders"], json!([]));
+}

@@ -1,0 +1,477 @@
+//! What only a server does: it goes silent, refuses, asks for passwords.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common::{Store, events, leasehold};
+use leasehold_testkit::process::{Finished, Process, Signal};
+use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+/// The command with these arguments at that URL.
+fn at(url: &str, arguments: &[&str]) -> Command {
+    let mut command = leasehold(arguments);
+    command.env("LEASEHOLD_STORE", url);
+    command
+}
+
+async fn run(url: &str, arguments: &[&str]) -> Finished {
+    Process::run(at(url, arguments)).await
+}
+
+#[tokio::test]
+async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() {
+    let server = RedisServer::start();
+    let script = "trap 'echo told' TERM; echo up; while :; do sleep 0.02; done";
+    let arguments = [
+        "run", "--ttl", "6s", "--grace", "3s", "k", "--", "sh", "-c", script,
+    ];
+    let holder = Process::spawn(at(&server.url(), &arguments));
+    holder.stdout().wait_for("up").await;
+    server.stop();
+    let stopped = Instant::now();
+    let said = holder
+        .stderr()
+        .wait_for("no answer to the renewals of k, which ends in ")
+        .await;
+    assert!(said.contains("telling the command to stop"), "{said}");
+    let told = stopped.elapsed();
+    holder.stdout().wait_for("told").await;
+    let ended = holder.finish().await;
+    let killed = stopped.elapsed();
+    server.cont();
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("killing the command"),
+        "{}",
+        ended.stderr
+    );
+    // The last renewal was answered at most a third of the TTL before the server went silent.
+    assert!(told > Duration::from_millis(950), "{told:?}");
+    // Before the end of the lease, also on a busy machine.
+    assert!(told < Duration::from_secs(5), "{told:?}");
+    assert!(
+        killed - told > Duration::from_millis(500),
+        "{told:?}, {killed:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_candidate_stands_again_after_a_silence() {
+    let server = RedisServer::start();
+    let script = "echo $LEASEHOLD_TERM; exec sleep 60";
+    let arguments = ["elect", "--ttl", "1s", "k", "--", "sh", "-c", script];
+    let candidate = Process::spawn(at(&server.url(), &arguments));
+    let first = candidate.stdout().wait_for("").await;
+    server.stop();
+    let stopped = candidate.stderr();
+    stopped.wait_for("no answer to the renewals of k").await;
+    stopped.wait_for("standing for k again in 1.0 s").await;
+    // While there is still no answer.
+    stopped.wait_for("; trying again").await;
+    server.cont();
+    let second = candidate.stdout().wait_for("").await;
+    assert!(second.parse::<u64>().unwrap() > first.parse().unwrap());
+    candidate.signal(Signal::TERM);
+    assert_eq!(candidate.wait().await.code(), Some(143));
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_ends_the_command() {
+    let server = RedisServer::start();
+    let script = "echo up; exec sleep 60";
+    let arguments = ["run", "--ttl", "1s", "k", "--", "sh", "-c", script];
+    let holder = Process::spawn(at(&server.url(), &arguments));
+    holder.stdout().wait_for("up").await;
+    server.restart(Data::Lose);
+    let ended = holder.finish().await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn what_was_lost_unnoticed_is_found_at_the_release() {
+    let server = RedisServer::start();
+    let store = Store::memory();
+    let script = "echo up; until test -e go; do sleep 0.02; done";
+    let mut command = at(&server.url(), &["run", "k", "--", "sh", "-c", script]);
+    command.current_dir(store.path("."));
+    let holder = Process::spawn(command);
+    holder.stdout().wait_for("up").await;
+    server.command(&["FLUSHALL"]);
+    std::fs::write(store.path("go"), "").unwrap();
+    let ended = holder.finish().await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    assert!(
+        ended.stderr.starts_with("leasehold: lost k: "),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_at_the_end_changes_no_status() {
+    let server = RedisServer::start();
+    let store = Store::memory();
+    let script = "echo up; until test -e go; do sleep 0.02; done; exit 5";
+    let mut command = at(&server.url(), &["run", "k", "--", "sh", "-c", script]);
+    command.current_dir(store.path("."));
+    let holder = Process::spawn(command);
+    holder.stdout().wait_for("up").await;
+    server.kill();
+    std::fs::write(store.path("go"), "").unwrap();
+    let ended = holder.finish().await;
+    assert_eq!(ended.code(), Some(5), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("leasehold: warning: "),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[tokio::test]
+async fn a_password_from_anywhere_is_seen_nowhere() {
+    let server = RedisServer::builder().password("hunter2").start();
+    let plain = format!("redis://{}/", server.address());
+    let store = Store::memory();
+    let file = store.path("password");
+    std::fs::write(&file, "hunter2\n").unwrap();
+    let script = "echo $LEASEHOLD_STORE; env | grep -c 'hunter[2]'; true";
+    let guarded = ["k", "--", "sh", "-c", script];
+
+    let from_file = [
+        &["run", "--password-file", file.to_str().unwrap()],
+        &guarded[..],
+    ]
+    .concat();
+    let by_flag = at(&plain, &from_file);
+    let mut by_environment = at(&plain, &[&["run"], &guarded[..]].concat());
+    by_environment.env("LEASEHOLD_PASSWORD", "hunter2");
+    let by_url = at(&server.url(), &[&["run"], &guarded[..]].concat());
+    for (command, how) in [
+        (by_flag, "file"),
+        (by_environment, "environment"),
+        (by_url, "URL"),
+    ] {
+        let ended = Process::run(command).await;
+        assert_eq!(ended.code(), Some(0), "{how}: {}", ended.stderr);
+        let lines: Vec<_> = ended.stdout.lines().collect();
+        assert!(lines[0].starts_with("redis://"), "{how}: {}", lines[0]);
+        assert_eq!(lines[1], "0", "{how}");
+        assert!(!ended.stdout.contains("hunter2"), "{how}: {}", ended.stdout);
+    }
+}
+
+#[tokio::test]
+async fn refusals_have_one_sentence_and_leave_nothing_behind() {
+    let server = RedisServer::builder().password("hunter2").start();
+    let wrong = format!("redis://:hunter3@{}/", server.address());
+    let replica = RedisServer::builder().replica_of(server.port()).start();
+    server.wait_for_replicas(1);
+    let full = RedisServer::builder()
+        .config("maxmemory", "1")
+        .config("maxmemory-policy", "noeviction")
+        .start();
+    let other = RedisServer::start();
+    for (url, what) in [
+        (&wrong, "password"),
+        (&replica.url(), "replica"),
+        (&full.url(), "memory"),
+    ] {
+        let ended = run(url, &["run", "k", "--", "echo", "ran"]).await;
+        assert_eq!(
+            (ended.code(), &*ended.stdout),
+            (Some(69), ""),
+            "{what}: {}",
+            ended.stderr
+        );
+        assert!(ended.stderr.contains(what), "{what}: {}", ended.stderr);
+        assert!(
+            ended.stderr.lines().count() <= 2,
+            "{what}: {}",
+            ended.stderr
+        );
+        assert!(!ended.stderr.contains("hunter"), "{}", ended.stderr);
+    }
+    // A key of another type in the way.
+    let held = Process::spawn(at(&other.url(), &["hold", "k"]));
+    held.stdout().wait_for("").await;
+    let key = other.query::<Vec<String>>(&["KEYS", "*"]).pop().unwrap();
+    held.signal(Signal::TERM);
+    held.wait().await;
+    other.command(&["DEL", &key]);
+    other.command(&["LPUSH", &key, "theirs"]);
+    for arguments in [
+        &["run", "k", "--", "true"][..],
+        &["show", "k"],
+        &["break", "-y", "k"],
+        &["hold", "k"],
+    ] {
+        let ended = run(&other.url(), arguments).await;
+        assert_eq!(ended.code(), Some(65), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.lines().count() <= 2, "{}", ended.stderr);
+    }
+    assert_eq!(other.query::<String>(&["TYPE", &key]), "list");
+}
+
+#[tokio::test]
+async fn tls_with_certificates_on_both_sides() {
+    let server = RedisServer::builder()
+        .tls(ClientCertificate::Required)
+        .start();
+    let files = server.certificates();
+    let path = |file: &leasehold_testkit::tls::Pem| file.path.to_str().unwrap().to_owned();
+    let (ca, cert, key) = (
+        path(&files.authority),
+        path(&files.client_certificate),
+        path(&files.client_key),
+    );
+    let tls = ["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key];
+    let arguments = [&["run"], &tls[..], &["k", "--", "echo", "ran"]].concat();
+    let ended = run(&server.url(), &arguments).await;
+    assert_eq!(
+        (ended.code(), &*ended.stdout),
+        (Some(0), "ran\n"),
+        "{}",
+        ended.stderr
+    );
+    let stranger = run(&server.url(), &["run", "-n", "k", "--", "echo", "ran"]).await;
+    assert_eq!(
+        (stranger.code(), &*stranger.stdout),
+        (Some(69), ""),
+        "{}",
+        stranger.stderr
+    );
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_knocking_at_a_silent_server() {
+    let server = RedisServer::start();
+    server.stop();
+    let process = Process::spawn(at(&server.url(), &["run", "k", "--", "true"]));
+    // Nothing is said while it knocks: wait until it listens to signals.
+    let caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid())).unwrap();
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:\t"))
+            .unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() & 2 != 0
+    };
+    while !caught() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    process.signal(Signal::INT);
+    let ended = process.finish().await;
+    server.cont();
+    assert_eq!(ended.code(), Some(130), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn a_server_that_may_evict_locks_is_warned_of() {
+    let evicting = RedisServer::builder()
+        .config("maxmemory", "100mb")
+        .config("maxmemory-policy", "allkeys-lru")
+        .start();
+    let ended = run(&evicting.url(), &["run", "k", "--", "true"]).await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("noeviction"), "{}", ended.stderr);
+    let unbounded = RedisServer::start();
+    let ended = run(&unbounded.url(), &["run", "k", "--", "true"]).await;
+    assert_eq!(ended.stderr, "");
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old_is_refused_by_its_version() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    // No such server can be installed any more: this one says just enough.
+    let old = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (read, mut write) = stream.into_split();
+            let mut lines = BufReader::new(read).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                let info = "# Server\r\nredis_version:6.0.16\r\n";
+                let answer = match line.to_ascii_uppercase().as_str() {
+                    "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
+                    "CLIENT" => "+OK\r\n".to_owned(),
+                    "INFO" => format!("${}\r\n{info}\r\n", info.len()),
+                    "SCRIPT" | "EVAL" | "EVALSHA" | "PUBLISH" | "SUBSCRIBE" | "UNSUBSCRIBE" => {
+                        "-ERR unknown command\r\n".to_owned()
+                    }
+                    _ => continue,
+                };
+                if write.write_all(answer.as_bytes()).await.is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    let ended = run(&url, &["run", "k", "--", "echo", "ran"]).await;
+    old.abort();
+    assert_eq!(
+        (ended.code(), &*ended.stdout),
+        (Some(69), ""),
+        "{}",
+        ended.stderr
+    );
+    assert!(ended.stderr.contains("6.0.16"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("6.2"), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn new_servers_are_marked_once() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    let ports: Vec<_> = servers
+        .iter()
+        .map(|s| format!("127.0.0.1:{}", s.port()))
+        .collect();
+    let url = format!("redlock://{}/?max_ttl=40s", ports.join(","));
+    let refused = run(&url, &["run", "-n", "k", "--", "true"]).await;
+    assert_eq!(refused.code(), Some(69), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("leasehold init"),
+        "{}",
+        refused.stderr
+    );
+    servers
+        .iter()
+        .for_each(|server| drop(server.command(&["FLUSHALL"])));
+    let marked = run(&url, &["init"]).await;
+    assert_eq!(marked.code(), Some(0), "{}", marked.stderr);
+    let said = |stderr: &str, words: &str| {
+        assert_eq!(stderr.matches(words).count(), 3, "{stderr}");
+    };
+    said(&marked.stderr, " is marked as new, and votes\n");
+    let again = run(&url, &["init"]).await;
+    assert_eq!(again.code(), Some(0), "{}", again.stderr);
+    said(&again.stderr, " was marked before, and votes\n");
+    let ran = run(&url, &["run", "k", "--", "true"]).await;
+    assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+    // Another set: its members wait for the end of a quarantine.
+    let moved = run(&format!("{url}&set=other"), &["init", "--json"]).await;
+    assert_eq!(moved.code(), Some(0), "{}", moved.stderr);
+    said(
+        &moved.stdout,
+        "\"outcome\":\"moved\",\"quarantine_ms\":80000",
+    );
+    // Nothing was marked: that is no success.
+    let late = run(&format!("{url}&set=other"), &["init"]).await;
+    assert_eq!(late.code(), Some(69), "{}", late.stderr);
+    said(
+        &late.stderr,
+        " was not marked: it is not new, and votes in ",
+    );
+}
+
+#[tokio::test]
+async fn an_acknowledged_lock_says_who_has_it() {
+    let server = RedisServer::start();
+    let replica = RedisServer::builder().replica_of(server.port()).start();
+    server.wait_for_replicas(1);
+    let url = format!("{}?acknowledge=1", server.url());
+    let arguments = ["run", "--json", "k", "--", "true"];
+    let ended = run(&url, &arguments).await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let acquired = events(&ended.stderr)
+        .into_iter()
+        .find(|event| event["event"] == "acquired")
+        .unwrap();
+    let wanted = serde_json::json!({"replicas": 1, "wanted": 1});
+    assert_eq!(acquired["acknowledged"], wanted);
+    replica.stop();
+    for wait in [&["-n"][..], &["-w", "3s"]] {
+        let ended = run(&url, &[&["run"], wait, &arguments[1..]].concat()).await;
+        assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
+        assert!(ended.stderr.contains("0 of 1 replica"), "{}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn one_server_is_marked_and_stays_closed_after_it_has_forgotten() {
+    let server = RedisServer::start();
+    let url = format!("{}?restart=quarantine&max_ttl=40s", server.url());
+    let trusted = run(&server.url(), &["init"]).await;
+    assert_eq!(trusted.code(), Some(64), "{}", trusted.stderr);
+    assert!(trusted.stderr.contains("restart=quarantine"));
+    let marked = run(&url, &["init"]).await;
+    assert_eq!(marked.code(), Some(0), "{}", marked.stderr);
+    assert!(marked.stderr.ends_with(" grants\n"), "{}", marked.stderr);
+    let ran = run(&url, &["run", "k", "--", "true"]).await;
+    assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+    server.command(&["FLUSHALL"]);
+    let refused = run(&url, &["run", "-n", "k", "--", "true"]).await;
+    assert_eq!(refused.code(), Some(69), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("grants nothing for"),
+        "{}",
+        refused.stderr
+    );
+    let late = run(&url, &["init", "--json"]).await;
+    assert_eq!(late.code(), Some(69), "{}", late.stderr);
+    assert!(
+        late.stdout.contains("\"quarantine_ms\":7"),
+        "{}",
+        late.stdout
+    );
+    let usual = format!("{}?restart=quarantine", server.url());
+    let other = run(&usual, &["run", "k", "--", "true"]).await;
+    assert_eq!(other.code(), Some(69), "{}", other.stderr);
+    assert!(other.stderr.contains("other settings"), "{}", other.stderr);
+}
+
+#[tokio::test]
+async fn ls_names_what_it_passes_over() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let holder = Process::spawn(at(&url, &["hold", "held"]));
+    holder.stdout().wait_for("").await;
+    server.command(&["RPUSH", "leasehold:lock:other\u{202e}s", "x"]);
+    for json in [&["ls"][..], &["ls", "--json"]] {
+        let listed = run(&url, json).await;
+        assert_eq!(listed.code(), Some(0), "{}", listed.stderr);
+        assert!(listed.stdout.contains("held"), "{}", listed.stdout);
+        assert_eq!(
+            listed.stderr,
+            "leasehold: warning: passed over other\\u{202e}s: a list that is not leasehold's \
+             stands at the key; it was left as it is\n"
+        );
+    }
+}
+
+/// More rows than are printed at once: they come sorted in parts, under one heading.
+#[tokio::test]
+async fn ls_prints_thousands_of_keys() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let holder = Process::spawn(at(&url, &["hold", "held"]));
+    holder.stdout().wait_for("").await;
+    let copy = "local record = redis.call('GET', KEYS[1]) \
+                for i = 1, 2500 do redis.call('SET', 'leasehold:lock:copy/' .. i, record) end";
+    server.command(&["EVAL", copy, "1", "leasehold:lock:held"]);
+    let table = run(&url, &["ls"]).await.stdout;
+    assert_eq!(table.lines().count(), 2502, "a heading and the rows");
+    let headings = table.lines().filter(|line| line.starts_with("KEY "));
+    assert_eq!(headings.count(), 1);
+    let json = run(&url, &["ls", "--json", "copy/*"]).await.stdout;
+    let keys: std::collections::BTreeSet<_> = events(&json)
+        .iter()
+        .map(|key| key["key"].to_string())
+        .collect();
+    assert_eq!((json.lines().count(), keys.len()), (2500, 2500));
+}
+
+#[tokio::test]
+async fn bench_names_the_server() {
+    let server = RedisServer::start();
+    let ended = run(&server.url(), &["bench", "--time", "1ms", "--rounds", "1"]).await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let named = format!("redis://127.0.0.1:{}", server.port());
+    assert!(ended.stdout.starts_with(&named), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains(", medians of 1 rounds"),
+        "{}",
+        ended.stdout
+    );
+}

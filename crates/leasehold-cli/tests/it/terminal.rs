@@ -1,0 +1,220 @@
+//! The command at a terminal: whose turn it is, and what Ctrl-C and Ctrl-Z do.
+
+use std::process::Command;
+
+use crate::common::Store;
+use crate::common::pty::Terminal;
+
+fn at_terminal(store: &Store, arguments: &[&str]) -> Terminal {
+    Terminal::spawn(store.command(arguments))
+}
+
+/// A shell with job control, in which the command is `$L`.
+fn shell(store: &Store) -> Terminal {
+    let command = store.command(&[]);
+    let mut shell = Command::new("bash");
+    shell.args(["--norc", "--noprofile", "-i"]);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+        .env("L", command.get_program())
+        .env("PS1", "ready> ")
+        .env("HISTFILE", "");
+    let mut terminal = Terminal::spawn(shell);
+    terminal.wait_for("ready> ");
+    terminal
+}
+
+#[test]
+fn the_command_has_the_terminal() {
+    let store = Store::memory();
+    let script = "echo up; read line; echo \"read:$line\"; test -t 0 && test -t 1 && exit 5";
+    let mut terminal = at_terminal(&store, &["run", "k", "--", "sh", "-c", script]);
+    terminal.wait_for("up");
+    terminal.types("hello\n");
+    terminal.wait_for("read:hello");
+    assert_eq!(terminal.finish().0.code(), Some(5));
+}
+
+#[test]
+fn ctrl_c_comes_once_and_the_status_is_the_commands() {
+    let store = Store::memory();
+    let script = "trap 'echo caught' INT; echo up; read line; read line; exit 6";
+    let mut terminal = at_terminal(&store, &["run", "k", "--", "bash", "-c", script]);
+    terminal.wait_for("up");
+    terminal.types("\x03");
+    terminal.wait_for("caught");
+    terminal.types("a\nb\n");
+    let (status, rest) = terminal.finish();
+    assert_eq!(status.code(), Some(6));
+    assert!(!rest.contains("caught"), "{rest}");
+}
+
+#[test]
+fn ctrl_z_stops_both_and_fg_continues_both() {
+    let store = Store::memory();
+    let mut terminal = shell(&store);
+    terminal.types("$L run k -- sh -c 'echo u\"\"p; read line; echo \"read:$line\"; exit 3'\n");
+    terminal.wait_for("up");
+    terminal.types("\x1a");
+    terminal.wait_for("Stopped");
+    terminal.wait_for("ready> ");
+    terminal.types("fg\n");
+    terminal.wait_for("\n");
+    terminal.types("hello\n");
+    terminal.wait_for("read:hello");
+    terminal.wait_for("ready> ");
+    terminal.types("echo \"status=$?\"\n");
+    terminal.wait_for("status=3");
+    // The shell has the terminal again.
+    terminal.types("exit 4\n");
+    assert_eq!(terminal.finish().0.code(), Some(4));
+}
+
+#[test]
+fn stopped_beyond_its_lease_the_command_is_killed_when_it_goes_on() {
+    let store = Store::memory();
+    let mut terminal = shell(&store);
+    terminal.types("$L run --ttl 300ms k -- sh -c 'echo u\"\"p; read line; echo \"wrote\"'\n");
+    terminal.wait_for("up");
+    terminal.types("\x1a");
+    terminal.wait_for("Stopped");
+    terminal.wait_for("ready> ");
+    // The time itself is what is waited for here.
+    terminal.types("sleep 0.5; fg; echo \"status=$?\"\n");
+    let shown = terminal.wait_for("status=79");
+    assert!(shown.contains("leasehold: lost k: "), "{shown}");
+    terminal.types("exit\n");
+    terminal.finish();
+}
+
+#[test]
+fn in_the_background_it_runs_and_the_shell_keeps_the_terminal() {
+    let store = Store::memory();
+    let mut terminal = shell(&store);
+    terminal
+        .types("$L run k -- sh -c 'echo \"in\"\"side\"; exit 8' & wait $!; echo \"status=$?\"\n");
+    terminal.wait_for("inside");
+    terminal.wait_for("status=8");
+    terminal.types("exit 4\n");
+    assert_eq!(terminal.finish().0.code(), Some(4));
+}
+
+#[test]
+fn in_a_pipeline_the_others_keep_the_terminal() {
+    let store = Store::memory();
+    let mut terminal = shell(&store);
+    // The reader of the pipe reads from the terminal, as a pager does.
+    terminal.types(
+        "$L run k -- echo da\"\"ta | sh -c 'cat; read line < /dev/tty; echo \"read:$line\"'\n",
+    );
+    terminal.wait_for("data");
+    terminal.types("hello\n");
+    terminal.wait_for("read:hello");
+    // And a command behind a pipe gets the terminal when it asks for it.
+    terminal.types(
+        "echo da\"\"ta | $L run k -- sh -c 'cat; read line < /dev/tty; echo \"got:$line\"'\n",
+    );
+    terminal.wait_for("data");
+    terminal.types("again\n");
+    terminal.wait_for("got:again");
+    terminal.types("exit 4\n");
+    assert_eq!(terminal.finish().0.code(), Some(4));
+}
+
+#[test]
+fn where_nobody_could_continue_it_ctrl_z_does_not_hang() {
+    // Leader of its session, as in a container: no shell is there to take over.
+    let store = Store::memory();
+    let script = "echo up; read line; echo \"read:$line\"";
+    let mut terminal = at_terminal(&store, &["run", "k", "--", "sh", "-c", script]);
+    terminal.wait_for("up");
+    terminal.types("\x1a");
+    terminal.types("hello\n");
+    terminal.wait_for("read:hello");
+    assert_eq!(terminal.finish().0.code(), Some(0));
+}
+
+#[test]
+fn a_program_that_was_killed_leaves_the_terminal_as_it_was() {
+    let store = Store::memory();
+    let mut terminal = shell(&store);
+    terminal.types(
+        "$L run k -- sh -c 'stty -echo -icanon; kill -KILL $$'; stty -a | tr -d '\\n'; echo\n",
+    );
+    let shown = terminal.wait_for("iexten");
+    assert!(
+        shown.contains(" icanon") && !shown.contains("-icanon "),
+        "{shown}"
+    );
+    terminal.types("exit\n");
+    terminal.finish();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_it_waits_one_line_lives_and_is_cleared() {
+    let store = Store::local();
+    let (holder, _) = store.holder(&["orders/42", "--label", "deploy"]).await;
+    let mut terminal = at_terminal(&store, &["run", "orders/42", "--", "echo", "ran"]);
+    terminal.wait_for("leasehold: waiting for orders/42, ");
+    let shown = terminal.wait_for("label deploy) since 20");
+    assert!(shown.contains("(position 1)"), "{shown}");
+    holder.signal(leasehold_testkit::process::Signal::TERM);
+    terminal.wait_for("ran");
+    let (status, _) = terminal.finish();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_while_it_waits_is_130() {
+    let store = Store::local();
+    let (_holder, _) = store.holder(&["k"]).await;
+    let mut terminal = at_terminal(&store, &["run", "k", "--", "echo", "ran"]);
+    terminal.wait_for("waiting for k");
+    terminal.types("\x03");
+    let (status, rest) = terminal.finish();
+    assert_eq!(status.code(), Some(130));
+    assert!(rest.contains("stopped waiting for k after "), "{rest}");
+    assert!(!rest.contains("ran"), "{rest}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn break_asks_at_a_terminal() {
+    let store = Store::local();
+    let (holder, _) = store.holder(&["k"]).await;
+    let mut terminal = at_terminal(&store, &["break", "k"]);
+    let question = terminal.wait_for("[y/N] ");
+    assert!(question.contains("k is held by "), "{question}");
+    terminal.types("\n");
+    assert_eq!(terminal.finish().0.code(), Some(1));
+    let mut terminal = at_terminal(&store, &["break", "k"]);
+    terminal.wait_for("[y/N] ");
+    terminal.types("y\n");
+    assert_eq!(terminal.finish().0.code(), Some(0));
+    assert_eq!(holder.wait().await.code(), Some(79));
+}
+
+#[test]
+fn ls_of_nothing_says_so_at_a_terminal() {
+    let (status, shown) = at_terminal(&Store::memory(), &["ls"]).finish();
+    assert_eq!(
+        (status.code(), shown.trim_end()),
+        (Some(0), "leasehold: no locks")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_line_of_waiting_shows_format_characters_as_escapes() {
+    let store = Store::local();
+    let label = "a\u{202e}b";
+    let (_holder, _) = store.holder(&["--label", label, "k\u{200b}"]).await;
+    let mut terminal = at_terminal(&store, &["run", "k\u{200b}", "--", "true"]);
+    let line = terminal.wait_for(") since 20");
+    assert!(line.contains("waiting for k\\u{200b}, "), "{line:?}");
+    assert!(line.contains("label a\\u{202e}b"), "{line:?}");
+    assert!(!line.contains(['\u{202e}', '\u{200b}']), "{line:?}");
+}

@@ -1,0 +1,317 @@
+//! What is refused before any store is asked, and what is printed on demand.
+
+use std::process::Command;
+
+use crate::common::{Store, leasehold};
+use leasehold_testkit::process::{Finished, Process};
+
+async fn run(arguments: &[&str]) -> Finished {
+    Store::memory().run(arguments).await
+}
+
+#[tokio::test]
+async fn wrong_usage_is_64_and_says_why() {
+    let key_too_long = "k".repeat(513);
+    for (arguments, said) in [
+        (&["run", "k"][..], "required arguments"),
+        (&["run", "k", "true"], "write -- before the command"),
+        (&["run", "--", "true"], "required arguments"),
+        (&["run", "", "--", "true"], "the key is empty"),
+        (
+            &["run", &key_too_long, "--", "true"],
+            "the key has 513 bytes",
+        ),
+        (&["run", "a\tb", "--", "true"], "control character"),
+        (&["run", "-w", "30", "k", "--", "true"], "say the unit: 30s"),
+        (&["run", "-w", "soon", "k", "--", "true"], "1h30m"),
+        (
+            &["run", "-n", "-w", "1s", "k", "--", "true"],
+            "cannot be used with",
+        ),
+        (&["run", "--ttl", "0s", "k", "--", "true"], "50 ms"),
+        (&["run", "--ttl", "400d", "k", "--", "true"], "24 h"),
+        (
+            &["run", "--grace", "20s", "k", "--", "true"],
+            "too long for a TTL of 30 s",
+        ),
+        (&["run", "-E", "256", "k", "--", "true"], "256"),
+        (
+            &["run", "--on-lost", "pray", "k", "--", "true"],
+            "possible values: term, kill, ignore",
+        ),
+        (&["run", "-S", "foo:", "k", "--", "true"], "foo"),
+        (&["run", "-S", "orders", "k", "--", "true"], "URL"),
+        (
+            &["run", "--password-file", "/no/such", "k", "--", "true"],
+            "/no/such",
+        ),
+        (
+            &["run", "-s", "--limit", "2", "k", "--", "true"],
+            "'--shared' cannot be used with '--limit <N>'",
+        ),
+        (
+            &["run", "-s", "-x", "k", "--", "true"],
+            "cannot be used with",
+        ),
+        (
+            &["hold", "--reentrant", "--limit", "2", "k"],
+            "cannot be used with",
+        ),
+        (
+            &["run", "k", "-k", "other", "--", "true"],
+            "'[KEY]' cannot be used with '--key <KEY>'",
+        ),
+        (
+            &["run", "-k", "a", "-k", "a", "--", "true"],
+            "hint: name each key once",
+        ),
+        (
+            &["run", "-k", "a", "--reentrant", "--", "true"],
+            "cannot be used with",
+        ),
+        (&["run", "--take", "2", "k", "--", "true"], "--limit <N>"),
+        (
+            &["run", "--limit", "2", "--take", "3", "k", "--", "true"],
+            "3 permits asked for, where there are 2",
+        ),
+        (
+            &["run", "--limit", "0", "k", "--", "true"],
+            "0 is not in 1..",
+        ),
+        (
+            &["run", "--every", "1h", "-w", "1s", "k", "--", "true"],
+            "'--every <DURATION>' cannot be used with '--wait <DURATION>'",
+        ),
+        (
+            &["run", "-k", "a", "--min-hold", "1s", "--", "true"],
+            "cannot be used with",
+        ),
+        (&["elect", "k", "true"], "write -- before the command"),
+        (
+            &["run", "--every", "5ms", "k", "--", "true"],
+            "choose a second or more",
+        ),
+        (
+            &["run", "--min-hold", "400d", "k", "--", "true"],
+            "366 days or less",
+        ),
+        (&["run", "--max-hold", "1ms", "k", "--", "true"], "50 ms"),
+        (
+            &["run", "--recover-as", "a/b", "k", "--", "true"],
+            "without slashes",
+        ),
+        (
+            &["run", "--recover-as", "n", "-s", "k", "--", "true"],
+            "cannot be used with",
+        ),
+        (&["elect", "k"], "required arguments"),
+        (
+            &["elect", "k", "--observe", "--", "true"],
+            "cannot be used with",
+        ),
+        (&["elect", "", "--observe"], "the key is empty"),
+        (
+            &["resize", "k", "--from", "0", "--to", "1"],
+            "0 is not in 1..",
+        ),
+        (&["resize", "k", "--to", "1"], "required arguments"),
+        (&["hold", ""], "the key is empty"),
+        (&["show", ""], "the key is empty"),
+        (&["break", ""], "the key is empty"),
+        (&["man", "nothing"], "no page for nothing"),
+        (&["fetch"], "unrecognized subcommand"),
+        (&[], "Usage: leasehold <COMMAND>"),
+    ] {
+        let ended = run(arguments).await;
+        assert_eq!(ended.code(), Some(64), "{arguments:?}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains(said),
+            "{arguments:?}: {}",
+            ended.stderr
+        );
+        assert!(
+            ended.stderr.starts_with("leasehold: "),
+            "{arguments:?}: {}",
+            ended.stderr
+        );
+        assert_eq!(ended.stdout, "", "{arguments:?}");
+    }
+}
+
+/// The store comes from the environment here.
+#[tokio::test]
+async fn what_is_set_in_the_environment_is_not_asked_for() {
+    for arguments in [&["run", "k"][..], &["hold"], &["elect", "k"], &["show"]] {
+        let refused = run(arguments).await;
+        assert_eq!(refused.code(), Some(64), "{arguments:?}");
+        let usage = format!("Usage: leasehold {} [OPTIONS] ", arguments[0]);
+        assert!(refused.stderr.contains(&usage), "{}", refused.stderr);
+        assert!(!refused.stderr.contains("--store"), "{}", refused.stderr);
+    }
+}
+
+/// What follows `--` is the command: a tip to put the key there would start it.
+#[tokio::test]
+async fn a_key_that_begins_with_a_dash_is_not_taken_for_the_command() {
+    let refused = run(&["run", "-jobs", "--", "true"]).await;
+    assert_eq!(refused.code(), Some(64));
+    let hint = "hint: for a key that begins with a dash write --key=-KEY";
+    assert!(refused.stderr.contains(hint), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("-- -j"), "{}", refused.stderr);
+    let ran = run(&["run", "--key=-jobs", "--", "echo", "ran"]).await;
+    assert_eq!((ran.code(), &*ran.stdout), (Some(0), "ran\n"));
+
+    let refused = run(&["elect", "-jobs", "--", "true"]).await;
+    let hint = "hint: the key of an election cannot begin with a dash";
+    assert!(refused.stderr.contains(hint), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("-- -j"), "{}", refused.stderr);
+
+    let refused = run(&["show", "-jobs"]).await;
+    assert!(refused.stderr.contains("'-- -j'"), "{}", refused.stderr);
+    assert_eq!(run(&["show", "--", "-jobs"]).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn patterns_are_explained_as_they_are_typed() {
+    let help = run(&["ls", "--help"]).await.stdout;
+    assert!(help.contains("? for any character, [ab] for one"), "{help}");
+    let page = run(&["man", "ls"]).await.stdout;
+    assert!(page.contains(", [ab] for one"), "{page}");
+}
+
+#[tokio::test]
+async fn help_and_version_are_data() {
+    for arguments in [
+        &["--help"][..],
+        &["-h"],
+        &["help", "run"],
+        &["run", "--help"],
+        &["-V"],
+    ] {
+        let ended = run(arguments).await;
+        assert_eq!(
+            (ended.code(), &*ended.stderr),
+            (Some(0), ""),
+            "{arguments:?}"
+        );
+        assert!(
+            ended.stdout.to_lowercase().contains("leasehold"),
+            "{arguments:?}"
+        );
+    }
+    let help = run(&["run", "--help"]).await.stdout;
+    for part in [
+        "Example:",
+        "  79 ",
+        "130",
+        "LEASEHOLD_TOKEN",
+        "LEASEHOLD_TOKENS",
+        "LEASEHOLD_OWNER",
+        "LEASEHOLD_PASSWORD",
+        "NO_COLOR",
+    ] {
+        assert!(help.contains(part), "{part} in {help}");
+    }
+}
+
+#[tokio::test]
+async fn help_shows_no_secrets_of_the_environment() {
+    let mut command = leasehold(&["run", "--help"]);
+    command
+        .env("LEASEHOLD_STORE", "redis://:hunter2@host/")
+        .env("LEASEHOLD_PASSWORD", "hunter2");
+    let ended = Process::run(command).await;
+    assert!(!ended.stdout.contains("hunter2"));
+}
+
+#[tokio::test]
+async fn completions_and_manual_come_from_the_definitions() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = run(&["completions", shell]).await;
+        assert_eq!(script.code(), Some(0));
+        for word in ["on-lost", "recover-as", "elect", "resize"] {
+            assert!(script.stdout.contains(word), "{word} for {shell}");
+        }
+    }
+    let page = run(&["man"]).await.stdout;
+    for section in [
+        ".SH NAME",
+        ".SH \"EXIT STATUS\"",
+        ".SH ENVIRONMENT",
+        ".SH EXAMPLES",
+    ] {
+        assert!(page.contains(section), "{section} in {page}");
+    }
+    for subcommand in [
+        "run",
+        "hold",
+        "elect",
+        "show",
+        "ls",
+        "break",
+        "resize",
+        "init",
+        "completions",
+    ] {
+        let page = run(&["man", subcommand]).await.stdout;
+        assert!(
+            page.contains(&format!(".TH leasehold-{subcommand} 1")),
+            "{page}"
+        );
+    }
+}
+
+/// A panic says nothing to a user, and where it comes from depends on the number.
+#[tokio::test]
+async fn too_few_descriptors_are_said() {
+    let store = Store::local();
+    let program = store.command(&[]).get_program().to_owned();
+    let mut started = false;
+    for limit in 5..32 {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "ulimit -n $1; exec \"$0\" run -n k -- true"])
+            .arg(&program)
+            .arg(limit.to_string())
+            .env("LEASEHOLD_STORE", &store.url);
+        let ended = Process::run(command).await;
+        let said = &ended.stderr;
+        assert!(!said.contains("panicked"), "{limit}: {said}");
+        // With fewer, the system cannot even load the program.
+        if said.starts_with("leasehold: ") {
+            assert!(
+                said.to_lowercase().contains("too many open files"),
+                "{limit}: {said}"
+            );
+            assert!(said.contains("ulimit -n"), "{limit}: {said}");
+        }
+        started |= ended.code() == Some(0);
+    }
+    assert!(started, "with as many as it takes");
+}
+
+/// Below `/proc` nothing can be made, which is not that it was removed.
+#[tokio::test]
+async fn a_home_that_takes_no_directory_is_said() {
+    for (home, why) in [
+        ("/proc", "cannot make the directory"),
+        ("/dev/null", "is not a directory"),
+    ] {
+        let mut command = leasehold(&["run", "k", "--", "true"]);
+        command
+            .env("HOME", home)
+            .env("LEASEHOLD_STORE", "local:")
+            .env_remove("XDG_STATE_HOME");
+        let ended = Process::run(command).await;
+        let said = &ended.stderr;
+        assert_eq!(ended.code(), Some(69), "{said}");
+        for part in [
+            why,
+            &format!("{home}/.local/state/leasehold"),
+            "local:/some/dir",
+        ] {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+        assert!(!said.contains("removed while in use"), "{said}");
+    }
+}

@@ -1,0 +1,73 @@
+//! The client's machines against the queue, in a world made from one seed:
+//! clocks moved by hand, a network that delays, loses, reorders and cuts,
+//! clients that stall or die, a store that forgets; leases whose ids are replaced,
+//! that are given to another client, that become readers.
+//!
+//! - `climate`: what a world is like; `world`: what happens in it, and when;
+//! - `network`: the store and the way there; `shell`: a client around its machines;
+//! - `changes`: what callers do with a lease besides holding it;
+//! - `checks`: what must hold.
+//!
+//! `LEASEHOLD_SEEDS=100000` runs more worlds, `LEASEHOLD_SEED=17` runs one and
+//! tells its story.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod changes;
+mod checks;
+mod climate;
+mod network;
+mod shell;
+mod world;
+
+use crate::client_machines::world::{Had, World};
+
+/// Gives what was had.
+fn live(seed: u64, story: bool) -> Had {
+    let mut world = World::new(seed);
+    world.story = story;
+    world.tell(|| format!("{:#?}", world.climate));
+    world.run(world.climate.until);
+    world.the_last_is_granted();
+    world.had
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn worlds_keep_every_promise() {
+    if let Some(seed) = number("LEASEHOLD_SEED") {
+        live(seed, true);
+        return;
+    }
+    let seeds = number("LEASEHOLD_SEEDS").unwrap_or(2_000);
+    let mut failed = Vec::new();
+    let mut had = Had::default();
+    for seed in 0..seeds {
+        match std::panic::catch_unwind(|| live(seed, false)) {
+            Ok(world) => had.add(world),
+            Err(_) => failed.push(seed),
+        }
+        if failed.len() >= 20 {
+            break;
+        }
+    }
+    assert!(failed.is_empty(), "LEASEHOLD_SEED= one of {failed:?}");
+    assert!(
+        had.leases > seeds * 5
+            && had.rotations > seeds
+            && had.adoptions > seeds / 4
+            && had.downgrades > seeds / 4
+            && had.bounded > seeds / 50
+            && had.stale > seeds / 100,
+        "too little happens: {had:?}"
+    );
+}

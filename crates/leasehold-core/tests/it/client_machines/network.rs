@@ -1,0 +1,195 @@
+//! The store, and the network before it.
+
+use leasehold_core::{Arrival, Command, Event, Reply, StoreTime, Token};
+
+use crate::client_machines::climate::MS;
+use crate::client_machines::world::{Client, Stage, What, World};
+
+impl World {
+    pub(crate) fn reach(
+        &mut self,
+        client: usize,
+        epoch: u64,
+        request: u64,
+        command: &Command,
+        answered: bool,
+    ) {
+        let (reply, at) = self.apply(command, Some(client));
+        self.tell(|| {
+            format!(
+                "client {client} request {request} {command:?}\n{:>11} -> {reply:?}",
+                ""
+            )
+        });
+        let process = &self.clients[client];
+        if answered && process.connected && process.epoch == epoch {
+            let due = self.now + self.delay();
+            let due = due.max(self.clients[client].last_back);
+            self.clients[client].last_back = due;
+            let what = What::Answer {
+                client,
+                epoch,
+                request,
+                reply,
+                at,
+            };
+            self.plan(due, what);
+        }
+    }
+
+    pub(crate) fn apply(&mut self, command: &Command, actor: Option<usize>) -> (Reply, StoreTime) {
+        let clock = self.clock();
+        let outcome = self.queue.apply(command, clock);
+        let mut granted = Vec::new();
+        if let (Reply::Standing(standing), Some(client)) = (&outcome.reply, actor)
+            && let Some(token) = standing.token
+        {
+            granted.push((token, standing.arrival, client));
+        }
+        for event in &outcome.events {
+            if let Event::Granted { arrival, token, .. } = event {
+                let told = self.grants.contains_key(arrival);
+                self.require(!told, || format!("granted twice: {event:?}"));
+                granted.push((*token, *arrival, self.reader(event)));
+            }
+        }
+        granted.sort();
+        let adopts = matches!(command, Command::Renew(renew)
+            if renew.rotate.as_ref().is_some_and(|rotate| rotate.adopt.is_some()));
+        for (token, arrival, client) in granted {
+            if adopts && self.grants.get(&arrival).is_some_and(|(c, _)| *c != client) {
+                // Another client's now, under a token of its own.
+                self.grants.remove(&arrival);
+                self.had.adoptions += 1;
+            }
+            self.granted(arrival, token, client);
+        }
+        let (clients, knows) = (&self.clients, self.climate.knows_deaf);
+        let mut pushes = Vec::new();
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.deliver(outcome.events, clock, |event| {
+            let client = self.reader(event);
+            if clients[client].connected {
+                pushes.push((client, event.clone()));
+            }
+            clients[client].connected || !knows
+        });
+        self.queue = queue;
+        for (client, event) in pushes {
+            let mut due = self.now + self.delay();
+            if !self.climate.pushes_apart {
+                due = due.max(self.clients[client].last_back);
+                self.clients[client].last_back = due;
+            }
+            let epoch = self.clients[client].epoch;
+            let what = What::Push {
+                client,
+                epoch,
+                event,
+                at: outcome.at,
+            };
+            self.plan(due, what);
+        }
+        (outcome.reply, outcome.at)
+    }
+
+    /// Whose inbox it is.
+    pub(crate) fn reader(&self, event: &Event) -> usize {
+        let theirs = |client: &Client| client.inbox == *event.inbox();
+        self.clients.iter().position(theirs).unwrap()
+    }
+
+    pub(crate) fn granted(&mut self, arrival: Arrival, token: Token, client: usize) {
+        if let Some(known) = self.grants.get(&arrival) {
+            let same = *known == (client, token);
+            self.require(same, || format!("{arrival:?} is {known:?}, not {token:?}"));
+            return;
+        }
+        let highest = self.highest;
+        self.require(token > highest, || format!("{token:?} after {highest:?}"));
+        self.highest = token;
+        self.grants.insert(arrival, (client, token));
+    }
+
+    pub(crate) fn delay(&mut self) -> u64 {
+        let (low, high) = if self.healed {
+            (50, 2 * MS)
+        } else {
+            self.climate.delay
+        };
+        self.dice.between(low, high)
+    }
+
+    /// Sends a command; what the client gets to know of it comes by itself.
+    pub(crate) fn send(&mut self, client: usize, request: u64, command: Command) {
+        let climate = self.climate.clone();
+        if !self.clients[client].connected {
+            return;
+        }
+        let lost = !self.healed && self.dice.chance(climate.lost);
+        let answered = self.healed || !self.dice.chance(climate.unanswered);
+        let mut due = self.now + self.delay();
+        if !self.healed && self.dice.chance(climate.slow) {
+            due += self.dice.between(0, climate.slow_for);
+        }
+        // A connection delivers in order; a later one does not wait for it.
+        let due = due.max(self.clients[client].last_there);
+        self.clients[client].last_there = due;
+        if lost {
+            return;
+        }
+        let epoch = self.clients[client].epoch;
+        let what = What::Reach {
+            client,
+            epoch,
+            request,
+            command,
+            answered,
+        };
+        self.plan(due, what);
+    }
+
+    pub(crate) fn cut(&mut self, client: usize) {
+        self.tell(|| format!("client {client} is cut off"));
+        if self.clients[client].connected {
+            self.clients[client].connected = false;
+            if let Some(pending) = self.clients[client]
+                .attempt
+                .as_ref()
+                .and_then(|a| a.pending.as_ref())
+            {
+                // The client notices at once, or by its time-out.
+                let request = pending.request;
+                if self.dice.chance(700) {
+                    self.plan(self.now, What::Overdue { client, request });
+                }
+            }
+            let back = self.dice.between(1, self.climate.lease_micros());
+            self.plan(self.now + back, What::Connect { client });
+        }
+        let next = self.dice.between(1, self.climate.cut_every * 2);
+        self.plan(self.now + next, What::Cut { client });
+    }
+
+    pub(crate) fn connect(&mut self, client: usize) {
+        let now = self.moment(client);
+        let process = &mut self.clients[client];
+        if process.connected {
+            return;
+        }
+        process.connected = true;
+        process.epoch += 1;
+        process.last_there = 0;
+        process.last_back = 0;
+        process.causes.push(self.now);
+        if let Some(attempt) = &mut process.attempt {
+            match &mut attempt.stage {
+                Stage::Waiting(waiter) => waiter.handle_reset(now),
+                Stage::Held(held) => held.renewal.handle_reset(now),
+                Stage::Adopting(_) => {}
+            }
+        }
+        self.tell(|| format!("client {client} is back"));
+        self.drive(client);
+    }
+}

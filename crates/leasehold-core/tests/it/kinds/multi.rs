@@ -1,0 +1,87 @@
+//! Several keys at once: all or nothing.
+
+use leasehold_core::{Claim, Command, Mode, Queue, Reply};
+use proptest::prelude::*;
+
+use crate::kinds::cast::{Cast, LEASE, Verb, claim, config, id, script};
+
+fn lock(who: usize) -> Claim {
+    let mode = if who < 3 {
+        Mode::Exclusive
+    } else {
+        Mode::Shared
+    };
+    claim(who, id(0), mode)
+}
+
+const BUSY: [Verb; 7] = [
+    Verb::Join,
+    Verb::Join,
+    Verb::Release,
+    Verb::Release,
+    Verb::Release,
+    Verb::Die,
+    Verb::Renew,
+];
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn all_or_nothing(
+        scripts in prop::collection::vec(script(&BUSY), 1..5),
+        reads in prop::collection::vec(any::<bool>(), 5),
+        waits in any::<bool>(),
+    ) {
+        let casts: Vec<_> = scripts
+            .iter()
+            .map(|script| {
+                let mut cast = Cast::new(lock);
+                for step in script {
+                    cast.play(step);
+                }
+                cast
+            })
+            .collect();
+        let clock = casts.iter().map(|cast| cast.clock).max().unwrap();
+        let mut queues: Vec<Queue> = casts.into_iter().map(|cast| cast.queue).collect();
+        let before = queues.clone();
+        let claims: Vec<_> = reads
+            .iter()
+            .take(queues.len())
+            .map(|reads| {
+                let mode = if *reads { Mode::Shared } else { Mode::Exclusive };
+                Command::Claim(Claim { wait: waits, ..Claim::new(id(99_999), mode, LEASE) })
+            })
+            .collect();
+        // What each key says on its own.
+        let alone: Vec<_> = before
+            .iter()
+            .zip(&claims)
+            .map(|(queue, claim)| queue.clone().apply(claim, clock))
+            .collect();
+        let refused = alone.iter().position(|outcome| !outcome.reply.is_grant());
+        match Queue::claim_all(&mut queues, &claims, clock) {
+            Err((at, outcome)) => {
+                prop_assert_eq!(Some(at), refused);
+                prop_assert_eq!(&outcome, &alone[at]);
+                prop_assert_eq!(queues, before);
+            }
+            Ok(outcomes) => {
+                prop_assert_eq!(refused, None);
+                prop_assert_eq!(&outcomes, &alone);
+                let taken = queues.clone();
+                let again = Queue::claim_all(&mut queues, &claims, clock).unwrap();
+                for (first, again) in outcomes.iter().zip(again) {
+                    prop_assert_eq!(first.reply, again.reply);
+                    prop_assert!(again.events.is_empty());
+                }
+                prop_assert_eq!(&queues, &taken, "it finds itself");
+                for queue in &mut queues {
+                    let left = queue.apply(&crate::kinds::cast::release(id(99_999)), clock).reply;
+                    prop_assert_eq!(left, Reply::Released { held: true });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A store that may have forgotten who holds: nothing is granted while it is closed,
+//! and afterwards all who stayed are, in order.
+
+use std::time::Duration;
+
+use leasehold_core::{
+    Claim, Command, Event, Mode, Now, OwnerSecret, Queue, Reply, Standing, StoreTime,
+};
+
+use crate::kinds::cast::{claim, id, release, renew};
+
+const START: StoreTime = StoreTime(1_700_000_000_000_000);
+
+fn after(seconds: u64) -> StoreTime {
+    START + Duration::from_secs(seconds)
+}
+
+/// Closed until ten seconds after the start.
+fn closed(seconds: u64) -> Now {
+    let clock = after(seconds);
+    Now {
+        clock,
+        closed: after(10).since(clock),
+    }
+}
+
+fn standing(reply: Reply) -> Standing {
+    match reply {
+        Reply::Standing(standing) => standing,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn patient(who: usize, mode: Mode) -> Claim {
+    Claim {
+        lease_ttl: Duration::from_secs(60),
+        waiter_ttl: Duration::from_secs(60),
+        wait: true,
+        ..claim(who, id(who), mode)
+    }
+}
+
+#[test]
+fn who_waits_is_told_when_it_opens_and_is_granted_then_in_order() {
+    let mut queue = Queue::default();
+    for who in 0..3 {
+        let joined = Command::Claim(patient(who, Mode::Exclusive));
+        let reply = standing(queue.apply(&joined, closed(1)).reply);
+        assert_eq!(reply.token, None);
+        assert_eq!(reply.blocked_until, Some(after(10)));
+    }
+    let hasty = Claim {
+        wait: false,
+        ahead: true,
+        ..patient(3, Mode::Exclusive)
+    };
+    let refused = queue.apply(&Command::Claim(hasty), closed(2)).reply;
+    assert_eq!(refused, Reply::Quarantined { until: after(10) });
+    let asks = queue.apply(&renew(id(0)), closed(9));
+    assert_eq!(standing(asks.reply).token, None);
+    let asks = queue.apply(&renew(id(0)), after(10));
+    assert!(standing(asks.reply).token.is_some());
+    for (leaves, next) in [(0, 1), (1, 2)] {
+        let left = queue.apply(&release(id(leaves)), after(11));
+        let granted = |event: &Event| matches!(event, Event::Granted { .. });
+        assert_eq!(left.events.iter().filter(|event| granted(event)).count(), 1);
+        let reply = queue.apply(&renew(id(next)), after(11)).reply;
+        assert!(standing(reply).token.is_some());
+    }
+}
+
+#[test]
+fn all_permits_are_granted_when_it_opens() {
+    let mut queue = Queue::default();
+    for who in 0..3 {
+        let joined = patient(who, Mode::Permits { of: 3, take: 1 });
+        queue.apply(&Command::Claim(joined), closed(1));
+    }
+    queue.apply(&renew(id(2)), after(10));
+    assert_eq!(queue.look(after(10)).holders.len(), 3);
+}
+
+#[test]
+fn who_holds_goes_on_and_hands_on_to_nobody() {
+    let mut queue = Queue::default();
+    queue.apply(&Command::Claim(patient(0, Mode::Exclusive)), START);
+    queue.apply(&Command::Claim(patient(1, Mode::Exclusive)), closed(1));
+    let renewed = queue.apply(&renew(id(0)), closed(2)).reply;
+    assert!(standing(renewed).token.is_some());
+    let left = queue.apply(&release(id(0)), closed(3));
+    assert_eq!(left.reply, Reply::Released { held: true });
+    assert!(queue.look(after(3)).holders.is_empty());
+    // It is told when to come, and nothing else.
+    for event in left.events {
+        match event {
+            Event::Next { blocked_until, .. } => assert_eq!(blocked_until, after(10)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The record may be of before the owner's release: another may hold.
+#[test]
+fn an_owner_does_not_enter_again_and_is_let_in_first_when_it_opens() {
+    let owned = |who| Claim {
+        secret: Some(OwnerSecret::from_random(7)),
+        ..patient(who, Mode::Exclusive)
+    };
+    let mut queue = Queue::default();
+    let outer = queue.apply(&Command::Claim(owned(0)), START).reply;
+    queue.apply(&Command::Claim(patient(1, Mode::Exclusive)), closed(1));
+    let inner = queue.apply(&Command::Claim(owned(2)), closed(2)).reply;
+    assert_eq!(standing(inner).token, None);
+    let opened = queue.apply(&renew(id(2)), after(10)).reply;
+    assert_eq!(standing(opened).token, standing(outer).token);
+    // The other waits until both have left.
+    queue.apply(&release(id(0)), after(11));
+    assert_eq!(queue.look(after(11)).holders.len(), 1);
+    queue.apply(&release(id(2)), after(11));
+    let next = queue.apply(&renew(id(1)), after(11)).reply;
+    assert!(standing(next).token > standing(outer).token);
+}

@@ -1,0 +1,119 @@
+//! A queue that was written down and read back is the same queue.
+
+use leasehold_core::{Claim, Mode, Note, OwnerSecret, Queue, StoreTime};
+use proptest::prelude::*;
+
+use crate::kinds::cast::{Cast, Verb, claim, config, id, script};
+
+fn wants(who: usize) -> Claim {
+    Claim {
+        secret: (who < 4).then(|| OwnerSecret::from_random(who as u128 % 2)),
+        min_hold: std::time::Duration::from_secs(who as u64 % 3),
+        note: (who == 2).then(|| Note::new("a note").unwrap()),
+        ..claim(
+            who,
+            id(0),
+            if who == 5 {
+                Mode::Shared
+            } else {
+                Mode::Exclusive
+            },
+        )
+    }
+}
+
+fn permits(who: usize) -> Claim {
+    let take = 1 + u32::try_from(who).unwrap() % 3;
+    claim(who, id(0), Mode::Permits { of: 4, take })
+}
+
+const ALL: [Verb; 16] = [
+    Verb::Join,
+    Verb::Join,
+    Verb::Join,
+    Verb::Join,
+    Verb::Renew,
+    Verb::Release,
+    Verb::Release,
+    Verb::Die,
+    Verb::Downgrade,
+    Verb::Note,
+    Verb::Rotate,
+    Verb::GiveAway,
+    Verb::Break,
+    Verb::Resize(3),
+    Verb::Unheard,
+    Verb::Watch,
+];
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_queue_that_was_read_back_is_and_does_the_same(
+        script in script(&ALL),
+        semaphore in any::<bool>(),
+    ) {
+        let mut cast = Cast::new(if semaphore { permits } else { wants });
+        for step in &script {
+            let text = serde_json::to_string(&cast.queue).unwrap();
+            let mut read: Queue = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(&read, &cast.queue);
+            if let Some((command, outcome)) = cast.play(step) {
+                prop_assert_eq!(read.apply(&command, cast.clock), outcome);
+                prop_assert_eq!(&read, &cast.queue);
+            }
+        }
+    }
+}
+
+/// The last of the good records: two holders of one owner, two who wait.
+fn written() -> serde_json::Value {
+    let mut queue = Queue::default();
+    for who in [1, 3, 5, 2] {
+        let mut claim = wants(who);
+        claim.id = id(who);
+        claim.wait = true;
+        queue.apply(&leasehold_core::Command::Claim(claim), StoreTime(1_000_000));
+    }
+    serde_json::to_value(&queue).unwrap()
+}
+
+/// What no queue writes down could not be gone on from: a token beyond all others, for
+/// one, leaves no higher one to give.
+#[test]
+fn what_no_queue_writes_is_refused() {
+    let read = |record: &serde_json::Value| serde_json::from_value::<Queue>(record.clone());
+    let good = written();
+    assert_eq!(good["granted"].as_array().unwrap().len(), 2);
+    assert_eq!(good["waiting"].as_array().unwrap().len(), 2);
+    assert!(read(&good).is_ok());
+    let last = serde_json::json!(u64::MAX);
+    let refused = |what: &str, change: &dyn Fn(&mut serde_json::Value)| {
+        let mut record = good.clone();
+        change(&mut record);
+        let why = read(&record).expect_err(what).to_string();
+        assert!(why.contains(what), "{why}, not {what}");
+    };
+    refused("beyond all bounds", &|r| r["last_seen"] = last.clone());
+    refused("beyond all bounds", &|r| r["last_token"] = last.clone());
+    refused("beyond all bounds", &|r| r["last_arrival"] = last.clone());
+    refused("beyond all bounds", &|r| r["offset"]["secs"] = last.clone());
+    refused("after the last", &|r| {
+        r["waiting"][1]["arrival"] = last.clone();
+    });
+    refused("after the last", &|r| r["granted"][1][0] = last.clone());
+    refused("twice", &|r| {
+        r["waiting"][1]["id"] = r["granted"][0][1]["id"].clone();
+    });
+    refused("twice", &|r| {
+        r["waiting"][1]["arrival"] = r["waiting"][0]["arrival"].clone();
+    });
+    refused("twice", &|r| {
+        r["granted"][1][1]["arrival"] = r["granted"][0][1]["arrival"].clone();
+    });
+    refused("several owners", &|r| {
+        r["granted"][1][1]["secret"] = serde_json::Value::Null;
+    });
+    refused("no capacity", &|r| r["capacity"] = serde_json::Value::Null);
+}

@@ -1,0 +1,14 @@
+//! The core in worlds of its own, one program for all of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails with the message"
+)]
+
+mod client_machines;
+mod kinds;
+mod queue_holds;
+mod queue_properties;
+mod quorum;

@@ -1,0 +1,194 @@
+//! Minimum holds and watchers: what outlives the claims of a queue.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+use std::time::Duration;
+
+use leasehold_core::{
+    Claim, ClaimId, Command, Event, Inbox, Mode, Queue, Release, Renew, Reply, Standing, StoreTime,
+    UNHEARD_CUT,
+};
+
+const START: StoreTime = StoreTime(1_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn id(number: u128) -> ClaimId {
+    ClaimId::from_random(number)
+}
+
+fn inbox(name: &str) -> Inbox {
+    Inbox::new(name).unwrap()
+}
+
+fn claim(number: u128, by: &str, min_hold: Duration) -> Command {
+    Command::Claim(Claim {
+        inbox: Some(inbox(by)),
+        min_hold,
+        ..Claim::new(id(number), Mode::Exclusive, 30 * SECOND)
+    })
+}
+
+fn release(number: u128) -> Command {
+    Command::Release(Release {
+        id: id(number),
+        hand_off: true,
+        settled: false,
+        unused: false,
+    })
+}
+
+fn standing(reply: Reply) -> Standing {
+    match reply {
+        Reply::Standing(standing) => standing,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn watch(by: &str, ttl: Duration) -> Command {
+    Command::Watch {
+        inbox: inbox(by),
+        ttl,
+    }
+}
+
+/// Whoever waits was told of the lease, which would have lasted longer.
+#[test]
+fn the_next_is_told_how_long_a_key_is_kept() {
+    for leaves in [release(1), Command::Bury { inbox: inbox("a") }] {
+        let mut queue = Queue::default();
+        queue.apply(&claim(1, "a", 5 * SECOND), START);
+        let waiting = standing(queue.apply(&claim(2, "b", SECOND), START).reply);
+        assert_eq!(waiting.blocked_until, Some(START + 30 * SECOND));
+        let told = queue.apply(&leaves, START + SECOND).events;
+        let next = Event::Next {
+            inbox: inbox("b"),
+            arrival: waiting.arrival,
+            blocked_until: START + 5 * SECOND,
+        };
+        assert_eq!(told, [next]);
+    }
+}
+
+/// A claim that is over when its minimum hold is does not free the key sooner.
+#[test]
+fn nobody_is_told_what_is_known_already() {
+    let mut queue = Queue::default();
+    queue.apply(&claim(1, "a", 40 * SECOND), START);
+    queue.apply(&claim(2, "b", SECOND), START);
+    assert!(queue.apply(&release(1), START + SECOND).events.is_empty());
+}
+
+/// A grant that was not heard is cut; once the client has found it by asking,
+/// its minimum hold counts again.
+#[test]
+fn a_found_grant_has_its_minimum_hold() {
+    let hold = 100 * SECOND;
+    for finds in [
+        claim(2, "b", hold),
+        Command::Renew(Renew::new(id(2), SECOND)),
+    ] {
+        let mut queue = Queue::default();
+        queue.apply(&claim(1, "a", Duration::ZERO), START);
+        queue.apply(&claim(2, "b", hold), START);
+        let events = queue.apply(&release(1), START).events;
+        assert!(matches!(events[..], [Event::Granted { .. }]));
+        queue.deliver(events, START, |_| false);
+        let cut = queue.look(START).holders[0].claim.deadline;
+        assert_eq!(cut, START + UNHEARD_CUT);
+        let found = standing(queue.apply(&finds, START).reply);
+        assert_eq!(found.deadline, START + hold);
+    }
+}
+
+/// The dead get nothing that other dead leave: no minimum hold starts there.
+#[test]
+fn those_who_are_buried_together_are_granted_nothing() {
+    let mut queue = Queue::default();
+    queue.apply(&claim(1, "a", Duration::ZERO), START);
+    queue.apply(&claim(2, "b", 50 * SECOND), START);
+    queue.apply(&claim(3, "c", SECOND), START);
+    let outcome = queue.bury_all(&[inbox("a"), inbox("b")], START);
+    assert_eq!(outcome.reply, Reply::Done);
+    assert!(matches!(
+        &outcome.events[..],
+        [Event::Granted { inbox: told, .. }] if *told == inbox("c")
+    ));
+    let look = queue.look(START);
+    assert_eq!(look.holders.len(), 1);
+    assert!(!look.holders[0].claim.kept && look.waiters.is_empty());
+}
+
+/// Watchers who died without a word do not stay in the record.
+#[test]
+fn watchers_are_forgotten_when_their_time_is_up() {
+    let mut queue = Queue::default();
+    let size = |queue: &Queue| serde_json::to_string(queue).unwrap().len();
+    queue.apply(&claim(1, "a", Duration::ZERO), START);
+    let before = size(&queue);
+    for number in 0..50 {
+        queue.apply(&watch(&format!("watcher{number}"), SECOND), START);
+    }
+    assert!(size(&queue) > before);
+    let events = queue.apply(&Command::Break, START + 2 * SECOND).events;
+    assert_eq!(events.len(), 1, "the holder's only");
+    assert!(!serde_json::to_string(&queue).unwrap().contains("watcher"));
+}
+
+/// A minimum hold moves the deadline, which then says nothing of the holder: until when
+/// its client has renewed it does.
+#[test]
+fn a_holder_that_renews_is_told_from_one_that_has_stopped() {
+    let hold = 100 * SECOND;
+    let renewed = |queue: &Queue| {
+        let seen = queue.look(START + 10 * SECOND);
+        let claim = &seen.holders[0].claim;
+        assert!(!claim.kept && claim.deadline == START + hold);
+        claim.renewed
+    };
+    let mut at_once = Queue::default();
+    at_once.apply(&claim(1, "a", hold), START);
+    assert_eq!(renewed(&at_once), Some(START + 30 * SECOND));
+    let renew = Command::Renew(Renew::new(id(1), 30 * SECOND));
+    at_once.apply(&renew, START + 20 * SECOND);
+    assert_eq!(renewed(&at_once), Some(START + 50 * SECOND));
+    at_once.apply(&release(1), START + 20 * SECOND);
+    let left = at_once.look(START + 20 * SECOND).holders[0].claim.clone();
+    assert!(left.kept && left.renewed.is_none());
+
+    let mut after_waiting = Queue::default();
+    after_waiting.apply(&claim(2, "b", Duration::ZERO), START);
+    after_waiting.apply(&claim(1, "a", hold), START);
+    assert_eq!(after_waiting.look(START).waiters[0].claim.renewed, None);
+    after_waiting.apply(&release(2), START);
+    assert_eq!(renewed(&after_waiting), Some(START + 10 * SECOND));
+
+    // Without a minimum hold the deadline says it.
+    let mut plain = Queue::default();
+    plain.apply(&claim(1, "a", Duration::ZERO), START);
+    assert_eq!(plain.look(START).holders[0].claim.renewed, None);
+}
+
+/// Tokens stay below 2^53, up to where a double counts one by one: a clock of a later
+/// time is refused before a step, and the queue goes on when it is right again.
+#[test]
+fn a_clock_that_is_too_late_is_refused() {
+    let mut queue = Queue::default();
+    let refused = queue.check_clock(StoreTime::LATEST + SECOND).unwrap_err();
+    assert!(refused.message.contains("the year 2219"), "{refused:?}");
+    let later = StoreTime((1 << 53) + (1 << 51));
+    let refused = queue.check_clock(later).unwrap_err();
+    assert!(refused.message.contains("the year 2326"), "{refused:?}");
+    queue.check_clock(StoreTime::LATEST).unwrap();
+
+    // What steps back have cost counts, too.
+    queue.apply(&claim(1, "a", Duration::ZERO), StoreTime::LATEST);
+    queue.apply(&release(1), START);
+    queue.check_clock(START).unwrap();
+    queue.check_clock(StoreTime::LATEST).unwrap_err();
+    let token = standing(queue.apply(&claim(2, "b", SECOND), START).reply).token;
+    assert!(token.unwrap().0 < 1 << 53);
+}

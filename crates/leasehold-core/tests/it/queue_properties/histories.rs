@@ -1,0 +1,316 @@
+//! Histories: what may happen to a key, in which proportions.
+
+use std::time::Duration;
+
+use leasehold_core::{
+    Adopt, Claim, ClaimId, Command, Inbox, Mode, Note, Owner, OwnerSecret, Release, Renew, Rotate,
+};
+use proptest::prelude::*;
+
+use crate::queue_properties::reference::Reference;
+
+/// Ids that claims are made with, and those that are only rotated to: few, so
+/// that requests meet claims in every state.
+const SLOTS: usize = 14;
+const NEW_SLOTS: usize = 6;
+pub(crate) const INBOXES: usize = 4;
+const OWNERS: usize = 3;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Claim {
+        slot: usize,
+        kind: usize,
+        wait: bool,
+        ahead: bool,
+        lease: u64,
+        waiter: u64,
+        secret: usize,
+        min_hold: u64,
+        note: usize,
+    },
+    Renew {
+        slot: usize,
+        ttl: u64,
+        downgrade: bool,
+        note: usize,
+        rotate: Option<Turn>,
+    },
+    Release {
+        slot: usize,
+        hand_off: bool,
+        unused: bool,
+    },
+    Break,
+    Resize {
+        right: bool,
+        to: u32,
+    },
+    Watch {
+        inbox: usize,
+        ttl: u64,
+    },
+    Unheard {
+        inbox: usize,
+        granted: bool,
+    },
+    Bury {
+        inbox: usize,
+    },
+    /// A request that was under way, or came twice.
+    Again {
+        back: usize,
+    },
+    /// The record is lost.
+    Lose,
+    /// The store is closed for so long from now on.
+    Close {
+        lasts: u64,
+    },
+}
+
+/// A rotation; to a new id or to one that may be in use.
+#[derive(Debug, Clone)]
+pub(crate) struct Turn {
+    to: usize,
+    right: bool,
+    adopt: Option<usize>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Tick {
+    Still,
+    Forward(u64),
+    Back(u64),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Act {
+    pub(crate) op: Op,
+    pub(crate) tick: Tick,
+    /// A bit for each inbox at which nobody listens.
+    pub(crate) deaf: u8,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct History {
+    /// Of the semaphore; 0 makes the key a lock.
+    pub(crate) permits: u32,
+    pub(crate) acts: Vec<Act>,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let ms = || prop_oneof![50_u64..3_000, 3_000_u64..40_000];
+    let slot = || 0..SLOTS;
+    // Among so many, those that are not there mean "none".
+    let note = || 0_usize..6;
+    let rarely = || prop::bool::weighted(0.1);
+    let mostly = || prop::bool::weighted(0.85);
+    let turn = (0..SLOTS + 2 * NEW_SLOTS, mostly(), 0..2 * INBOXES).prop_map(|(to, right, by)| {
+        Turn {
+            // New ids twice as often.
+            to: if to < SLOTS + NEW_SLOTS {
+                to
+            } else {
+                to - NEW_SLOTS
+            },
+            right,
+            adopt: (by <= INBOXES).then_some(by),
+        }
+    });
+    let rotate = prop_oneof![2 => Just(None), 1 => turn.prop_map(Some)];
+    let min_hold = prop_oneof![4 => Just(0), 1 => ms()];
+    let asks = (slot(), 0_usize..12, mostly(), rarely(), ms(), ms());
+    let claim = (asks, 0..2 * OWNERS, min_hold, note()).prop_map(
+        |((slot, kind, wait, ahead, lease, waiter), secret, min_hold, note)| Op::Claim {
+            slot,
+            kind,
+            wait,
+            ahead,
+            lease,
+            waiter,
+            secret,
+            min_hold,
+            note,
+        },
+    );
+    // The new ids are renewed and released as well.
+    let any_slot = || 0..SLOTS + NEW_SLOTS;
+    let renew = (any_slot(), ms(), rarely(), note(), rotate).prop_map(
+        |(slot, ttl, downgrade, note, rotate)| Op::Renew {
+            slot,
+            ttl,
+            downgrade,
+            note,
+            rotate,
+        },
+    );
+    prop_oneof![
+        30 => claim,
+        24 => renew,
+        16 => (any_slot(), mostly(), mostly()).prop_map(|(slot, hand_off, used)| Op::Release {
+            slot,
+            hand_off,
+            unused: !used,
+        }),
+        10 => (1_usize..12).prop_map(|back| Op::Again { back }),
+        2 => Just(Op::Break),
+        4 => (mostly(), 1_u32..7).prop_map(|(right, to)| Op::Resize { right, to }),
+        3 => (0..INBOXES, prop_oneof![1 => Just(0), 4 => ms()])
+            .prop_map(|(inbox, ttl)| Op::Watch { inbox, ttl }),
+        2 => (0..INBOXES, any::<bool>()).prop_map(|(inbox, granted)| Op::Unheard { inbox, granted }),
+        2 => (0..INBOXES).prop_map(|inbox| Op::Bury { inbox }),
+        1 => Just(Op::Lose),
+        2 => ms().prop_map(|lasts| Op::Close { lasts }),
+    ]
+}
+
+fn tick() -> impl Strategy<Value = Tick> {
+    prop_oneof![
+        8 => Just(Tick::Still),
+        24 => (1_u64..2_000_000).prop_map(Tick::Forward),
+        5 => (2_000_000_u64..15_000_000).prop_map(Tick::Forward),
+        1 => (15_000_000_u64..200_000_000).prop_map(Tick::Forward),
+        3 => (1_u64..20_000_000).prop_map(Tick::Back),
+    ]
+}
+
+pub(crate) fn history() -> impl Strategy<Value = History> {
+    let deaf = prop_oneof![3 => Just(0_u8), 1 => any::<u8>()];
+    let act = (op(), tick(), deaf).prop_map(|(op, tick, deaf)| Act { op, tick, deaf });
+    (
+        prop_oneof![Just(0_u32), 1_u32..6],
+        prop::collection::vec(act, 1..70),
+    )
+        .prop_map(|(permits, acts)| History { permits, acts })
+}
+
+// ---- ops as commands ----
+
+/// Half of an id is shown: the half that tells one from another.
+fn id(slot: usize) -> ClaimId {
+    ClaimId::new(format!("s{slot:05}secret")).unwrap()
+}
+
+/// The id of which this is shown.
+pub(crate) fn id_shown_as(hint: &str) -> ClaimId {
+    ClaimId::new(format!("{}secret", hint.trim_end_matches('…'))).unwrap()
+}
+
+pub(crate) fn inbox(number: usize) -> Inbox {
+    Inbox::from_random(number as u64)
+}
+
+/// One number more than there are inboxes means none.
+fn perhaps_inbox(number: usize) -> Option<Inbox> {
+    (number < INBOXES).then(|| inbox(number))
+}
+
+pub(crate) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn owner(number: usize) -> Owner {
+    Owner::new("host", u32::try_from(number).unwrap(), None)
+}
+
+fn note(number: usize) -> Option<Note> {
+    (number < 3).then(|| Note::new(format!("note {number}")).unwrap())
+}
+
+/// Most claims fit the key's kind; one kind in twelve is of the other.
+fn mode(permits: u32, kind: usize) -> Mode {
+    let lock = (permits == 0) != (kind == 11);
+    if lock && kind.is_multiple_of(2) {
+        Mode::Exclusive
+    } else if lock {
+        Mode::Shared
+    } else {
+        let of = permits.max(2);
+        Mode::Permits {
+            of,
+            take: 1 + u32::try_from(kind).unwrap() % of,
+        }
+    }
+}
+
+impl Op {
+    /// The command, if it is one. `permits` is what clients take for the
+    /// semaphore's size now; the reference knows the versions of the claims.
+    pub(crate) fn command(&self, permits: u32, reference: &Reference) -> Option<Command> {
+        Some(match *self {
+            Self::Claim {
+                slot,
+                kind,
+                wait,
+                ahead,
+                lease,
+                waiter,
+                secret,
+                min_hold,
+                note: told,
+            } => Command::Claim(Claim {
+                waiter_ttl: ms(waiter),
+                wait,
+                ahead,
+                inbox: perhaps_inbox(slot % (INBOXES + 1)),
+                owner: owner(slot),
+                secret: (secret < OWNERS).then(|| OwnerSecret::from_random(secret as u128)),
+                min_hold: ms(min_hold),
+                note: note(told),
+                ..Claim::new(id(slot), mode(permits, kind), ms(lease))
+            }),
+            Self::Renew {
+                slot,
+                ttl,
+                downgrade,
+                note: told,
+                ref rotate,
+            } => Command::Renew(Renew {
+                downgrade,
+                note: note(told),
+                rotate: rotate.as_ref().map(|turn| {
+                    let known = reference.known(&id(slot)).map_or(0, |claim| claim.version);
+                    Rotate {
+                        to: id(turn.to),
+                        version: known + u64::from(!turn.right),
+                        adopt: turn.adopt.map(|by| Adopt {
+                            inbox: perhaps_inbox(by),
+                            owner: owner(100 + by),
+                        }),
+                    }
+                }),
+                ..Renew::new(id(slot), ms(ttl))
+            }),
+            Self::Release {
+                slot,
+                hand_off,
+                unused,
+            } => Command::Release(Release {
+                id: id(slot),
+                hand_off,
+                settled: false,
+                unused,
+            }),
+            Self::Break => Command::Break,
+            Self::Resize { right, to } => Command::Resize {
+                from: permits + u32::from(!right),
+                to,
+            },
+            Self::Watch { inbox: n, ttl } => Command::Watch {
+                inbox: inbox(n),
+                ttl: ms(ttl),
+            },
+            Self::Unheard { inbox: n, granted } => Command::Unheard {
+                inbox: inbox(n),
+                granted: reference
+                    .held()
+                    .filter(|_| granted)
+                    .map(|claim| claim.arrival)
+                    .collect(),
+            },
+            Self::Bury { inbox: n } => Command::Bury { inbox: inbox(n) },
+            Self::Again { .. } | Self::Lose | Self::Close { .. } => return None,
+        })
+    }
+}

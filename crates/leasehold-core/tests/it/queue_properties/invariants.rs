@@ -1,0 +1,481 @@
+//! What must hold after every step, whatever was told to whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use leasehold_core::{
+    Capacity, Claim, ClaimId, ClaimView, Command, DROPS_PER_STEP, Event, Holder, Mode, Queue,
+    Release, Renew, Reply, Snapshot, StoreTime, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT,
+};
+
+use crate::queue_properties::histories::{id_shown_as, ms};
+use crate::queue_properties::reference::{Expected, Known, Reference};
+use crate::queue_properties::world::{Taken, World, adopts, in_the_record};
+
+pub(crate) fn hold(world: &mut World, taken: &Taken<'_>) {
+    reply_is_as_the_reference_says(taken);
+    look_agrees_with_the_state(&world.queue, &world.reference, taken.clock);
+    store_time_never_goes_back(world, taken);
+    tokens_increase_in_the_order_of_grants(world, taken);
+    arrivals_increase_and_order_is_kept(world, taken);
+    granted_weights_fit_the_capacity(taken);
+    a_closed_store_grants_nothing(taken);
+    fair_holders_came_before_all_who_wait(&world.reference, &taken.seen_after);
+    a_grant_stands_while_its_claim_lives(taken);
+    deadlines_are_lowered_by_unheard_and_minimum_holds_only(taken);
+    a_released_claim_stays_released(taken);
+    position_is_a_bound_and_zero_iff_granted(taken);
+    blocked_until_comes_early(taken);
+    the_same_request_again_changes_nothing(taken, &world.queue);
+    a_record_can_be_written_and_read(&world.queue);
+    at_most_so_many_drops(taken, &world.queue);
+    nobody_waits_for_ever_behind_the_dead(taken, &world.queue);
+}
+
+/// Design 1, the table of verbs: what each answers.
+fn reply_is_as_the_reference_says(taken: &Taken<'_>) {
+    let agree = match (&taken.expected, &taken.outcome.reply) {
+        (
+            Expected::Standing {
+                token, deadline, ..
+            },
+            Reply::Standing(s),
+        ) => (*token, *deadline) == (s.token, s.deadline),
+        (Expected::Busy, Reply::Busy { .. })
+        | (Expected::Quarantined, Reply::Quarantined { .. })
+        | (Expected::Gone, Reply::Gone)
+        | (Expected::Absent, Reply::Absent)
+        | (Expected::Superseded, Reply::Superseded)
+        | (Expected::Taken, Reply::Taken)
+        | (Expected::Resized, Reply::Resized)
+        | (Expected::Done, Reply::Done) => true,
+        (Expected::Released { held }, Reply::Released { held: h }) => held == h,
+        (Expected::Mismatch { in_use }, Reply::Mismatch { in_use: i }) => in_use == i,
+        // Whom laziness has not dropped yet may be counted as well.
+        (
+            Expected::Broken { at_least, token },
+            Reply::Broken {
+                holders: h,
+                token: t,
+            },
+        ) => h >= at_least && t == token,
+        _ => false,
+    };
+    assert!(
+        agree,
+        "{:?}: {:?} expected, {:?} answered",
+        taken.command, taken.expected, taken.outcome.reply
+    );
+}
+
+/// Design 1: "`inspect` and `list` only look", at the live claims of the key in
+/// order, with all that the verbs gave them.
+pub(crate) fn look_agrees_with_the_state(queue: &Queue, reference: &Reference, clock: StoreTime) {
+    let view = |c: &Known| ClaimView {
+        arrival: c.arrival,
+        mode: c.mode,
+        owner: c.owner.clone(),
+        since: c.since,
+        deadline: c.deadline,
+        id_hint: c.id.to_string(),
+        note: c.note.clone(),
+        kept: c.kept,
+        renewed: c.renewed,
+    };
+    let seen = queue.look(clock);
+    let mut held: Vec<_> = reference.held().collect();
+    held.sort_by_key(|claim| (claim.token, claim.arrival));
+    let holders: Vec<_> = held.iter().map(|c| (view(c), c.token.unwrap())).collect();
+    let seen_holders: Vec<_> = seen
+        .holders
+        .iter()
+        .map(|h| (h.claim.clone(), h.token))
+        .collect();
+    assert_eq!(holders, seen_holders, "holders");
+    let waiters: Vec<_> = reference.waiting().map(view).zip(1_u64..).collect();
+    let seen_waiters: Vec<_> = seen
+        .waiters
+        .iter()
+        .map(|w| (w.claim.clone(), w.position))
+        .collect();
+    assert_eq!(waiters, seen_waiters, "waiters");
+    assert_eq!(seen.capacity, reference.capacity(), "capacity");
+    assert_eq!(seen.last_token, reference.last_token, "last token");
+    // A key that nobody has used keeps no time either.
+    let now = match *queue == Queue::default() {
+        true => clock,
+        false => reference.now,
+    };
+    assert_eq!((seen.at, seen.clock), (now, clock), "time");
+}
+
+/// Design 1: "Store time never goes back for a key".
+fn store_time_never_goes_back(world: &mut World, taken: &Taken<'_>) {
+    assert!(
+        taken.outcome.at >= world.last_at,
+        "time went back from {:?} to {:?}",
+        world.last_at,
+        taken.outcome.at
+    );
+    world.last_at = taken.outcome.at;
+}
+
+/// Design 1: tokens are "strictly increasing per key; and because time is the
+/// floor, still increasing after the record is lost". One grant has one token,
+/// until it is adopted; claims of one owner share it.
+fn tokens_increase_in_the_order_of_grants(world: &mut World, taken: &Taken<'_>) {
+    let highest = world.highest_token;
+    for holder in &taken.seen_after.holders {
+        let arrival = holder.claim.arrival;
+        let known = world.grants.insert(arrival, holder.token);
+        if known == Some(holder.token) {
+            continue;
+        }
+        assert!(
+            known.is_none() || adopts(taken.command),
+            "the token of {arrival:?} changed"
+        );
+        let shared = taken
+            .seen_before
+            .holders
+            .iter()
+            .any(|before| before.token == holder.token);
+        assert!(
+            holder.token > highest || (shared && known.is_none()),
+            "{:?} granted after {highest:?}",
+            holder.token,
+        );
+        world.highest_token = world.highest_token.max(holder.token);
+    }
+    let last = taken.seen_after.last_token;
+    assert!(
+        last >= taken.seen_before.last_token,
+        "a token was forgotten"
+    );
+    world.highest_token = world.highest_token.max(last);
+}
+
+/// Design 1: "claims in order of arrival"; "arrival numbers have the same floor".
+fn arrivals_increase_and_order_is_kept(world: &mut World, taken: &Taken<'_>) {
+    let known = |snapshot: &Snapshot| -> BTreeSet<_> {
+        claims(snapshot).map(|claim| claim.arrival).collect()
+    };
+    let old = known(&taken.seen_before);
+    for arrival in known(&taken.seen_after).difference(&old) {
+        assert!(
+            *arrival > world.highest_arrival,
+            "{arrival:?} came after {:?}",
+            world.highest_arrival
+        );
+        world.highest_arrival = *arrival;
+    }
+    let waiters = &taken.seen_after.waiters;
+    assert!(
+        waiters
+            .windows(2)
+            .all(|two| two[0].claim.arrival < two[1].claim.arrival),
+        "waiters out of order"
+    );
+}
+
+fn claims(seen: &Snapshot) -> impl Iterator<Item = &ClaimView> {
+    let holders = seen.holders.iter().map(|h| &h.claim);
+    holders.chain(seen.waiters.iter().map(|w| &w.claim))
+}
+
+/// Design 1, the one rule: the weights granted fit the key's capacity. What was
+/// granted before a semaphore shrank may exceed it, and does not grow.
+fn granted_weights_fit_the_capacity(taken: &Taken<'_>) {
+    let used = |seen: &Snapshot| -> u64 {
+        let holds: BTreeMap<_, _> = seen
+            .holders
+            .iter()
+            .map(|h| (h.token, h.claim.mode.weight()))
+            .collect();
+        holds.values().sum()
+    };
+    let (was, is) = (used(&taken.seen_before), used(&taken.seen_after));
+    let units = |seen: &Snapshot| seen.capacity.map_or(0, Capacity::units);
+    // The step that shrinks it grants first what was due before.
+    let shrinks = matches!(taken.command, Command::Resize { .. });
+    let before = if shrinks {
+        units(&taken.seen_before)
+    } else {
+        0
+    };
+    let bound = units(&taken.seen_after).max(was).max(before);
+    assert!(is <= bound, "{is} granted of {bound}, after {was}");
+}
+
+/// `Now::closed`: nobody is granted anything, and whoever is told when to look is
+/// told of a time at which the store is open.
+fn a_closed_store_grants_nothing(taken: &Taken<'_>) {
+    if taken.now.closed.is_zero() {
+        return;
+    }
+    let holders = |seen: &Snapshot| -> BTreeSet<_> {
+        let holders = seen.holders.iter();
+        holders.map(|holder| holder.claim.arrival).collect()
+    };
+    let (was, is) = (holders(&taken.seen_before), holders(&taken.seen_after));
+    assert!(is.is_subset(&was), "granted while closed: {was:?}, {is:?}");
+    let granted = |event: &Event| matches!(event, Event::Granted { .. });
+    assert!(!taken.outcome.events.iter().any(granted));
+    let opens = taken.outcome.at + taken.now.closed;
+    for told in told_to_look(taken) {
+        assert!(
+            told >= opens,
+            "told to look at {told:?}, closed to {opens:?}"
+        );
+    }
+}
+
+/// The times that the answer and the events name to those who wait.
+fn told_to_look(taken: &Taken<'_>) -> Vec<StoreTime> {
+    let mut told = match taken.outcome.reply {
+        Reply::Standing(standing) => Vec::from_iter(standing.blocked_until),
+        Reply::Busy { blocked_until } => vec![blocked_until],
+        Reply::Quarantined { until } => vec![until],
+        _ => Vec::new(),
+    };
+    told.extend(taken.outcome.events.iter().filter_map(|event| match event {
+        Event::Next { blocked_until, .. } => Some(*blocked_until),
+        _ => None,
+    }));
+    told
+}
+
+/// Design 1: "the granted claims are the front of the queue". Only a claim that
+/// asked to be granted ahead, or whose owner held already, may come before
+/// somebody who waits.
+fn fair_holders_came_before_all_who_wait(reference: &Reference, seen: &Snapshot) {
+    let Some(first) = seen.waiters.first().map(|w| w.claim.arrival) else {
+        return;
+    };
+    for holder in &seen.holders {
+        let arrival = holder.claim.arrival;
+        let passed = reference
+            .claims
+            .iter()
+            .any(|claim| claim.arrival == arrival && claim.passed);
+        assert!(
+            passed || arrival < first,
+            "{arrival:?} holds while {first:?} waits"
+        );
+    }
+}
+
+/// Design 1: "Granted means having a token"; a lease ends by its deadline, by
+/// its release, by an administrator, or with its client; then what its minimum
+/// hold asks for stays.
+fn a_grant_stands_while_its_claim_lives(taken: &Taken<'_>) {
+    let after = |arrival| {
+        let holders = &taken.seen_after.holders;
+        holders.iter().find(|h| h.claim.arrival == arrival)
+    };
+    for holder in &taken.seen_before.holders {
+        let after = after(holder.claim.arrival);
+        let same = after.is_some_and(|after| {
+            (after.token == holder.token || (adopts(taken.command) && after.token > holder.token))
+                && after.claim.kept == holder.claim.kept
+        });
+        let kept = after.is_some_and(|after| after.token == holder.token && after.claim.kept);
+        let left = holder.claim.since != taken.outcome.at && after.is_none();
+        let fine = match taken.command {
+            Command::Break => after.is_none(),
+            Command::Bury { .. } => same || kept || left || after.is_none(),
+            Command::Release(release) if holder.claim.id_hint == release.id.to_string() => {
+                kept || after.is_none()
+            }
+            _ => same,
+        };
+        assert!(fine, "{holder:?} is {after:?} by {:?}", taken.command);
+    }
+}
+
+/// Design 1, the table of verbs: `renew` "raises the deadline, never lowers it";
+/// section 3: only an unheard push cuts it, to one second. A claim that leaves
+/// lives as long as its minimum hold.
+fn deadlines_are_lowered_by_unheard_and_minimum_holds_only(taken: &Taken<'_>) {
+    let cut = matches!(taken.command, Command::Unheard { .. });
+    let after: BTreeMap<_, _> = claims(&taken.seen_after)
+        .map(|claim| (claim.arrival, claim))
+        .collect();
+    for before in claims(&taken.seen_before) {
+        let Some(after) = after.get(&before.arrival) else {
+            continue;
+        };
+        if after.kept && !before.kept {
+            continue;
+        }
+        let least = if cut {
+            before.deadline.min(taken.outcome.at + UNHEARD_CUT)
+        } else {
+            before.deadline
+        };
+        assert!(after.deadline >= least, "{before:?} cut to {after:?}");
+    }
+}
+
+/// Design 1: "A released claim stays released", within the life and the number
+/// of the tombstones.
+fn a_released_claim_stays_released(taken: &Taken<'_>) {
+    let Command::Release(release) = taken.command else {
+        return;
+    };
+    let mut queue = taken.before.clone();
+    queue.apply(taken.command, taken.clock);
+    let claim = Command::Claim(Claim {
+        ahead: true,
+        ..Claim::new(release.id.clone(), Mode::Exclusive, ms(1))
+    });
+    if taken.outcome.reply == Reply::Absent {
+        // It may have been released before: life and number count from then.
+        assert_eq!(queue.apply(&claim, taken.clock).reply, Reply::Gone);
+        return;
+    }
+    let almost = TOMBSTONE_LIFE - Duration::from_micros(1);
+    // Fewer tombstones than there is room for do not push this one out.
+    for n in 1..TOMBSTONES {
+        let other = ClaimId::from_random(n as u128);
+        let release = Command::Release(Release {
+            id: other,
+            hand_off: false,
+            settled: false,
+            unused: false,
+        });
+        queue.apply(&release, taken.clock);
+    }
+    for clock in [taken.clock, taken.clock + almost] {
+        assert_eq!(queue.apply(&claim, clock).reply, Reply::Gone, "{clock:?}");
+    }
+}
+
+/// Design 1: "`position` is an upper bound"; 0 is granted, and 1 is next.
+fn position_is_a_bound_and_zero_iff_granted(taken: &Taken<'_>) {
+    if let (Reply::Standing(s), Expected::Standing { place, .. }) =
+        (&taken.outcome.reply, &taken.expected)
+    {
+        assert!(s.position >= *place, "{} for {place}", s.position);
+        assert_eq!(s.position == 0, s.token.is_some(), "{s:?}");
+        assert_eq!(s.blocked_until.is_none(), s.token.is_some(), "{s:?}");
+    }
+}
+
+/// `Standing::blocked_until`: "comes early rather than late". It looks at
+/// holders only: a claim behind a dead *waiter* that is heavier may be granted
+/// before it, when that waiter's deadline passes; its own renewals notice.
+fn blocked_until_comes_early(taken: &Taken<'_>) {
+    let holders = taken.seen_after.holders.iter();
+    let lapses = holders.map(|holder| holder.claim.deadline).min();
+    let opens = taken.outcome.at + taken.now.closed;
+    let truth = lapses.map_or(opens, |lapses| lapses.max(opens));
+    for told in told_to_look(taken) {
+        assert!(told <= truth, "told {told:?}, but {truth:?}");
+    }
+}
+
+/// Design 1: "each idempotent by claim id". A release that came again answers
+/// `Absent`. One that only told the next in line that the key is vacant grants
+/// when it comes again, as every other step would. A claim that left because it
+/// was too heavy may join again: it comes to another queue. An id that a dead
+/// claim still has is taken until that is dropped.
+fn the_same_request_again_changes_nothing(taken: &Taken<'_>, queue: &Queue) {
+    let reply = taken.outcome.reply;
+    let again_is_else = match taken.command {
+        Command::Claim(_) => matches!(reply, Reply::Mismatch { .. }),
+        Command::Renew(renew) => {
+            reply == Reply::Taken || (renew.downgrade && granted_by_this_step(taken))
+        }
+        // While the store is closed, all that was there may have been too heavy.
+        Command::Resize { .. } => queue.is_empty(),
+        Command::Break | Command::Unheard { .. } => true,
+        _ => false,
+    };
+    if again_is_else {
+        return;
+    }
+    let mut again = queue.clone();
+    let outcome = again.apply(taken.command, taken.now);
+    match taken.command {
+        Command::Release(release) => {
+            assert_eq!(outcome.reply, Reply::Absent);
+            if !release.hand_off && reply == (Reply::Released { held: true }) {
+                return;
+            }
+        }
+        // It is gone by then.
+        Command::Renew(_) if matches!(reply, Reply::Mismatch { .. }) => {
+            assert_eq!(outcome.reply, Reply::Gone);
+        }
+        _ => assert_eq!(outcome.reply, reply),
+    }
+    // Who has watched a key that nobody uses leaves nothing, and so no time.
+    if *queue != Queue::default() {
+        assert_eq!(outcome.at, taken.outcome.at);
+    }
+    assert_eq!(outcome.events, [], "events of {:?} again", taken.command);
+    assert_eq!(again, *queue, "{:?} again", taken.command);
+}
+
+/// Whether the claim that the step is about waited before it, and holds now.
+fn granted_by_this_step(taken: &Taken<'_>) -> bool {
+    let Reply::Standing(standing) = taken.outcome.reply else {
+        return false;
+    };
+    let held = |holder: &Holder| holder.claim.arrival == standing.arrival;
+    standing.token.is_some() && !taken.seen_before.holders.iter().any(held)
+}
+
+/// Design 2: a record is written down and read by any store of the family.
+fn a_record_can_be_written_and_read(queue: &Queue) {
+    let text = serde_json::to_string(queue).unwrap();
+    let read: Queue = serde_json::from_str(&text).unwrap();
+    assert_eq!(*queue, read);
+}
+
+/// Design 1: "at most 256 drops a step"; the claim that the step is about is
+/// dropped besides.
+fn at_most_so_many_drops(taken: &Taken<'_>, after: &Queue) {
+    if matches!(taken.command, Command::Break | Command::Bury { .. }) {
+        return;
+    }
+    let (was, is) = (in_the_record(taken.before), in_the_record(after));
+    assert!(
+        is + DROPS_PER_STEP + 1 >= was,
+        "{} dropped in one step",
+        was - is
+    );
+}
+
+/// Design 1: "a dead waiter drops out by itself", and any step drops dead
+/// holders as far as promotion needs it. One that is too heavy is told so.
+fn nobody_waits_for_ever_behind_the_dead(taken: &Taken<'_>, queue: &Queue) {
+    let (mut queue, clock) = (queue.clone(), taken.clock);
+    let stranger = Command::Renew(Renew::new(ClaimId::from_random(u128::MAX), ms(1)));
+    if !taken.now.closed.is_zero() {
+        // It opens: whoever was only kept out by that comes in first.
+        queue.apply(&stranger, clock);
+    }
+    let seen = queue.look(clock);
+    let Some(patient) = seen.waiters.first().cloned() else {
+        return;
+    };
+    let patient_id = id_shown_as(&patient.claim.id_hint);
+    let furthest = seen.holders.iter().map(|h| h.claim.deadline).max();
+    let wait = furthest.map_or(Duration::ZERO, |at| at.since(seen.at));
+    let stay = Command::Renew(Renew::new(patient_id, wait + ms(1)));
+    let reply = queue.apply(&stay, clock).reply;
+    if patient.claim.mode.weight() > seen.capacity.unwrap().units() {
+        assert!(matches!(reply, Reply::Mismatch { .. }), "{patient:?}");
+        return;
+    }
+    queue.apply(&stranger, clock + wait);
+    let seen = queue.look(clock + wait);
+    assert!(
+        seen.holders
+            .iter()
+            .any(|h| h.claim.arrival == patient.claim.arrival),
+        "{patient:?} waits behind the dead: {seen:?}"
+    );
+}

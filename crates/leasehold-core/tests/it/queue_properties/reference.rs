@@ -1,0 +1,530 @@
+//! The reference: a plain list of claims that forgets the dead at once, where
+//! the queue forgets them as late as it can.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use leasehold_core::{
+    Arrival, Capacity, Claim, ClaimId, Command, Inbox, Mode, Note, Now, Owner, OwnerSecret,
+    PROMOTED_FLOOR, Release, Renew, Reply, Rotate, StoreTime, TOMBSTONE_LIFE, Token, UNHEARD_CUT,
+};
+
+/// One live claim, as the reference sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub(crate) id: ClaimId,
+    pub(crate) arrival: Arrival,
+    pub(crate) mode: Mode,
+    pub(crate) deadline: StoreTime,
+    pub(crate) since: StoreTime,
+    pub(crate) inbox: Option<Inbox>,
+    pub(crate) token: Option<Token>,
+    pub(crate) owner: Owner,
+    pub(crate) secret: Option<OwnerSecret>,
+    pub(crate) min_hold: Duration,
+    pub(crate) note: Option<Note>,
+    pub(crate) version: u64,
+    pub(crate) previous: Option<ClaimId>,
+    pub(crate) kept: bool,
+    /// Until when its client has renewed it, if that can be told from its deadline.
+    pub(crate) renewed: Option<StoreTime>,
+    /// Granted although others waited, or might have: it asked for that, or its
+    /// owner held already.
+    pub(crate) passed: bool,
+}
+
+impl Known {
+    /// A claim that waited is granted.
+    fn hold_from(&mut self, now: StoreTime, token: Token) {
+        let lease = self.deadline.max(now + PROMOTED_FLOOR);
+        self.token = Some(token);
+        self.renewed = (self.min_hold > Duration::ZERO).then_some(lease);
+        self.deadline = lease.max(now + self.min_hold);
+        self.since = now;
+    }
+}
+
+/// An id that was used.
+#[derive(Debug, Clone)]
+struct Buried {
+    id: ClaimId,
+    forget: StoreTime,
+    rotated: bool,
+}
+
+/// The design's section 1 in the plainest words: every step forgets all the
+/// dead, applies the verb, and grants from the front.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reference {
+    pub(crate) now: StoreTime,
+    last_clock: StoreTime,
+    /// Whether nothing is granted now.
+    closed: bool,
+    pub(crate) last_token: Token,
+    /// Set while there are claims.
+    capacity: Option<Capacity>,
+    /// In order of arrival.
+    pub(crate) claims: Vec<Known>,
+    pub(crate) watchers: Vec<(Inbox, StoreTime)>,
+    buried: Vec<Buried>,
+    /// Dead claims that the queue may or may not have dropped yet.
+    lapsed: BTreeSet<ClaimId>,
+    /// Lapsed claims that a `Break` may have found and buried.
+    perhaps_buried: BTreeMap<ClaimId, StoreTime>,
+}
+
+/// What the reference expects of a reply. Arrival numbers are the queue's to
+/// choose (they only have to rise), positions are bounds.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Expected {
+    Standing {
+        token: Option<Token>,
+        deadline: StoreTime,
+        place: u64,
+    },
+    Busy,
+    Quarantined,
+    Gone,
+    Released {
+        held: bool,
+    },
+    Absent,
+    Superseded,
+    Taken,
+    Resized,
+    Mismatch {
+        in_use: Capacity,
+    },
+    Broken {
+        at_least: u64,
+        token: Token,
+    },
+    Done,
+}
+
+impl Reference {
+    // ---- looking ----
+
+    pub(crate) fn capacity(&self) -> Option<Capacity> {
+        self.capacity.filter(|_| !self.claims.is_empty())
+    }
+
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Known> {
+        self.claims.iter().filter(|claim| claim.token.is_some())
+    }
+
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Known> {
+        self.claims.iter().filter(|claim| claim.token.is_none())
+    }
+
+    pub(crate) fn known(&self, id: &ClaimId) -> Option<&Known> {
+        self.claims.iter().find(|claim| claim.id == *id)
+    }
+
+    fn known_mut(&mut self, id: &ClaimId) -> Option<&mut Known> {
+        self.claims.iter_mut().find(|claim| claim.id == *id)
+    }
+
+    /// Claims with one token weigh once.
+    fn used(&self) -> u64 {
+        let weights: BTreeMap<_, _> = self
+            .held()
+            .map(|claim| (claim.token, claim.mode.weight()))
+            .collect();
+        weights.values().sum()
+    }
+
+    fn fits(&self, mode: Mode) -> bool {
+        let units = self.capacity().unwrap_or_else(|| mode.capacity()).units();
+        self.used() + mode.weight() <= units
+    }
+
+    /// Whether a claim that waits can never fit any more.
+    fn is_unfit(&self, claim: &Known) -> bool {
+        let units = self.capacity().map_or(u64::MAX, Capacity::units);
+        claim.token.is_none() && claim.mode.weight() > units
+    }
+
+    fn is_buried(&self, id: &ClaimId) -> bool {
+        self.buried
+            .iter()
+            .any(|buried| buried.id == *id && buried.forget > self.now)
+    }
+
+    fn was_rotated(&self, id: &ClaimId) -> bool {
+        self.buried
+            .iter()
+            .any(|buried| buried.id == *id && buried.forget > self.now && buried.rotated)
+    }
+
+    // ---- small steps ----
+
+    fn bury(&mut self, id: &ClaimId, rotated: bool) {
+        self.lapsed.remove(id);
+        if self.is_buried(id) {
+            return;
+        }
+        let forget = self.now + TOMBSTONE_LIFE;
+        // A tombstone that is there already is not renewed.
+        let certain = self.perhaps_buried.get(id).copied().unwrap_or(forget);
+        self.buried.push(Buried {
+            id: id.clone(),
+            forget: certain,
+            rotated,
+        });
+        if certain < forget {
+            self.perhaps_buried.insert(id.clone(), forget);
+        }
+    }
+
+    fn tick(&mut self, clock: StoreTime) {
+        self.now = self.now + clock.since(self.last_clock);
+        self.last_clock = clock;
+        let now = self.now;
+        let dead: Vec<_> = self
+            .claims
+            .iter()
+            .filter(|claim| claim.deadline <= now)
+            .map(|claim| claim.id.clone())
+            .collect();
+        self.claims.retain(|claim| claim.deadline > now);
+        self.watchers.retain(|(_, until)| *until > now);
+        self.lapsed.extend(dead);
+        self.perhaps_buried.retain(|_, forget| *forget > now);
+    }
+
+    fn next_token(&mut self) -> Token {
+        self.last_token = Token((self.last_token.0 + 1).max(self.last_clock.0));
+        self.last_token
+    }
+
+    /// What came while the store was closed, from an owner that held then.
+    fn catch_up(&mut self) {
+        let owner = |claim: &Known| Some((claim.secret?, claim.token?));
+        let Some((secret, token)) = self.claims.iter().find_map(owner) else {
+            return;
+        };
+        let now = self.now;
+        let late = |claim: &&mut Known| claim.token.is_none() && claim.secret == Some(secret);
+        for claim in self.claims.iter_mut().filter(late) {
+            claim.hold_from(now, token);
+            claim.passed = true;
+        }
+    }
+
+    fn promote(&mut self) {
+        if !self.closed {
+            self.catch_up();
+        }
+        while let Some(next) = self.claims.iter().position(|claim| claim.token.is_none()) {
+            if self.is_unfit(&self.claims[next]) {
+                self.claims.remove(next);
+                continue;
+            }
+            if self.closed || !self.fits(self.claims[next].mode) {
+                return;
+            }
+            let (token, now) = (self.next_token(), self.now);
+            let secret = self.claims[next].secret;
+            for (at, claim) in self.claims.iter_mut().enumerate().skip(next) {
+                let sibling = secret.is_some() && claim.secret == secret;
+                if at == next || sibling {
+                    claim.hold_from(now, token);
+                    claim.passed |= at != next;
+                }
+            }
+        }
+    }
+
+    /// What is left of a claim that goes: its minimum hold, or nothing.
+    fn leave(&mut self, id: &ClaimId) {
+        let now = self.now;
+        if let Some(claim) = self.known_mut(id)
+            && claim.token.is_some()
+            && claim.since + claim.min_hold > now
+        {
+            claim.deadline = claim.since + claim.min_hold;
+            claim.kept = true;
+            claim.renewed = None;
+            claim.inbox = None;
+            claim.secret = None;
+        } else {
+            self.claims.retain(|claim| claim.id != *id);
+        }
+    }
+
+    fn standing(&mut self, id: &ClaimId, held: Duration, waits: Duration) -> Expected {
+        let now = self.now;
+        let claim = self.known_mut(id).expect("it stands");
+        let ttl = if claim.token.is_some() { held } else { waits };
+        claim.deadline = claim.deadline.max(now + ttl);
+        if claim.token.is_some() {
+            // An unheard push may have cut it below that.
+            claim.deadline = claim.deadline.max(claim.since + claim.min_hold);
+            if claim.min_hold > Duration::ZERO {
+                claim.renewed = claim.renewed.max(Some(now + ttl));
+            }
+        }
+        let (token, deadline) = (claim.token, claim.deadline);
+        let place = match token {
+            Some(_) => 0,
+            None => 1 + self.waiting().take_while(|claim| claim.id != *id).count() as u64,
+        };
+        Expected::Standing {
+            token,
+            deadline,
+            place,
+        }
+    }
+
+    // ---- the verbs ----
+
+    /// `seen` is the queue's own reply: taken for the arrival number of a new
+    /// claim, and for what laziness leaves open.
+    pub(crate) fn apply(&mut self, command: &Command, now: Now, seen: &Reply) -> Expected {
+        self.tick(now.clock);
+        self.closed = !now.closed.is_zero();
+        match command {
+            Command::Claim(claim) => self.claim(claim, seen),
+            Command::Renew(renew) => self.renew(renew, seen),
+            Command::Release(release) => self.release(release),
+            Command::Break => self.break_all(),
+            Command::Resize { from, to } => self.resize(*from, *to),
+            Command::Watch { inbox, ttl } => {
+                self.watchers.retain(|(watcher, _)| watcher != inbox);
+                if !ttl.is_zero() {
+                    self.watchers.push((inbox.clone(), self.now + *ttl));
+                }
+                Expected::Done
+            }
+            Command::Unheard { inbox, granted } => {
+                let cut = self.now + UNHEARD_CUT;
+                self.watchers.retain(|(watcher, _)| watcher != inbox);
+                for claim in &mut self.claims {
+                    let told = claim.token.is_none() || granted.contains(&claim.arrival);
+                    if claim.inbox.as_ref() == Some(inbox) && told {
+                        claim.deadline = claim.deadline.min(cut);
+                    }
+                }
+                Expected::Done
+            }
+            Command::Bury { inbox } => {
+                self.watchers.retain(|(watcher, _)| watcher != inbox);
+                let theirs = |claim: &&Known| claim.inbox.as_ref() == Some(inbox);
+                let dead: Vec<_> = self.claims.iter().filter(theirs).cloned().collect();
+                for claim in dead {
+                    self.leave(&claim.id);
+                }
+                self.promote();
+                Expected::Done
+            }
+        }
+    }
+
+    fn claim(&mut self, claim: &Claim, seen: &Reply) -> Expected {
+        if let Some(known) = self.known(&claim.id).cloned() {
+            let theirs = known.inbox == claim.inbox;
+            if theirs && let Some(unfit) = self.unfit(&known) {
+                return unfit;
+            }
+            self.promote();
+            return match (known.kept, theirs) {
+                (true, _) => Expected::Gone,
+                (_, false) => Expected::Taken,
+                _ => self.standing(&claim.id, claim.lease_ttl, claim.waiter_ttl),
+            };
+        }
+        let secret = claim.secret.filter(|_| claim.mode == Mode::Exclusive);
+        let ahead = claim.ahead && secret.is_none();
+        let buried = self.is_buried(&claim.id)
+            || (self.perhaps_buried.contains_key(&claim.id) && *seen == Reply::Gone);
+        let other = |now: &Self| now.capacity().filter(|c| *c != claim.mode.capacity());
+        let open = !self.closed;
+        let barges = open && ahead && !buried && other(self).is_none() && self.fits(claim.mode);
+        if !barges {
+            self.promote();
+        }
+        if buried {
+            return Expected::Gone;
+        }
+        if let Some(in_use) = other(self) {
+            return Expected::Mismatch { in_use };
+        }
+        let nested = self
+            .held()
+            .find(|held| open && secret.is_some() && held.secret == secret)
+            .and_then(|held| held.token);
+        let in_turn = open && self.waiting().next().is_none() && self.fits(claim.mode);
+        let at_once = barges || in_turn || nested.is_some();
+        if !at_once && !claim.wait {
+            return if open {
+                Expected::Busy
+            } else {
+                Expected::Quarantined
+            };
+        }
+        let Reply::Standing(standing) = seen else {
+            panic!("{seen:?}, where a claim joins");
+        };
+        let token = at_once.then(|| nested.unwrap_or_else(|| self.next_token()));
+        let ttl = if at_once {
+            claim.lease_ttl.max(claim.min_hold)
+        } else {
+            claim.waiter_ttl
+        };
+        self.lapsed.remove(&claim.id);
+        self.perhaps_buried.remove(&claim.id);
+        self.capacity = Some(claim.mode.capacity());
+        self.claims.push(Known {
+            id: claim.id.clone(),
+            arrival: standing.arrival,
+            mode: claim.mode,
+            deadline: self.now + ttl,
+            since: self.now,
+            inbox: claim.inbox.clone(),
+            token,
+            owner: claim.owner.clone(),
+            secret,
+            min_hold: claim.min_hold,
+            note: claim.note.clone(),
+            version: 0,
+            previous: None,
+            kept: false,
+            renewed: (at_once && claim.min_hold > Duration::ZERO)
+                .then(|| self.now + claim.lease_ttl),
+            passed: barges || nested.is_some(),
+        });
+        self.promote();
+        self.standing(&claim.id, Duration::ZERO, Duration::ZERO)
+    }
+
+    /// A waiting claim that is too heavy leaves when it asks.
+    fn unfit(&mut self, known: &Known) -> Option<Expected> {
+        let in_use = self.capacity().filter(|_| self.is_unfit(known))?;
+        self.claims.retain(|claim| claim.id != known.id);
+        self.promote();
+        Some(Expected::Mismatch { in_use })
+    }
+
+    fn renew(&mut self, renew: &Renew, seen: &Reply) -> Expected {
+        let rotate = renew.rotate.as_ref();
+        let done_before = rotate.filter(|rotate| {
+            self.known(&rotate.to).is_some_and(|claim| {
+                claim.previous.as_ref() == Some(&renew.id) && claim.version == rotate.version + 1
+            })
+        });
+        let id = done_before.map_or(&renew.id, |rotate| &rotate.to);
+        let Some(known) = self.known(id).filter(|claim| !claim.kept).cloned() else {
+            self.promote();
+            return if self.was_rotated(&renew.id) {
+                Expected::Superseded
+            } else {
+                Expected::Gone
+            };
+        };
+        if let Some(unfit) = self.unfit(&known) {
+            return unfit;
+        }
+        if let Some(rotate) = rotate.filter(|_| done_before.is_none())
+            && let Some(refused) = self.rotate(&known, rotate, seen)
+        {
+            self.promote();
+            return refused;
+        }
+        let id = rotate.map_or(&renew.id, |rotate| &rotate.to);
+        let claim = self.known_mut(id).expect("it stands");
+        let writes = claim.mode == Mode::Exclusive && claim.secret.is_none();
+        if renew.downgrade && claim.token.is_some() && writes {
+            claim.mode = Mode::Shared;
+        }
+        if renew.note.is_some() {
+            claim.note.clone_from(&renew.note);
+        }
+        self.promote();
+        self.standing(id, renew.ttl, renew.ttl)
+    }
+
+    fn rotate(&mut self, known: &Known, rotate: &Rotate, seen: &Reply) -> Option<Expected> {
+        if known.version != rotate.version {
+            return Some(Expected::Superseded);
+        }
+        let perhaps =
+            self.lapsed.contains(&rotate.to) || self.perhaps_buried.contains_key(&rotate.to);
+        let in_use = self.known(&rotate.to).is_some() || self.is_buried(&rotate.to);
+        if in_use || (perhaps && *seen == Reply::Taken) {
+            return Some(Expected::Taken);
+        }
+        self.lapsed.remove(&rotate.to);
+        self.perhaps_buried.remove(&rotate.to);
+        self.bury(&known.id, true);
+        let claim = self.known_mut(&known.id).expect("it stands");
+        claim.previous = Some(claim.id.clone());
+        claim.id = rotate.to.clone();
+        claim.version += 1;
+        let adopt = rotate.adopt.as_ref()?;
+        claim.inbox.clone_from(&adopt.inbox);
+        claim.owner = adopt.owner.clone();
+        if known.token.is_some() {
+            let token = self.next_token();
+            let hold = |claim: &&mut Known| claim.token == known.token;
+            for claim in self.claims.iter_mut().filter(hold) {
+                claim.token = Some(token);
+            }
+        }
+        None
+    }
+
+    fn release(&mut self, release: &Release) -> Expected {
+        let found = self
+            .known(&release.id)
+            .filter(|claim| !claim.kept)
+            .map(|claim| claim.token.is_some());
+        if found.is_some() {
+            if let Some(claim) = self.known_mut(&release.id).filter(|_| release.unused) {
+                claim.min_hold = Duration::ZERO;
+            }
+            self.leave(&release.id);
+        }
+        self.bury(&release.id, false);
+        if release.hand_off || found != Some(true) {
+            self.promote();
+        }
+        found.map_or(Expected::Absent, |held| Expected::Released { held })
+    }
+
+    fn break_all(&mut self) -> Expected {
+        let token = self.next_token();
+        let held: Vec<_> = self.held().map(|claim| claim.id.clone()).collect();
+        let forget = self.now + TOMBSTONE_LIFE;
+        for id in std::mem::take(&mut self.lapsed) {
+            self.perhaps_buried.insert(id, forget);
+        }
+        for id in &held {
+            self.bury(id, false);
+        }
+        self.claims.retain(|claim| claim.token.is_none());
+        self.promote();
+        Expected::Broken {
+            at_least: held.len() as u64,
+            token,
+        }
+    }
+
+    fn resize(&mut self, from: u32, to: u32) -> Expected {
+        self.promote();
+        match self.capacity() {
+            None => Expected::Absent,
+            Some(Capacity::Permits(n)) if n == from || n == to => {
+                self.capacity = Some(Capacity::Permits(to));
+                self.promote();
+                Expected::Resized
+            }
+            Some(in_use) => Expected::Mismatch { in_use },
+        }
+    }
+
+    /// The record is lost; only what clients remember is left.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}

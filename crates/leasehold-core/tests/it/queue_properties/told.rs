@@ -1,0 +1,175 @@
+//! What a step tells to whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use leasehold_core::{Arrival, Command, Event, Inbox, Queue, Reply, Snapshot, StoreTime};
+
+use crate::queue_properties::world::{Taken, World, claim_id};
+
+/// `watching` are those who watched before the step.
+pub(crate) fn what_it_should(world: &World, taken: &Taken<'_>, watching: &[(Inbox, StoreTime)]) {
+    every_grant_is_told(world, taken);
+    who_is_next_is_told(world, taken);
+    whoever_loses_a_claim_is_told(world, taken);
+    watchers_hear_of_every_change_and_of_nothing_else(world, taken, watching);
+}
+
+/// The inbox that a claim has now.
+fn inbox_of(world: &World, arrival: Arrival) -> Option<Inbox> {
+    let claims = &world.reference.claims;
+    let found = claims.iter().find(|claim| claim.arrival == arrival)?;
+    found.inbox.clone()
+}
+
+/// The claim whose client gets to know where it stands by the answer itself.
+fn answered(taken: &Taken<'_>) -> Option<Arrival> {
+    match taken.outcome.reply {
+        Reply::Standing(standing) => Some(standing.arrival),
+        _ => None,
+    }
+}
+
+/// Design 1, "report grants", "hand-off is direct": whoever is granted by
+/// another's step and has an inbox is told, once.
+fn every_grant_is_told(world: &World, taken: &Taken<'_>) {
+    let arrivals =
+        |seen: &Snapshot| -> BTreeSet<_> { seen.holders.iter().map(|h| h.claim.arrival).collect() };
+    let held_before = arrivals(&taken.seen_before);
+    let mut told = BTreeMap::new();
+    for event in &taken.outcome.events {
+        if let Event::Granted {
+            inbox,
+            arrival,
+            token,
+            deadline,
+            ..
+        } = event
+        {
+            let twice = told.insert(*arrival, (inbox.clone(), *token, *deadline));
+            assert_eq!(twice, None, "told twice: {event:?}");
+        }
+    }
+    for holder in &taken.seen_after.holders {
+        let arrival = holder.claim.arrival;
+        let new = !held_before.contains(&arrival) && answered(taken) != Some(arrival);
+        let expected = inbox_of(world, arrival)
+            .filter(|_| new)
+            .map(|inbox| (inbox, holder.token, holder.claim.deadline));
+        assert_eq!(told.remove(&arrival), expected, "{holder:?}");
+    }
+    assert!(told.is_empty(), "told of a grant that is not: {told:?}");
+}
+
+/// Design 3: so is whoever became next in line.
+fn who_is_next_is_told(world: &World, taken: &Taken<'_>) {
+    let first = |seen: &Snapshot| seen.waiters.first().map(|w| w.claim.clone());
+    if let Some(next) = first(&taken.seen_after)
+        && let Some(was) = first(&taken.seen_before)
+        && was.arrival != next.arrival
+        && answered(taken) != Some(next.arrival)
+        && inbox_of(world, next.arrival).is_some()
+        // Whom the queue had not dropped yet was first in its eyes.
+        && taken.outcome.events.iter().all(|e| !matches!(e, Event::Next { .. }))
+    {
+        panic!("{next:?} became next after {was:?}, and nobody told it");
+    }
+}
+
+/// A waiting claim goes by itself, by its client, or because it is too heavy:
+/// then it hears of that, by the answer or by a push. Who gives its claim to
+/// another client hears of that.
+fn whoever_loses_a_claim_is_told(world: &World, taken: &Taken<'_>) {
+    let unfit = |arrival| {
+        let events = &taken.outcome.events;
+        events
+            .iter()
+            .any(|e| matches!(e, Event::Unfit { arrival: a, .. } if *a == arrival))
+    };
+    let after: BTreeSet<_> = taken
+        .seen_after
+        .waiters
+        .iter()
+        .map(|w| w.claim.arrival)
+        .chain(taken.seen_after.holders.iter().map(|h| h.claim.arrival))
+        .collect();
+    let actor = claim_id(taken.command).map(ToString::to_string);
+    for waiter in &taken.seen_before.waiters {
+        let claim = &waiter.claim;
+        let stays = after.contains(&claim.arrival);
+        let by_itself =
+            actor.as_ref() == Some(&claim.id_hint) && taken.outcome.reply != Reply::Taken;
+        let listens = record_inbox(taken.before, claim.arrival).is_some();
+        let buried = matches!(taken.command, Command::Bury { .. });
+        assert!(
+            stays || by_itself || buried || unfit(claim.arrival) == listens,
+            "{claim:?} was dropped in silence"
+        );
+    }
+    let adopted: Vec<_> = taken
+        .outcome
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::Adopted { .. }))
+        .collect();
+    for event in &adopted {
+        let arrival = event.arrival().unwrap();
+        let former = record_inbox(taken.before, arrival);
+        assert_eq!(former.as_ref(), Some(event.inbox()));
+    }
+    let moved = after.iter().filter(|arrival| {
+        let former = record_inbox(taken.before, **arrival);
+        let kept = world
+            .reference
+            .claims
+            .iter()
+            .any(|claim| claim.arrival == **arrival && claim.kept);
+        former.is_some() && former != inbox_of(world, **arrival) && !kept
+    });
+    assert_eq!(moved.count(), adopted.len(), "{:?}", taken.command);
+}
+
+fn record_inbox(queue: &Queue, arrival: Arrival) -> Option<Inbox> {
+    let record = serde_json::to_value(queue).unwrap();
+    let granted = record["granted"].as_array().unwrap().iter().map(|g| &g[1]);
+    let mut all = granted.chain(record["waiting"].as_array().unwrap());
+    let found = all.find(|entry| entry["arrival"] == arrival.0)?;
+    serde_json::from_value(found["inbox"].clone()).unwrap()
+}
+
+/// `Command::Watch`: "whenever another holds first, or its note has changed".
+/// The queue's own view counts: a holder that is dead and not dropped yet holds.
+fn watchers_hear_of_every_change_and_of_nothing_else(
+    world: &World,
+    taken: &Taken<'_>,
+    watching: &[(Inbox, StoreTime)],
+) {
+    let first = |queue: &Queue| {
+        let record = serde_json::to_value(queue).unwrap();
+        let (token, entry) = (&record["granted"][0][0], &record["granted"][0][1]);
+        (
+            token.clone(),
+            entry["arrival"].clone(),
+            entry["note"].clone(),
+        )
+    };
+    let changed = first(taken.before) != first(&world.queue);
+    let dead = match taken.command {
+        Command::Bury { inbox } | Command::Unheard { inbox, .. } => Some(inbox),
+        _ => None,
+    };
+    let mut expected: Vec<_> = watching
+        .iter()
+        .filter(|(inbox, until)| changed && *until > taken.outcome.at && Some(inbox) != dead)
+        .map(|(inbox, _)| inbox)
+        .collect();
+    let mut told: Vec<_> = taken
+        .outcome
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::Changed { .. }))
+        .map(Event::inbox)
+        .collect();
+    expected.sort();
+    told.sort();
+    assert_eq!(told, expected, "{:?}", taken.command);
+}

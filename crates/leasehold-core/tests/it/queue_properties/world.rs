@@ -1,0 +1,211 @@
+//! A key under test, its reference, and what its clients remember.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold_core::{
+    Arrival, Capacity, ClaimId, Command, Event, Now, Outcome, Queue, Reply, Snapshot, StoreTime,
+    Token,
+};
+
+use crate::queue_properties::histories::{Act, INBOXES, Op, Tick, inbox, ms};
+use crate::queue_properties::reference::{Expected, Reference};
+use crate::queue_properties::{invariants, told};
+
+pub(crate) struct World {
+    pub(crate) queue: Queue,
+    pub(crate) reference: Reference,
+    clock: StoreTime,
+    /// From when on the store grants, by its clock.
+    opens: StoreTime,
+    /// How far the clock may step back: not behind the last loss.
+    floor: StoreTime,
+    /// What clients take for the semaphore's size; 0 is a lock.
+    permits: u32,
+    sent: Vec<Command>,
+    /// The store's time of the last step since the record was last lost.
+    pub(crate) last_at: StoreTime,
+    pub(crate) highest_token: Token,
+    pub(crate) highest_arrival: Arrival,
+    /// The token of each grant that was seen, whenever.
+    pub(crate) grants: BTreeMap<Arrival, Token>,
+}
+
+/// What one step did, for the invariants.
+pub(crate) struct Taken<'a> {
+    pub(crate) command: &'a Command,
+    pub(crate) clock: StoreTime,
+    pub(crate) now: Now,
+    pub(crate) before: &'a Queue,
+    pub(crate) outcome: &'a Outcome,
+    pub(crate) expected: Expected,
+    pub(crate) seen_before: Snapshot,
+    pub(crate) seen_after: Snapshot,
+}
+
+impl World {
+    pub(crate) fn new(permits: u32) -> Self {
+        Self {
+            queue: Queue::default(),
+            reference: Reference::default(),
+            clock: StoreTime(1_700_000_000_000_000),
+            opens: StoreTime(0),
+            floor: StoreTime(0),
+            permits,
+            sent: Vec::new(),
+            last_at: StoreTime(0),
+            highest_token: Token(0),
+            highest_arrival: Arrival(0),
+            grants: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn act(&mut self, act: &Act) {
+        match act.tick {
+            Tick::Still => {}
+            Tick::Forward(by) => self.clock = self.clock + Duration::from_micros(by),
+            Tick::Back(by) => {
+                self.clock = self.clock.before(Duration::from_micros(by)).max(self.floor);
+            }
+        }
+        let command = match act.op {
+            Op::Again { back } => self.sent.iter().rev().nth(back - 1).cloned(),
+            Op::Lose => return self.lose(),
+            Op::Close { lasts } => {
+                self.opens = self.clock + ms(lasts);
+                return;
+            }
+            ref op => op.command(self.permits, &self.reference),
+        };
+        if let Some(command) = command {
+            self.sent.push(command.clone());
+            self.step(&command, act.deaf);
+        }
+        if let Some(Capacity::Permits(n)) = self.reference.capacity()
+            && self.permits > 0
+        {
+            self.permits = n;
+        }
+    }
+
+    fn lose(&mut self) {
+        self.queue = Queue::default();
+        self.reference.forget();
+        self.last_at = StoreTime(0);
+        // "As long as the clock did not step back further than the loss":
+        // it has passed the highest number that was ever given.
+        let passed = self.highest_token.0.max(self.highest_arrival.0) + 1;
+        self.floor = StoreTime(passed);
+        self.clock = self.clock.max(self.floor);
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            clock: self.clock,
+            closed: self.opens.since(self.clock),
+        }
+    }
+
+    fn step(&mut self, command: &Command, deaf: u8) {
+        let (clock, now) = (self.clock, self.now());
+        let before = self.queue.clone();
+        let seen_before = before.look(clock);
+        let watching = self.reference.watchers.clone();
+        let outcome = self.queue.apply(command, now);
+        let expected = self.reference.apply(command, now, &outcome.reply);
+        let taken = Taken {
+            command,
+            clock,
+            now,
+            before: &before,
+            outcome: &outcome,
+            expected,
+            seen_before,
+            seen_after: self.queue.look(clock),
+        };
+        invariants::hold(self, &taken);
+        told::what_it_should(self, &taken, &watching);
+        if matches!(command, Command::Watch { .. }) && self.queue == Queue::default() {
+            // Who has watched a key that nobody uses leaves nothing, not even its time.
+            assert_eq!(
+                self.reference.last_token,
+                Token(0),
+                "of a key that was used"
+            );
+            assert_eq!(outcome.events, [], "there is nobody");
+            self.reference.forget();
+            self.last_at = StoreTime(0);
+            return;
+        }
+        self.deliver(command, outcome.events, deaf);
+        invariants::look_agrees_with_the_state(&self.queue, &self.reference, clock);
+    }
+
+    /// Design 3: claims of an inbox that did not hear are cut "and the next in line
+    /// is told"; it ends, and never sends a hint to a claim that is gone.
+    fn deliver(&mut self, command: &Command, events: Vec<Event>, deaf: u8) {
+        let (at, now) = (self.now(), self.reference.now);
+        // It tells the first in line that the key is vacant, and looks no further.
+        let vacant = matches!(command, Command::Release(release) if !release.hand_off);
+        let sent = events.len();
+        let (mut silent, mut calls) = (Vec::new(), 0_usize);
+        let reference = &self.reference;
+        let granted: Vec<_> = events
+            .iter()
+            .filter(|event| matches!(event, Event::Granted { .. }))
+            .map(|event| (event.inbox().clone(), event.arrival().unwrap()))
+            .collect();
+        self.queue.deliver(events, at, |event| {
+            calls += 1;
+            let alive = reference.claims.iter().any(|claim| {
+                Some(claim.arrival) == event.arrival()
+                    && claim.inbox.as_ref() == Some(event.inbox())
+                    && claim.deadline > now
+            });
+            let hint = matches!(event, Event::Granted { .. } | Event::Next { .. });
+            assert!(alive || !hint || vacant, "{event:?} to the dead");
+            let heard = (0..INBOXES).all(|n| deaf & (1 << n) == 0 || *event.inbox() != inbox(n));
+            if !heard {
+                silent.push(event.inbox().clone());
+            }
+            heard
+        });
+        assert!(calls <= sent + 64, "{calls} pushes");
+        for inbox in silent {
+            let arrivals = granted
+                .iter()
+                .filter(|(to, _)| *to == inbox)
+                .map(|(_, arrival)| *arrival)
+                .collect();
+            let cut = Command::Unheard {
+                inbox,
+                granted: arrivals,
+            };
+            self.reference.apply(&cut, at, &Reply::Done);
+        }
+    }
+}
+
+pub(crate) fn claim_id(command: &Command) -> Option<&ClaimId> {
+    match command {
+        Command::Claim(claim) => Some(&claim.id),
+        Command::Renew(renew) => Some(&renew.id),
+        Command::Release(release) => Some(&release.id),
+        _ => None,
+    }
+}
+
+/// Whether it hands a claim to another client.
+pub(crate) fn adopts(command: &Command) -> bool {
+    matches!(command, Command::Renew(renew)
+        if renew.rotate.as_ref().is_some_and(|rotate| rotate.adopt.is_some()))
+}
+
+/// Every claim that is in the record, dead or alive.
+pub(crate) fn in_the_record(queue: &Queue) -> usize {
+    let record = serde_json::to_value(queue).unwrap();
+    ["granted", "waiting"]
+        .iter()
+        .map(|part| record[part].as_array().unwrap().len())
+        .sum()
+}

@@ -1,0 +1,505 @@
+//! One client around its machines: bids, keeps, gives back, dies.
+
+use std::time::Duration;
+
+use leasehold_core::quorum::{
+    Acquire, Bid, BidConfig, BidVerdict, Body, Extend, Extension, ExtensionVerdict, Farewell, Part,
+    Vote,
+};
+use leasehold_core::{ClaimId, Inbox, Moment, Owner, Token, Validity};
+
+use crate::quorum::checks::{Checks, Fault};
+use crate::quorum::climate::{Broken, Climate, MAX_TTL};
+use crate::quorum::server::Ask;
+use crate::quorum::world::Dice;
+
+/// What an answer belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tag {
+    Bid(u64, Token),
+    Extension(u64),
+    Farewell(u64),
+}
+
+/// A request to a server.
+pub(crate) struct Sent {
+    pub(crate) server: usize,
+    pub(crate) tag: Tag,
+    pub(crate) ask: Ask,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle {
+        until: u64,
+    },
+    Bidding {
+        bid: Bid,
+        number: u64,
+        id: ClaimId,
+        began: u64,
+        sent: Moment,
+        /// The highest token that a server gave, where servers count.
+        counted: Token,
+    },
+    Held {
+        id: ClaimId,
+        token: Token,
+        validity: Validity,
+        renew_at: u64,
+        release_at: u64,
+        extension: Option<(Extension, u64, Moment)>,
+    },
+}
+
+#[derive(Debug)]
+struct Leaving {
+    number: u64,
+    farewell: Farewell,
+    part: Part,
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    number: usize,
+    climate: Climate,
+    rate: i64,
+    state: State,
+    leaving: Vec<Leaving>,
+    seen: Token,
+    counter: u64,
+    /// It begins nothing new.
+    pub(crate) retired: bool,
+}
+
+impl Client {
+    pub(crate) fn new(number: usize, climate: &Climate, rate: i64) -> Self {
+        Self {
+            number,
+            climate: climate.clone(),
+            rate,
+            state: State::Idle { until: 0 },
+            leaving: Vec::new(),
+            seen: Token(0),
+            counter: 0,
+            retired: false,
+        }
+    }
+
+    // ---- its clocks ----
+
+    pub(crate) fn moment(&self, now: u64) -> Moment {
+        let now = i64::try_from(now).unwrap();
+        Moment(u64::try_from(now + now / 1_000_000 * self.rate).unwrap())
+    }
+
+    /// When that moment is, in the world's time.
+    fn real(&self, moment: Moment) -> u64 {
+        let (mut low, mut high) = (0, 2 * moment.0 + 1);
+        while low < high {
+            let middle = u64::midpoint(low, high);
+            if self.moment(middle) < moment {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    // ---- what it does ----
+
+    fn number(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    fn acquire(&self, id: &ClaimId, token: Token) -> Acquire {
+        Acquire {
+            id: id.clone(),
+            token,
+            ttl: self.climate.ttl,
+            body: Body {
+                inbox: Inbox::from_random(self.number as u64),
+                owner: Owner::default(),
+                note: None,
+            },
+            wait: false,
+            ahead: MAX_TTL,
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        self.climate.ttl / 5
+    }
+
+    /// Goes on as far as it can at `now`.
+    pub(crate) fn go_on(
+        &mut self,
+        now: u64,
+        wall: u64,
+        dice: &mut Dice,
+        checks: &mut Checks,
+        out: &mut Vec<Sent>,
+    ) {
+        let moment = self.moment(now);
+        loop {
+            let state = std::mem::replace(&mut self.state, State::Idle { until: now });
+            let (next, again) = self.step(state, now, wall, moment, dice, checks, out);
+            self.state = next;
+            if !again {
+                break;
+            }
+        }
+        for leaving in &mut self.leaving {
+            while let Some(server) = leaving.farewell.poll_transmit(moment) {
+                out.push(Sent {
+                    server,
+                    tag: Tag::Farewell(leaving.number),
+                    ask: Ask::Release(leaving.part.clone()),
+                });
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the world hands all of it in")]
+    fn step(
+        &mut self,
+        state: State,
+        now: u64,
+        wall: u64,
+        moment: Moment,
+        dice: &mut Dice,
+        checks: &mut Checks,
+        out: &mut Vec<Sent>,
+    ) -> (State, bool) {
+        match state {
+            State::Idle { until } if now < until || self.retired => (State::Idle { until }, false),
+            State::Idle { .. } => {
+                let config = BidConfig {
+                    size: self.climate.size,
+                    ttl: self.climate.ttl,
+                    patience: self.patience(),
+                };
+                let wall = match self.climate.broken {
+                    Broken::CountersOnly => 0,
+                    _ => wall,
+                };
+                let counts = self.climate.broken == Broken::CountersOnly;
+                if counts || dice.of_thousand(300) {
+                    // Another process takes its place.
+                    self.seen = Token(0);
+                }
+                let number = self.number();
+                let bid = Bid::new(config, self.seen, wall, moment);
+                let id = (self.number as u128) << 64 | u128::from(number);
+                let state = State::Bidding {
+                    bid,
+                    number,
+                    id: ClaimId::from_random(id),
+                    began: now,
+                    sent: moment,
+                    counted: Token(0),
+                };
+                (state, true)
+            }
+            State::Bidding {
+                mut bid,
+                number,
+                id,
+                began,
+                sent,
+                counted,
+            } => {
+                bid.handle_timeout(moment);
+                let first = bid.token();
+                while let Some((server, token)) = bid.poll_transmit() {
+                    out.push(Sent {
+                        server,
+                        tag: Tag::Bid(number, token),
+                        ask: Ask::Acquire(self.acquire(&id, token)),
+                    });
+                }
+                debug_assert_eq!(first, bid.token());
+                self.seen = self.seen.max(bid.seen());
+                let Some(verdict) = bid.verdict() else {
+                    let state = State::Bidding {
+                        bid,
+                        number,
+                        id,
+                        began,
+                        sent,
+                        counted,
+                    };
+                    return (state, false);
+                };
+                self.after_bid(verdict, &bid, (id, began, sent, counted), now, dice, checks)
+            }
+            State::Held {
+                id,
+                token,
+                validity,
+                renew_at,
+                release_at,
+                extension,
+            } => {
+                if validity.remaining(moment).is_zero() || now >= release_at || self.retired {
+                    checks.ends(self.number);
+                    if dice.of_thousand(self.climate.deaths) {
+                        return (self.pause(now, dice), false);
+                    }
+                    let valid = !validity.remaining(moment).is_zero();
+                    self.leave(id, token, moment, valid, dice);
+                    return (self.pause(now, dice), false);
+                }
+                let mut extension = extension;
+                if let Some((asked, _, _)) = &mut extension {
+                    asked.handle_timeout(moment);
+                }
+                let mut renew_at = renew_at;
+                let mut validity = validity;
+                let ended = extension
+                    .as_ref()
+                    .and_then(|(e, _, sent)| Some((e.verdict()?, *sent)));
+                match ended {
+                    Some((ExtensionVerdict::Held, sent)) => {
+                        validity.confirm(sent, self.climate.ttl);
+                        checks.had.renewals += 1;
+                        checks.believes(self.number, token, now, self.real(validity.until()));
+                        renew_at = now + dice.up_to(self.climate.ttl / 2);
+                        extension = None;
+                    }
+                    Some((ExtensionVerdict::Gone, _)) => {
+                        if self.climate.restarts.is_none() {
+                            checks.faults.push(Fault::LostForNothing { at: now, token });
+                        }
+                        checks.ends(self.number);
+                        self.leave(id, token, moment, false, dice);
+                        return (self.pause(now, dice), false);
+                    }
+                    Some((ExtensionVerdict::Unanswered, _)) => {
+                        renew_at = now + dice.up_to(self.climate.ttl / 10);
+                        extension = None;
+                    }
+                    None => {}
+                }
+                if extension.is_none() && now >= renew_at {
+                    let number = self.number();
+                    let deadline = moment + self.patience();
+                    let asked = Extension::new(self.climate.size, deadline);
+                    extension = Some((asked, number, moment));
+                    for server in 0..self.climate.size.servers() {
+                        out.push(Sent {
+                            server,
+                            tag: Tag::Extension(number),
+                            ask: Ask::Extend(Extend {
+                                vote: self.acquire(&id, token),
+                                repair: self.climate.repair,
+                            }),
+                        });
+                    }
+                }
+                let state = State::Held {
+                    id,
+                    token,
+                    validity,
+                    renew_at,
+                    release_at,
+                    extension,
+                };
+                (state, false)
+            }
+        }
+    }
+
+    fn after_bid(
+        &mut self,
+        verdict: BidVerdict,
+        bid: &Bid,
+        (id, began, sent, counted): (ClaimId, u64, Moment, Token),
+        now: u64,
+        dice: &mut Dice,
+        checks: &mut Checks,
+    ) -> (State, bool) {
+        let moment = self.moment(now);
+        match verdict {
+            BidVerdict::Held { token } => {
+                let token = match self.climate.broken {
+                    Broken::ServersCount => {
+                        self.seen = self.seen.max(counted);
+                        counted
+                    }
+                    _ => token,
+                };
+                let mut validity = Validity::default();
+                validity.confirm(sent, self.climate.ttl);
+                checks.completed(began, now, token);
+                checks.believes(self.number, token, now, self.real(validity.until()));
+                let state = State::Held {
+                    id,
+                    token,
+                    validity,
+                    renew_at: now + dice.up_to(self.climate.ttl / 2),
+                    release_at: now + dice.up_to(4 * self.climate.ttl),
+                    extension: None,
+                };
+                return (state, true);
+            }
+            BidVerdict::Busy { .. } => checks.had.busy += 1,
+            BidVerdict::Unanswered => {
+                checks.had.unanswered += 1;
+                let young = now - began < self.climate.ttl.as_micros() as u64 / 2;
+                if young && dice.of_thousand(500) && !self.retired {
+                    let config = BidConfig {
+                        size: self.climate.size,
+                        ttl: self.climate.ttl,
+                        patience: self.patience(),
+                    };
+                    let state = State::Bidding {
+                        bid: Bid::again(config, bid.token(), self.seen, false, moment),
+                        number: self.number(),
+                        id,
+                        began,
+                        sent: moment,
+                        counted,
+                    };
+                    return (state, true);
+                }
+            }
+            BidVerdict::Taken | BidVerdict::Gone | BidVerdict::Refused { .. } => {}
+        }
+        let token = match self.climate.broken {
+            Broken::ServersCount => counted,
+            _ => bid.token(),
+        };
+        self.leave(id, token, moment, false, dice);
+        (self.pause(now, dice), false)
+    }
+
+    fn pause(&self, now: u64, dice: &mut Dice) -> State {
+        State::Idle {
+            until: now + dice.up_to(self.climate.ttl / 2),
+        }
+    }
+
+    fn leave(&mut self, id: ClaimId, token: Token, now: Moment, valid: bool, dice: &mut Dice) {
+        let number = self.number();
+        let until = now + 20 * self.climate.ttl;
+        let farewell = Farewell::new(self.climate.size, now, until, valid, dice.roll(u64::MAX));
+        self.leaving.push(Leaving {
+            number,
+            farewell,
+            part: Part {
+                id,
+                token,
+                wake: false,
+            },
+        });
+    }
+
+    /// An answer.
+    pub(crate) fn hear(
+        &mut self,
+        now: u64,
+        server: usize,
+        tag: Tag,
+        (vote, given): (Vote, Token),
+        checks: &mut Checks,
+    ) {
+        let moment = self.moment(now);
+        if matches!(vote, Vote::Quarantined { .. }) {
+            checks.had.quarantined += 1;
+        }
+        match tag {
+            Tag::Bid(number, token) => {
+                if let State::Bidding {
+                    bid,
+                    number: asked,
+                    counted,
+                    ..
+                } = &mut self.state
+                    && *asked == number
+                {
+                    let before = bid.token();
+                    if vote == Vote::Yes && bid.verdict().is_none() {
+                        *counted = (*counted).max(given);
+                    }
+                    bid.handle_vote(moment, server, token, vote);
+                    if bid.token() != before {
+                        checks.had.reproposals += 1;
+                    }
+                }
+            }
+            Tag::Extension(number) => {
+                if let State::Held {
+                    extension: Some((extension, asked, _)),
+                    ..
+                } = &mut self.state
+                    && *asked == number
+                {
+                    extension.handle_vote(server, vote);
+                }
+            }
+            Tag::Farewell(number) => {
+                for leaving in &mut self.leaving {
+                    if leaving.number == number
+                        && let Vote::Released { held } = vote
+                    {
+                        leaving.farewell.handle_released(server, held);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A request for a farewell went unanswered for long.
+    pub(crate) fn give_up(&mut self, now: u64, server: usize, tag: Tag) {
+        let moment = self.moment(now);
+        if let Tag::Farewell(number) = tag {
+            for leaving in &mut self.leaving {
+                if leaving.number == number {
+                    leaving.farewell.handle_silence(moment, server);
+                }
+            }
+        }
+    }
+
+    /// The claims that every server has confirmed to have left.
+    pub(crate) fn departed(&self) -> impl Iterator<Item = &ClaimId> {
+        let gone = |l: &&Leaving| l.farewell.unconfirmed().next().is_none();
+        self.leaving
+            .iter()
+            .filter(gone)
+            .map(|leaving| &leaving.part.id)
+    }
+
+    /// When it wants to go on.
+    pub(crate) fn wake_at(&self, now: u64) -> u64 {
+        let of_state = match &self.state {
+            State::Idle { until } if !self.retired => Some(*until),
+            State::Idle { .. } => None,
+            State::Bidding { bid, .. } => bid.poll_timeout().map(|at| self.real(at)),
+            State::Held {
+                validity,
+                renew_at,
+                release_at,
+                extension,
+                ..
+            } => {
+                let asked = extension.as_ref().and_then(|(e, _, _)| e.poll_timeout());
+                let next = asked.map_or(*renew_at, |at| self.real(at));
+                Some(next.min(*release_at).min(self.real(validity.until())))
+            }
+        };
+        let leaving = self
+            .leaving
+            .iter()
+            .filter_map(|l| l.farewell.poll_timeout(self.moment(now)));
+        let leaving = leaving.min().map(|at| self.real(at));
+        of_state
+            .into_iter()
+            .chain(leaving)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+}

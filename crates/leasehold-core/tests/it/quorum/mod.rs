@@ -1,0 +1,156 @@
+//! Several clients, several servers, and everything between them that can go
+//! wrong: messages lost, doubled, late and out of order; servers that restart
+//! with and without their data; clocks that differ; clients that die.
+//!
+//! - `climate`: what a world is like; `world`: what happens in it, and when;
+//! - `client`: a client around its machines; `server`: one server, and its faults;
+//! - `checks`: what must hold.
+//!
+//! The same worlds with a broken rule ([`climate::Broken`]) must fail: that shows
+//! that they can. `PROPTEST_CASES` raises the number of worlds, and
+//! `PROPTEST_RNG_SEED` moves them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod checks;
+mod client;
+mod climate;
+mod server;
+mod world;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngSeed, TestRng};
+
+use crate::quorum::checks::{Fault, Had};
+use crate::quorum::climate::{Broken, Climate};
+use crate::quorum::world::World;
+
+/// How many worlds are looked at.
+fn cases() -> u32 {
+    let cases = std::env::var("PROPTEST_CASES").ok();
+    cases.and_then(|n| n.parse().ok()).unwrap_or(1_500)
+}
+
+fn config() -> Config {
+    let mut config = Config {
+        failure_persistence: None,
+        cases: cases(),
+        ..Config::default()
+    };
+    if std::env::var_os("PROPTEST_RNG_SEED").is_none() {
+        config.rng_seed = RngSeed::Fixed(0x0f_5e7);
+    }
+    config
+}
+
+fn live(climate: &Climate) -> (Had, Vec<Fault>) {
+    let mut world = World::new(climate);
+    world.run();
+    (world.checks.had, world.checks.faults)
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn worlds_keep_every_promise(climate in climate::worlds(Broken::Nothing)) {
+        let (_, faults) = live(&climate);
+        prop_assert!(faults.is_empty(), "{faults:?}");
+    }
+}
+
+/// The worlds of `broken`, as many as are needed to have such a fault, and what
+/// happened in all of them.
+fn worlds(broken: Broken, wanted: impl Fn(&Fault) -> bool) -> (Had, Option<(u32, Fault)>) {
+    let strategy = climate::worlds(broken);
+    let config = config();
+    let rng = TestRng::deterministic_rng(config.rng_algorithm);
+    let mut runner = proptest::test_runner::TestRunner::new_with_rng(config, rng);
+    let mut all = Had::default();
+    for number in 0..cases() {
+        let climate = strategy.new_tree(&mut runner).unwrap().current();
+        let (had, faults) = live(&climate);
+        all.add(had);
+        if let Some(fault) = faults.into_iter().find(&wanted) {
+            return (all, Some((number, fault)));
+        }
+    }
+    (all, None)
+}
+
+fn is_found(broken: Broken, wanted: impl Fn(&Fault) -> bool) {
+    let (_, found) = worlds(broken, wanted);
+    let (number, fault) = found.unwrap_or_else(|| panic!("{broken:?} went unnoticed"));
+    eprintln!("{broken:?}: {fault:?} in world {number}");
+}
+
+#[test]
+fn enough_happens_in_these_worlds() {
+    let (had, found) = worlds(Broken::Nothing, |_| true);
+    assert_eq!(found, None);
+    eprintln!("{had:?}");
+    let worlds = u64::from(cases());
+    for (what, count) in [
+        ("leases", had.leases),
+        ("renewals", had.renewals),
+        ("busy bids", had.busy),
+        ("bids without an answer", had.unanswered),
+        ("further proposals", had.reproposals),
+        ("data losses", had.losses),
+        ("quarantined votes", had.quarantined),
+        ("repaired votes", had.repaired),
+        ("messages after their release", had.late),
+        ("leases after a loss", had.leases_after_loss),
+    ] {
+        assert!(count > worlds / 2, "too few {what}: {had:?}");
+    }
+}
+
+#[test]
+fn without_quarantine_two_hold_at_once() {
+    is_found(Broken::NoQuarantine, |fault| {
+        matches!(fault, Fault::TwoHolders { .. } | Fault::TokenFell { .. })
+    });
+}
+
+#[test]
+fn a_quarantine_does_not_help_tokens_that_only_count() {
+    is_found(Broken::CountersOnly, |fault| {
+        matches!(fault, Fault::TokenFell { .. })
+    });
+}
+
+#[test]
+fn counters_of_the_servers_give_a_token_twice() {
+    is_found(Broken::ServersCount, |fault| {
+        matches!(fault, Fault::TokenFell { .. })
+    });
+}
+
+#[test]
+fn a_tombstone_among_the_accepted_tokens_ends_leases_for_nothing() {
+    is_found(Broken::OneRegister, |fault| {
+        matches!(fault, Fault::LostForNothing { .. })
+    });
+}
+
+#[test]
+fn without_a_tombstone_a_late_request_leaves_an_orphan() {
+    is_found(Broken::NoTombstone, |fault| {
+        matches!(fault, Fault::Orphan { .. })
+    });
+}
+
+#[test]
+fn renewals_that_bring_back_are_found() {
+    is_found(Broken::Resurrect, |fault| {
+        matches!(fault, Fault::Orphan { .. } | Fault::TwoHolders { .. })
+    });
+}

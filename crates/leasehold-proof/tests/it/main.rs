@@ -1,0 +1,16 @@
+//! The short form of the proofs, and that `SAFETY.md` points to tests that there are.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails with the message"
+)]
+
+#[cfg(feature = "clients")]
+mod command;
+#[cfg(feature = "clients")]
+mod faults;
+mod safety;
+#[cfg(feature = "clients")]
+mod simulate;

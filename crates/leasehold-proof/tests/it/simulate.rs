@@ -1,0 +1,114 @@
+//! The simulation by its command: fixed seeds hold, a seed repeats to the byte, and one
+//! that fails says how to run it again.
+
+#![allow(clippy::unwrap_used, reason = "a test fails with the message")]
+
+use std::process::{Command, Output};
+
+fn simulate(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-proof"));
+    command.arg("simulate").args(arguments).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn fixed_seeds_hold() {
+    let output = simulate(&["--seeds", "12"]);
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("12 seeds in ") && text.contains(" 0 of them failed"),
+        "{text}"
+    );
+}
+
+#[test]
+fn many_clients_hold() {
+    let output = simulate(&["--seed", "7", "--store", "redis", "--clients", "30"]);
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+/// In two processes: in one, tokio would number the seeds of the second run on.
+#[test]
+fn a_seed_repeats_to_the_byte_in_another_process() {
+    for store in ["memory", "redis", "redlock"] {
+        let run = |seed| simulate(&["--seed", seed, "--store", store, "--trace"]).stdout;
+        let first = run("11");
+        assert!(first.len() > 1_000, "the trace of {store} is there");
+        assert_eq!(first, run("11"), "{store}");
+        assert_ne!(first, run("12"), "{store}");
+    }
+}
+
+/// A server that loses its data grants twice: `SAFETY.md` says so. Held to the promise
+/// that it does not make, it has to fail.
+#[test]
+fn what_is_not_promised_is_found_and_can_be_run_again() {
+    let output = simulate(&[
+        "--seeds",
+        "40",
+        "--seed",
+        "1",
+        "--store",
+        "redis",
+        "--overclaim",
+        "--first",
+    ]);
+    let told = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let again = told
+        .lines()
+        .find_map(|line| line.strip_prefix("again: "))
+        .unwrap();
+    let found = told
+        .lines()
+        .take_while(|line| !line.starts_with("again: "))
+        .last()
+        .unwrap();
+    let (_, arguments) = again.split_once(" -- simulate ").unwrap();
+    let repeated = simulate(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(repeated.status.code(), Some(1));
+    assert!(
+        text(&repeated).contains(found),
+        "{found} is not in {}",
+        text(&repeated)
+    );
+}
+
+/// What is broken, by what that must be found, and from which seed on to look.
+const FLAWS: [(&str, &str, &str); 13] = [
+    ("leases-end-early", "exclusion", "17"),
+    ("anyone-fits", "exclusion", "1"),
+    ("newcomers-pass", "first come, first served", "1"),
+    ("tokens-stand-still", "tokens", "1"),
+    ("push-before-grant", "exclusion", "1"),
+    ("release-does-nothing", "nothing is left behind", "1"),
+    ("no-quarantine", "exclusion", "1"),
+    ("open-gate", "exclusion", "1"),
+    ("any-token-wins", "tokens", "6"),
+    ("votes-twice", "exclusion", "1"),
+    ("stale-writes-pass", "fencing", "63"),
+    ("wild-clocks", "exclusion", "32"),
+    ("clock-sleeps", "exclusion", "38"),
+];
+
+/// A simulation that finds nothing when something is broken proves nothing.
+#[test]
+fn every_flaw_is_found() {
+    for (flaw, invariant, seed) in FLAWS {
+        let output = simulate(&["--seed", seed, "--seeds", "100", "--first", "--flaw", flaw]);
+        let told = text(&output);
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{flaw} was not found: {told}"
+        );
+        assert!(
+            told.contains(&format!(": {invariant}: ")),
+            "{flaw} was not found by {invariant}: {told}"
+        );
+    }
+}

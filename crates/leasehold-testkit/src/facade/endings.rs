@@ -1,0 +1,466 @@
+//! What ends: a client's runtime, a client that is shut down, a wait whose time is
+//! over, a lease whose guard is dropped. Nobody hangs, and nothing is left in the way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::store::LockStore;
+use leasehold::{Client, ErrorKind, Loss, RenewalPolicy, Retry, Settings, StoreError};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{JoinSet, block_in_place, spawn_blocking};
+
+use super::gated::{Gate, Gated};
+use super::{LIMIT, client, client_with, idle, keeps_a_queue, knows_all_kinds, queued, soon, ttl};
+use crate::conformance::Fixture;
+
+/// What `work` makes in a runtime of its own, which nobody drives any more.
+fn elsewhere<T: Send>(work: impl Future<Output = T> + Send) -> (Runtime, T) {
+    let run = || {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let made = runtime.block_on(work);
+        (runtime, made)
+    };
+    block_in_place(|| std::thread::scope(|scope| scope.spawn(run).join().expect("no panic")))
+}
+
+async fn end(runtime: Runtime) {
+    spawn_blocking(move || drop(runtime))
+        .await
+        .expect("no panic");
+}
+
+async fn client_on(store: Arc<dyn LockStore>, settings: Settings) -> Client {
+    Client::builder()
+        .with_store(store)
+        .settings(settings)
+        .connect()
+        .await
+        .expect("a client")
+}
+
+/// `lost()` and `run()` end with the lease's validity, though the runtime in which the
+/// client was made is gone, or does not run any more: nobody renews there.
+pub async fn leases_end_without_their_runtime(fixture: &dyn Fixture) {
+    for gone in [true, false] {
+        let settings = ttl(Duration::from_secs(1));
+        let (runtime, leases) = elsewhere(async {
+            let client = client_with(fixture, settings).await;
+            let mut leases = Vec::new();
+            for key in ["lost", "run"] {
+                let lock = client.mutex(key).expect("a lock");
+                leases.push(lock.lock().await.expect("a lease"));
+            }
+            leases
+        });
+        let kept = if gone {
+            end(runtime).await;
+            None
+        } else {
+            Some(runtime)
+        };
+        assert_eq!(soon("the loss", leases[0].lost()).await, Loss::Unanswered);
+        assert!(!leases[0].is_valid());
+        let work = leases[1].run(std::future::pending::<()>());
+        let lost = soon("the end of the work", work).await;
+        assert_eq!(lost.expect_err("lost").kind(), ErrorKind::Lost);
+        // Nobody was granted it while it was believed in, and now somebody is.
+        let other = client(fixture).await;
+        let lock = other.mutex("lost").expect("a lock");
+        drop(soon("the next", lock.lock()).await.expect("a lease"));
+        drop(leases);
+        if let Some(runtime) = kept {
+            end(runtime).await;
+        }
+    }
+}
+
+/// A client whose runtime is gone says so: it hands out no lease that nobody would keep,
+/// and its waits end.
+pub async fn a_client_without_its_runtime_is_closed(fixture: &dyn Fixture) {
+    let other = client(fixture).await;
+    let busy = other.mutex("busy").expect("a lock");
+    let held = busy.lock().await.expect("a lease");
+    let (runtime, client) = elsewhere(async {
+        // What it leaves in line is waited for.
+        let client = client_with(fixture, ttl(Duration::from_secs(3))).await;
+        // It has work to do, and its inbox is open.
+        let lock = client.mutex("own").expect("a lock");
+        let lease = lock.lock().await.expect("a lease");
+        drop(lease);
+        client
+    });
+    let (spin, driven) = std::sync::mpsc::channel::<()>();
+    let running = spawn_blocking(move || {
+        runtime.block_on(async {
+            while driven.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        drop(runtime);
+    });
+    let lock = client.mutex("busy").expect("a lock");
+    let waits = tokio::spawn(async move { lock.lock().await });
+    queued(&other, "busy", 1).await;
+    drop(spin);
+    running.await.expect("no panic");
+    let ended = soon("the wait", waits).await.expect("no panic");
+    assert_eq!(ended.expect_err("closed").kind(), ErrorKind::Closed);
+    let free = client.mutex("free").expect("a lock");
+    let refused = soon("an answer", free.lock()).await.expect_err("closed");
+    assert_eq!(refused.kind(), ErrorKind::Closed);
+    assert!(refused.to_string().contains("runtime"), "{refused}");
+    let refused = soon("an answer", free.try_lock()).await;
+    assert_eq!(refused.expect_err("closed").kind(), ErrorKind::Closed);
+    let several = client.multi(["free", "more"]).expect("a lock");
+    let refused = soon("an answer", several.try_lock()).await;
+    assert_eq!(refused.expect_err("closed").kind(), ErrorKind::Closed);
+    idle(&other, "free").await;
+    held.release().await.expect("an answer");
+    // What it left in line lapses by itself.
+    drop(soon("the key", busy.lock()).await.expect("a lease"));
+    let left = soon("the shutdown", client.shutdown(LIMIT / 2)).await;
+    assert_eq!(left.released, 0);
+}
+
+/// A claim whose answer is under way when its client is shut down: its caller hears
+/// that, gets no lease, and nothing of it is left when the shutdown has ended.
+pub async fn a_shutdown_ends_claims_under_way(fixture: &dyn Fixture) {
+    for busy in [false, true] {
+        let other = client(fixture).await;
+        let lock = other.mutex("k").expect("a lock");
+        let held = match busy {
+            true => Some(lock.lock().await.expect("a lease")),
+            false => None,
+        };
+        let store = Gated::new(fixture.client().await);
+        let closing = client_on(store.clone(), Settings::default()).await;
+        store.set(Gate::Closed);
+        let lock = closing.mutex("k").expect("a lock");
+        let waits = tokio::spawn(async move { lock.lock().await });
+        soon("the claim", store.answered(1)).await;
+        let done = soon("the shutdown", closing.shutdown(LIMIT)).await;
+        let ended = soon("the wait", waits).await.expect("no panic");
+        assert_eq!(ended.expect_err("closed").kind(), ErrorKind::Closed);
+        let stood = !busy || closing.capabilities().queueing;
+        assert_eq!((done.released, done.unconfirmed), (u64::from(stood), 0));
+        let look = other.inspect("k").await.expect("a look");
+        assert_eq!(
+            (look.holders.len(), look.waiters.len()),
+            (usize::from(busy), 0)
+        );
+        drop(held);
+        idle(&other, "k").await;
+    }
+}
+
+/// Waits of all kinds end when their client is shut down, with an error that says so.
+pub async fn a_shutdown_ends_waits_of_all_kinds(fixture: &dyn Fixture) {
+    let (other, closing) = (client(fixture).await, client(fixture).await);
+    let held = other.mutex("k").expect("a lock");
+    let held = held.lock().await.expect("a lease");
+    let election = other.election("e").expect("an election");
+    let _leads = election.campaign("").await.expect("a term");
+    let mut waits: JoinSet<leasehold::Error> = JoinSet::new();
+    let lock = closing.mutex("k").expect("a lock");
+    waits.spawn(async move { lock.lock().await.map(drop).expect_err("a mutex") });
+    let lock = closing.mutex("k").expect("a lock");
+    let lock = lock.retrying(Retry::Fixed(Duration::from_secs(60)));
+    waits.spawn(async move { lock.lock().await.map(drop).expect_err("one that retries") });
+    let election = closing.election("e").expect("an election");
+    let mut leaders = election.observe();
+    assert!(
+        soon("who leads", leaders.next())
+            .await
+            .expect("an answer")
+            .is_some()
+    );
+    waits.spawn(async move { leaders.next().await.map(drop).expect_err("an observer") });
+    waits.spawn(async move {
+        election
+            .campaign("")
+            .await
+            .map(drop)
+            .expect_err("a candidate")
+    });
+    if knows_all_kinds(fixture).await {
+        let lock = closing.multi(["k", "l"]).expect("a lock");
+        waits.spawn(async move { lock.lock().await.map(drop).expect_err("several keys") });
+        let lock = closing.rwlock("k").expect("a lock");
+        waits.spawn(async move { lock.read().await.map(drop).expect_err("a reader") });
+        queued(&other, "k", 3).await;
+    } else {
+        queued(&other, "k", 1).await;
+    }
+    let done = soon("the shutdown", closing.shutdown(LIMIT)).await;
+    assert_eq!(done.unconfirmed, 0);
+    while let Some(ended) = soon("every wait", waits.join_next()).await {
+        let ended = ended.expect("no panic");
+        assert_eq!(ended.kind(), ErrorKind::Closed, "{ended}");
+    }
+    let look = other.inspect("k").await.expect("a look");
+    assert_eq!((look.holders.len(), look.waiters.len()), (1, 0));
+    held.release().await.expect("an answer");
+}
+
+/// What a shutdown says has been confirmed when it returns before its time is over:
+/// also what was dropped or given back while it began.
+pub async fn a_shutdown_ends_when_all_have_left(fixture: &dyn Fixture) {
+    let other = client(fixture).await;
+    for round in 0..12 {
+        let closing = client(fixture).await;
+        let mut tasks = JoinSet::new();
+        for task in 0..6 {
+            let lock = closing.mutex(format!("k{}", task % 2)).expect("a lock");
+            tasks.spawn(async move {
+                while let Ok(lease) = lock.lock().await {
+                    if task % 3 == 0 {
+                        lease.release().await.ok();
+                    } else {
+                        drop(lease);
+                    }
+                }
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(round % 4)).await;
+        let done = soon("the shutdown", closing.shutdown(LIMIT)).await;
+        assert_eq!(done.unconfirmed, 0, "before its time");
+        let left = other.list("*").await.expect("a list");
+        assert!(left.is_empty(), "{left:?}");
+        soon("every task", tasks.join_all()).await;
+    }
+}
+
+/// A wait that has timed out is out of line: nobody is kept from the key by it.
+pub async fn a_wait_that_timed_out_is_out_of_line(fixture: &dyn Fixture) {
+    let (holds, waits) = (client(fixture).await, client(fixture).await);
+    let (held, wanted) = (
+        holds.mutex("k").expect("a lock"),
+        waits.mutex("k").expect("a lock"),
+    );
+    let all = knows_all_kinds(fixture).await;
+    for round in 0..15 {
+        let lease = held.lock().await.expect("a lease");
+        let limit = Duration::from_millis(round);
+        let late = if all && round % 3 == 1 {
+            let several = waits.multi(["k", "l"]).expect("a lock");
+            several.lock_within(limit).await.map(drop)
+        } else if round % 3 == 2 {
+            let retrying = wanted.clone().retrying(Retry::default());
+            retrying.lock_within(limit).await.map(drop)
+        } else {
+            wanted.lock_within(limit).await.map(drop)
+        };
+        assert_eq!(late.expect_err("busy").kind(), ErrorKind::Timeout);
+        let look = holds.inspect("k").await.expect("a look");
+        assert!(look.waiters.is_empty(), "{look:?}");
+        lease.release().await.expect("an answer");
+        let next = wanted.try_lock().await.expect("an answer");
+        next.expect("it is free")
+            .release()
+            .await
+            .expect("an answer");
+    }
+}
+
+/// A client knows its own claims that are leaving: what it has just dropped is no
+/// reason for `None`, or for a time-out.
+pub async fn a_dropped_lease_is_not_in_the_way(fixture: &dyn Fixture) {
+    let client = client(fixture).await;
+    let lock = client.mutex("k").expect("a lock");
+    let retrying = lock.clone().retrying(Retry::Fixed(Duration::from_secs(60)));
+    for _ in 0..10 {
+        let lease = lock.try_lock().await.expect("an answer").expect("free");
+        drop(lease);
+        let lease = lock
+            .try_lock()
+            .await
+            .expect("an answer")
+            .expect("free again");
+        drop(lease);
+        let lease = lock.lock_within(Duration::ZERO).await.expect("free again");
+        drop(lease);
+        let lease = soon("the key", retrying.lock()).await.expect("a lease");
+        drop(lease);
+    }
+    idle(&client, "k").await;
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
+    let workers = client.semaphore("s", 2).expect("a semaphore");
+    let (config, both) = (
+        client.rwlock("rw").expect("a lock"),
+        client.multi(["m", "n"]).expect("a lock"),
+    );
+    for _ in 0..10 {
+        let two = workers.try_acquire_many(2).await.expect("an answer");
+        drop(two.expect("two permits"));
+        drop(
+            workers
+                .try_acquire()
+                .await
+                .expect("an answer")
+                .expect("a permit"),
+        );
+        drop(
+            config
+                .try_read()
+                .await
+                .expect("an answer")
+                .expect("no writer"),
+        );
+        drop(
+            config
+                .try_write()
+                .await
+                .expect("an answer")
+                .expect("no reader"),
+        );
+        drop(both.try_lock().await.expect("an answer").expect("both"));
+    }
+}
+
+/// The time to wait is for the key: it is asked for once, however short that is.
+pub async fn a_wait_of_no_time_asks_once(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    for lock in [
+        b.mutex("k").expect("a lock"),
+        b.mutex("k").expect("a lock").retrying(Retry::default()),
+    ] {
+        let lease = lock.lock_within(Duration::ZERO).await.expect("it is free");
+        lease.release().await.expect("an answer");
+        let held = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+        let late = lock.lock_within(Duration::ZERO).await;
+        assert_eq!(late.expect_err("busy").kind(), ErrorKind::Timeout);
+        held.release().await.expect("an answer");
+    }
+}
+
+/// A store out of reach is told as such, with the cause, however short the time to wait:
+/// `Timeout` is for a key that somebody else has.
+pub async fn a_store_out_of_reach_is_not_a_time_out(fixture: &dyn Fixture) {
+    let store = Gated::new(fixture.client().await);
+    let client = client_on(store.clone(), Settings::default()).await;
+    let lock = client.mutex("k").expect("a lock");
+    let limit = Duration::from_millis(100);
+    let down = StoreError::new(ErrorKind::Unavailable, "the cable was cut");
+    let mut locks = vec![lock.clone(), lock.retrying(Retry::default())];
+    for lock in locks.drain(..) {
+        store.set(Gate::Failing(down.clone()));
+        let error = soon("an answer", lock.lock_within(limit)).await;
+        let error = error.expect_err("out of reach");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("the cable was cut"), "{error}");
+        store.set(Gate::Closed);
+        let error = soon("an answer", lock.lock_within(limit)).await;
+        let error = error.expect_err("no answer");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        store.set(Gate::Open);
+    }
+}
+
+/// A `Fixed` lease that was granted from the queue holds for its TTL from the grant: by
+/// its holder's clock, and by the store's.
+pub async fn a_fixed_lease_from_the_queue_holds_its_ttl(fixture: &dyn Fixture) {
+    if !keeps_a_queue(fixture).await {
+        return;
+    }
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    for ttl in [Duration::from_secs(2), Duration::from_secs(40)] {
+        let held = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+        let fixed = b.mutex("k").expect("a lock").with_ttl(ttl).expect("a TTL");
+        let fixed = fixed.with_renewal(RenewalPolicy::Fixed).expect("a policy");
+        let waits = tokio::spawn(async move { fixed.lock().await });
+        queued(&a, "k", 1).await;
+        // Its place is as old as it gets without being renewed.
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        held.release().await.expect("an answer");
+        let lease = soon("the hand-off", waits)
+            .await
+            .expect("no panic")
+            .expect("a lease");
+        let left = lease.remaining();
+        assert!(left > ttl / 2, "{left:?} of {ttl:?}");
+        lease.release().await.expect("an answer");
+    }
+}
+
+/// A `Fixed` lease ends at its time at the store too, whether it was granted at once or
+/// from the queue, and though its guard is still in hand.
+pub async fn fixed_leases_follow_each_other(fixture: &dyn Fixture) {
+    let client = client(fixture).await;
+    let fixed = client.mutex("k").expect("a lock");
+    let fixed = fixed.with_ttl(Duration::from_millis(500)).expect("a TTL");
+    let fixed = fixed.with_renewal(RenewalPolicy::Fixed).expect("a policy");
+    let mut waits = JoinSet::new();
+    for _ in 0..5 {
+        let fixed = fixed.clone();
+        // The guard is kept: nobody releases.
+        waits.spawn(async move { fixed.lock().await.map(std::mem::ManuallyDrop::new) });
+    }
+    // At three seconds each it would be twelve until the last.
+    let all = tokio::time::timeout(LIMIT / 2, waits.join_all()).await;
+    let all = all.expect("every turn in time");
+    assert!(all.iter().all(Result::is_ok), "{all:?}");
+}
+
+/// Wakes a thread that polls by itself.
+struct Unpark(std::thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls a future on a thread that is in no runtime.
+fn without_runtime<T>(work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        match work.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(done) => return done,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Whoever waits for a loss needs no runtime, and no runtime of the client's.
+pub async fn a_loss_is_told_without_any_runtime(fixture: &dyn Fixture) {
+    let settings = ttl(Duration::from_secs(1));
+    let (runtime, lease) = elsewhere(async {
+        let client = client_with(fixture, settings).await;
+        let lock = client.mutex("k").expect("a lock");
+        lock.lock().await.expect("a lease")
+    });
+    end(runtime).await;
+    let (told, loss) = tokio::sync::oneshot::channel();
+    let thread = std::thread::spawn(move || {
+        told.send(without_runtime(lease.lost())).ok();
+        // In no runtime either.
+        drop(lease);
+    });
+    assert_eq!(soon("the loss", loss).await, Ok(Loss::Unanswered));
+    spawn_blocking(move || thread.join())
+        .await
+        .expect("no panic")
+        .expect("no panic");
+}
+
+/// A blocking call that nobody could answer, on the only thread of its client's runtime,
+/// is refused; elsewhere it is not.
+pub async fn a_blocking_call_is_refused_where_it_would_hang(fixture: &dyn Fixture) {
+    let (runtime, (refused, granted)) = elsewhere(async {
+        let client = leasehold::blocking::Client::from(client(fixture).await);
+        let lock = client.mutex("k").expect("a lock");
+        let refused = lock.lock().map(drop);
+        let granted = spawn_blocking(move || lock.lock().map(drop));
+        (refused, granted.await.expect("no panic"))
+    });
+    assert_eq!(refused.expect_err("refused").kind(), ErrorKind::Invalid);
+    assert!(granted.is_ok(), "{granted:?}");
+    end(runtime).await;
+}

@@ -1,0 +1,171 @@
+//! What handles and leases tell and do beside the verbs, over any store.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::{ErrorKind, Owner, Released, Retry};
+use tokio::sync::Notify;
+
+use super::{client, client_with, idle, knows_all_kinds, soon, ttl};
+use crate::conformance::Fixture;
+
+/// A handle tells whether and by whom its key is held, and how many permits are left.
+pub async fn handles_tell_who_holds(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let (ours, theirs) = (a.mutex("k").expect("a lock"), b.mutex("k").expect("a lock"));
+    assert!(!theirs.is_locked().await.expect("a look"));
+    let lease = ours.lock().await.expect("a lease");
+    assert!(theirs.is_locked().await.expect("a look"));
+    let holders = theirs.holders().await.expect("a look");
+    assert_eq!(holders.len(), 1);
+    assert_eq!(holders[0].token, lease.token());
+    lease.release().await.expect("an answer");
+    assert!(!theirs.is_locked().await.expect("a look"));
+
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
+    let config = a.rwlock("config").expect("a lock");
+    let readers = (
+        config.read().await.expect("a lease"),
+        config.read().await.expect("a lease"),
+    );
+    assert_eq!(config.holders().await.expect("a look").len(), 2);
+    drop(readers);
+    let mailers = a.semaphore("mailers", 3).expect("a semaphore");
+    assert_eq!(mailers.available_permits().await.expect("a look"), 3);
+    let two = mailers.acquire_many(2).await.expect("permits");
+    assert_eq!(mailers.available_permits().await.expect("a look"), 1);
+    let wider = b.semaphore("mailers", 5).expect("a semaphore");
+    let left = wider.available_permits().await.expect("a look");
+    assert_eq!(left, 1, "of as many as there are in use");
+    two.release().await.expect("an answer");
+    assert_eq!(wider.available_permits().await.expect("a look"), 5);
+    let lock = ours.lock().await.expect("a lease");
+    let permits = a.semaphore("k", 1).expect("a semaphore");
+    let mismatch = permits.available_permits().await.unwrap_err();
+    assert_eq!(mismatch.kind(), ErrorKind::Invalid);
+    drop(lock);
+}
+
+/// A signal tells any task of a loss, and that there will be none, without the lease.
+pub async fn a_loss_is_told_to_those_who_watch(fixture: &dyn Fixture) {
+    let b = client(fixture).await;
+    // Where nobody tells it, it finds out when it renews.
+    let brief = Duration::from_secs(if b.capabilities().push { 30 } else { 2 });
+    let a = client_with(fixture, ttl(brief)).await;
+    let lock = a.mutex("k").expect("a lock");
+    let watch = |signal: leasehold::LossSignal| tokio::spawn(async move { signal.lost().await });
+
+    let lease = lock.lock().await.expect("a lease");
+    let signal = lease.loss_signal();
+    let watchers = [watch(signal.clone()), watch(signal.clone())];
+    assert!(!signal.is_lost());
+    let released = lease.release().await.expect("an answer");
+    assert_eq!(released, Released::StillOurs);
+    for watcher in watchers {
+        assert_eq!(soon("the end", watcher).await.expect("no panic"), None);
+    }
+    assert_eq!(signal.reason(), None, "given back");
+
+    let lease = lock.lock().await.expect("a lease");
+    let watcher = watch(lease.loss_signal());
+    drop(lease);
+    assert_eq!(soon("the end", watcher).await.expect("no panic"), None);
+
+    idle(&b, "k").await;
+    let lease = lock.lock().await.expect("a lease");
+    let signal = lease.loss_signal();
+    let watcher = watch(signal.clone());
+    b.break_key("k").await.expect("an answer");
+    let loss = soon("the loss", watcher).await.expect("no panic");
+    assert!(loss.is_some() && signal.is_lost());
+    let released = lease.release().await.expect("an answer");
+    assert_eq!(released, Released::AlreadyGone);
+    assert_eq!(signal.reason(), loss, "what was lost stays so");
+    assert_eq!(signal.lost().await, loss);
+
+    let both = a.multi(["x", "y"]).expect("a lock");
+    let lease = both.lock().await.expect("a lease");
+    let signal = lease.loss_signal();
+    b.break_key("y").await.expect("an answer");
+    let loss = soon("the loss", signal.lost()).await;
+    assert!(loss.is_some() && signal.is_lost());
+}
+
+/// Work under a lock is alone, gives back what it was given, and ends with a loss.
+pub async fn work_under_a_lock_ends_with_it(fixture: &dyn Fixture) {
+    let inside = Arc::new(AtomicU64::new(0));
+    let b = client(fixture).await;
+    let brief = Duration::from_secs(if b.capabilities().push { 30 } else { 2 });
+    let a = client_with(fixture, ttl(brief)).await;
+    let work = |client: &leasehold::Client| {
+        let (lock, inside) = (client.mutex("k").expect("a lock"), inside.clone());
+        // A task may move to another thread while it works.
+        tokio::spawn(async move {
+            lock.with_lock(async |lease| {
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone inside");
+                tokio::task::yield_now().await;
+                assert!(lease.is_valid());
+                inside.fetch_sub(1, Ordering::SeqCst);
+                7
+            })
+            .await
+        })
+    };
+    for task in [work(&a), work(&b), work(&a)] {
+        let done = soon("the work", task).await.expect("no panic");
+        assert_eq!(done.expect("not lost"), 7);
+    }
+    idle(&b, "k").await;
+
+    let lock = a.mutex("k").expect("a lock");
+    let begun = Notify::new();
+    let endless = lock.with_lock(async |_| {
+        begun.notify_one();
+        pending::<()>().await;
+    });
+    let broken = async {
+        begun.notified().await;
+        b.break_key("k").await.expect("an answer")
+    };
+    let (lost, _) = tokio::join!(soon("the loss", endless), broken);
+    assert_eq!(lost.unwrap_err().kind(), ErrorKind::Lost);
+
+    let client = leasehold::blocking::Client::from(a);
+    tokio::task::spawn_blocking(move || {
+        let lock = client.mutex("k").expect("a lock");
+        let held = lock.with_lock(|_| lock.is_locked().expect("a look"));
+        assert!(held.expect("not lost"));
+        assert!(!lock.is_locked().expect("a look"));
+    })
+    .await
+    .expect("no panic");
+}
+
+/// A re-entrant lock that retries stands in no line, and its owner enters again at once.
+pub async fn an_owner_may_retry(fixture: &dyn Fixture) {
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let held = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let retry = Retry::Fixed(Duration::from_millis(5));
+    let lock = b.reentrant("k", &Owner::new()).expect("a lock");
+    let lock = lock.retrying(retry);
+    let late = lock.lock_within(Duration::from_millis(40)).await;
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock().await }
+    });
+    let seen = a.inspect("k").await.expect("a look");
+    assert!(seen.waiters.is_empty(), "nobody in line: {seen:?}");
+    held.release().await.expect("an answer");
+    let outer = soon("the key", waiting).await.expect("no panic");
+    let outer = outer.expect("a lease");
+    let inner = soon("the owner", lock.lock()).await.expect("a lease");
+    assert_eq!(outer.token(), inner.token());
+}

@@ -1,0 +1,16 @@
+//! What the tests are made with, tested itself.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails with the message"
+)]
+
+mod cluster;
+mod independent;
+mod programs;
+mod proxy;
+mod sentinels;
+mod server;
+mod toy_store;

@@ -1,0 +1,524 @@
+//! The servers of the testkit: real ones, that come, misbehave and go as the test says.
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "helpers of tests are tests"
+)]
+
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use std::{fs, thread};
+
+use leasehold_testkit::process::{PATIENCE, Process};
+use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
+use leasehold_testkit::tls::Certificates;
+use redis::{Commands, Connection, RedisResult};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use tokio::net::TcpSocket;
+
+fn connect(url: &str) -> RedisResult<Connection> {
+    let connection = redis::Client::open(url)?.get_connection()?;
+    connection.set_read_timeout(Some(PATIENCE))?;
+    Ok(connection)
+}
+
+/// An event: this very process has ended. To be taken before the end, since a pid can be reused.
+struct End(OwnedFd);
+
+impl End {
+    fn of(pid: u32) -> Self {
+        let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+        Self(pidfd_open(pid, PidfdFlags::empty()).unwrap())
+    }
+
+    fn comes_within(&self, limit: Duration) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        let limit = Timespec::try_from(limit).unwrap();
+        poll(&mut fds, Some(&limit)).unwrap() == 1
+    }
+}
+
+mod life {
+    use super::*;
+
+    #[test]
+    fn it_answers_on_its_url_and_its_socket() {
+        let server = RedisServer::start();
+        let () = connect(&server.url())
+            .unwrap()
+            .set("k", "over tcp")
+            .unwrap();
+        let found: String = connect(&server.unix_url()).unwrap().get("k").unwrap();
+        assert_eq!(found, "over tcp");
+        assert_eq!(server.query::<String>(&["GET", "k"]), "over tcp");
+        assert_eq!(
+            server.url(),
+            format!("redis://127.0.0.1:{}/", server.port())
+        );
+    }
+
+    #[test]
+    fn servers_do_not_share_ports_or_data() {
+        let servers: Vec<_> = (0..4).map(|_| RedisServer::start()).collect();
+        for (at, server) in servers.iter().enumerate() {
+            server.command(&["SET", "k", &at.to_string()]);
+        }
+        for (at, server) in servers.iter().enumerate() {
+            let found: String = connect(&server.url()).unwrap().get("k").unwrap();
+            assert_eq!(found, at.to_string());
+        }
+    }
+
+    #[test]
+    fn drop_ends_it_and_leaves_no_zombie() {
+        let server = RedisServer::start();
+        let (pid, end) = (server.pid(), End::of(server.pid()));
+        drop(server);
+        assert!(end.comes_within(Duration::ZERO));
+        assert!(
+            !Path::new(&format!("/proc/{pid}")).exists(),
+            "{pid} was not reaped"
+        );
+    }
+
+    #[test]
+    fn drop_ends_a_stopped_one_too() {
+        let server = RedisServer::start();
+        let end = End::of(server.pid());
+        server.stop();
+        drop(server);
+        assert!(end.comes_within(Duration::ZERO));
+    }
+
+    #[test]
+    fn it_outlives_the_thread_that_started_it() {
+        let server = thread::spawn(RedisServer::start).join().unwrap();
+        let end = End::of(server.pid());
+        server.command(&["PING"]);
+        assert!(!end.comes_within(Duration::ZERO));
+    }
+
+    /// The body of the process that the next two tests run and end; by itself it does nothing.
+    #[test]
+    #[expect(clippy::exit, reason = "an end that drops nothing is what is tested")]
+    fn a_process_with_a_server() {
+        let Ok(how) = std::env::var("HOW_TO_END") else {
+            return;
+        };
+        let server = RedisServer::start();
+        println!("\nserver {}", server.pid());
+        match how.as_str() {
+            "exit" => std::process::exit(0),
+            _ => thread::park_timeout(PATIENCE),
+        }
+    }
+
+    /// `rest` takes what such a process leaves on disk, which is all that it can leave.
+    fn process_with_a_server(how: &str, rest: &Path) -> Process {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let me = "server::life::a_process_with_a_server";
+        command
+            .args(["--exact", me, "--nocapture"])
+            .env("HOW_TO_END", how)
+            .env("TMPDIR", rest);
+        Process::spawn(command)
+    }
+
+    #[tokio::test]
+    async fn a_killed_test_leaves_no_server() {
+        let rest = tempfile::tempdir().unwrap();
+        let test = process_with_a_server("killed", rest.path());
+        let line = test.stdout().wait_for("server ").await;
+        let server = End::of(line.strip_prefix("server ").unwrap().parse().unwrap());
+        assert!(!server.comes_within(Duration::ZERO));
+        test.signal(Signal::KILL);
+        assert!(server.comes_within(PATIENCE));
+    }
+
+    #[tokio::test]
+    async fn a_test_that_exits_leaves_no_server() {
+        let rest = tempfile::tempdir().unwrap();
+        let test = process_with_a_server("exit", rest.path());
+        let line = test.stdout().wait_for("server ").await;
+        assert_eq!(test.wait().await.code(), Some(0));
+        let pid: u32 = line.strip_prefix("server ").unwrap().parse().unwrap();
+        // It may be gone already, and its pid may be anybody's: ask for the name as well.
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        if name.contains("redis") {
+            assert!(End::of(pid).comes_within(PATIENCE));
+        }
+    }
+
+    #[test]
+    fn one_that_does_not_start_says_why() {
+        let error = RedisServer::builder()
+            .config("no-such-directive", "1")
+            .try_start();
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("ended at once"), "{error}");
+        assert!(
+            error.contains("no-such-directive"),
+            "the log is missing: {error}"
+        );
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_named() {
+        let error = RedisServer::builder()
+            .program("/nowhere/redis-server")
+            .try_start();
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("`/nowhere/redis-server` cannot be started"),
+            "{error}"
+        );
+        assert!(error.contains("LEASEHOLD_REDIS_SERVER"), "{error}");
+    }
+
+    #[test]
+    fn one_that_does_not_answer_is_given_up_and_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("mute-server");
+        fs::write(&program, "#!/bin/sh\necho \"pid $$\"\nexec sleep 60\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+
+        let patience = Duration::from_millis(300);
+        let error = RedisServer::builder()
+            .program(program)
+            .patience(patience)
+            .try_start();
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("does not answer within 300ms"), "{error}");
+        let pid = error
+            .lines()
+            .find_map(|line| line.strip_prefix("pid "))
+            .expect("its log");
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        assert_ne!(name.trim(), "sleep", "{pid} is still there");
+    }
+}
+
+mod faults {
+    use super::*;
+
+    fn refused(server: &RedisServer) -> bool {
+        let error = TcpStream::connect(server.address()).map(drop);
+        error.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    }
+
+    #[test]
+    fn a_killed_one_refuses_until_it_is_started_again_on_its_port() {
+        let server = RedisServer::start();
+        let (url, end) = (server.url(), End::of(server.pid()));
+        let mut connection = connect(&url).unwrap();
+        let () = connection.set("k", "v").unwrap();
+
+        server.kill();
+        assert!(end.comes_within(Duration::ZERO));
+        assert!(refused(&server));
+        assert!(connection.get::<_, String>("k").unwrap_err().is_io_error());
+
+        server.start_again();
+        assert_eq!(server.url(), url);
+        let found: Option<String> = connect(&url).unwrap().get("k").unwrap();
+        assert_eq!(found, None, "there was no persistence");
+    }
+
+    #[test]
+    fn nobody_is_given_the_port_of_one_that_is_down() {
+        let server = RedisServer::start();
+        server.kill();
+        let other = TcpSocket::new_v4().unwrap();
+        let error = other.bind(server.address()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
+    }
+
+    #[test]
+    fn a_stopped_one_accepts_and_keeps_silent_until_it_goes_on() {
+        let server = RedisServer::start();
+        let mut connection = connect(&server.url()).unwrap();
+        connection
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
+        server.stop();
+        server.stop(); // Once more changes nothing.
+        assert!(!refused(&server));
+        let silence = connection.get::<_, Option<String>>("k").unwrap_err();
+        assert!(silence.is_timeout(), "{silence}");
+
+        server.cont();
+        server.cont();
+        let () = connect(&server.url()).unwrap().set("k", "v").unwrap();
+    }
+
+    #[test]
+    fn a_stop_is_over_when_the_call_returns() {
+        let server = RedisServer::start();
+        let state = || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
+            let (_, behind_the_name) = stat.rsplit_once(") ").unwrap();
+            behind_the_name.chars().next().unwrap()
+        };
+        for _ in 0..500 {
+            server.stop();
+            assert_eq!(state(), 'T');
+            server.cont();
+            assert_ne!(state(), 'T');
+        }
+    }
+
+    #[test]
+    fn a_restart_keeps_or_loses_the_data_as_asked() {
+        for persistent in [false, true] {
+            let builder = RedisServer::builder();
+            let builder = if persistent {
+                builder.persistent()
+            } else {
+                builder
+            };
+            let server = builder.start();
+            let run = || server.query::<String>(&["INFO", "server"]);
+            let run_id = |info: String| {
+                info.lines()
+                    .find(|l| l.starts_with("run_id"))
+                    .map(str::to_owned)
+            };
+            let first = run_id(run());
+            server.command(&["SET", "k", "v"]);
+            let get = ["GET", "k"];
+
+            server.restart(Data::Keep);
+            assert_ne!(
+                run_id(server.query(&["INFO", "server"])),
+                first,
+                "it is the same process"
+            );
+            assert_eq!(server.query::<Option<String>>(&get), Some("v".to_owned()));
+            server.restart(Data::Lose);
+            assert_eq!(server.query::<Option<String>>(&get), None);
+        }
+    }
+
+    #[test]
+    fn a_crash_loses_what_was_not_persistent_even_if_a_restart_had_kept_it() {
+        let server = RedisServer::start();
+        server.command(&["SET", "k", "v"]);
+        server.restart(Data::Keep);
+        server.kill();
+        server.start_again();
+        assert_eq!(server.query::<Option<String>>(&["GET", "k"]), None);
+    }
+
+    #[test]
+    fn a_crash_loses_nothing_that_was_persistent() {
+        let server = RedisServer::builder().persistent().start();
+        let () = connect(&server.url()).unwrap().set("k", "v").unwrap();
+        server.kill();
+        server.start_again();
+        assert_eq!(server.query::<String>(&["GET", "k"]), "v");
+    }
+}
+
+mod options {
+    use super::*;
+
+    #[test]
+    fn a_password_is_asked_for_and_is_in_the_urls() {
+        let server = RedisServer::builder().password("secret").start();
+        let without = format!("redis://127.0.0.1:{}/", server.port());
+        let error = connect(&without)
+            .unwrap()
+            .get::<_, Option<String>>("k")
+            .unwrap_err();
+        assert_eq!(error.code(), Some("NOAUTH"), "{error}");
+        let () = connect(&server.url()).unwrap().set("k", "v").unwrap();
+        let found: String = connect(&server.unix_url()).unwrap().get("k").unwrap();
+        assert_eq!(found, "v");
+    }
+
+    #[test]
+    fn a_user_may_do_what_its_rules_allow() {
+        let server = RedisServer::builder()
+            .user("alice", "on >secret ~app:* +@all -flushall")
+            .user("default", "off")
+            .start();
+        let mut alice = connect(&server.url_as("alice", "secret")).unwrap();
+        let () = alice.set("app:k", "v").unwrap();
+        let error = alice.set::<_, _, ()>("other", "v").unwrap_err();
+        assert_eq!(error.code(), Some("NOPERM"), "{error}");
+        assert!(connect(&server.url_as("alice", "wrong")).is_err());
+        let default = connect(&server.url()).and_then(|mut c| c.get::<_, Option<String>>("k"));
+        assert!(default.is_err(), "the default user is off");
+        // The testkit itself is never shut out.
+        assert_eq!(server.query::<String>(&["GET", "app:k"]), "v");
+    }
+
+    #[test]
+    fn memory_can_be_short() {
+        let server = RedisServer::builder()
+            .config("maxmemory", "2mb")
+            .config("maxmemory-policy", "noeviction")
+            .start();
+        let mut client = connect(&server.url()).unwrap();
+        let value = vec![b'x'; 64 * 1024];
+        let error = (0..64)
+            .find_map(|n| client.set::<_, _, ()>(n, &value).err())
+            .unwrap();
+        assert_eq!(error.code(), Some("OOM"), "{error}");
+        assert!(server.stats().command("set").rejected > 0);
+    }
+
+    #[test]
+    fn a_replica_follows_and_a_primary_without_one_can_refuse_to_write() {
+        let primary = RedisServer::builder()
+            .password("secret")
+            .config("min-replicas-to-write", "1")
+            .start();
+        let error = primary.try_command(&["SET", "k", "v"]).unwrap_err();
+        assert_eq!(error.code(), Some("NOREPLICAS"), "{error}");
+
+        let replica = RedisServer::builder().replica_of(primary.port()).start();
+        primary.wait_for_replicas(1);
+        primary.command(&["SET", "k", "v"]);
+        primary.wait_for_replicas(1);
+        assert_eq!(replica.query::<String>(&["GET", "k"]), "v");
+        let error = replica.try_command(&["SET", "k", "v"]).unwrap_err();
+        assert_eq!(error.code(), Some("READONLY"), "{error}");
+    }
+
+    #[test]
+    fn a_replica_without_persistence_comes_back_empty_from_a_crash() {
+        let primary = RedisServer::start();
+        primary.command(&["SET", "k", "v"]);
+        let replica = RedisServer::builder().replica_of(primary.port()).start();
+        primary.wait_for_replicas(1);
+        assert_eq!(replica.query::<String>(&["GET", "k"]), "v");
+        primary.kill();
+        replica.kill();
+        replica.start_again();
+        assert_eq!(replica.query::<Option<String>>(&["GET", "k"]), None);
+    }
+}
+
+mod tls {
+    use super::*;
+
+    /// Asks with a client that is not ours; answers whether the server did.
+    async fn ping(
+        server: &RedisServer,
+        trusted: &Certificates,
+        with_certificate: bool,
+    ) -> (bool, String) {
+        let mut cli = Command::new("redis-cli");
+        cli.args([
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &server.port().to_string(),
+            "--tls",
+            "--cacert",
+        ])
+        .arg(&trusted.authority.path);
+        if with_certificate {
+            cli.arg("--cert").arg(&trusted.client_certificate.path);
+            cli.arg("--key").arg(&trusted.client_key.path);
+        }
+        cli.arg("PING");
+        let finished = Process::run(cli).await;
+        let said = finished.stdout + &finished.stderr;
+        (said.trim() == "PONG", said)
+    }
+
+    #[tokio::test]
+    async fn it_serves_tls_to_those_who_trust_its_authority() {
+        let server = RedisServer::builder()
+            .tls(ClientCertificate::NotAsked)
+            .start();
+        assert_eq!(
+            server.url(),
+            format!("rediss://127.0.0.1:{}/", server.port())
+        );
+        let (answered, said) = ping(&server, server.certificates(), false).await;
+        assert!(answered, "{said}");
+
+        let elsewhere = tempfile::tempdir().unwrap();
+        let (answered, said) =
+            ping(&server, &Certificates::generate(elsewhere.path()), false).await;
+        assert!(
+            !answered && said.contains("certificate verify failed"),
+            "{said}"
+        );
+    }
+
+    #[tokio::test]
+    async fn it_can_ask_for_a_certificate() {
+        let server = RedisServer::builder()
+            .tls(ClientCertificate::Required)
+            .start();
+        let (answered, said) = ping(&server, server.certificates(), true).await;
+        assert!(answered, "{said}");
+        let (answered, said) = ping(&server, server.certificates(), false).await;
+        assert!(!answered, "{said}");
+    }
+
+    #[test]
+    fn a_server_built_without_it_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("plain-server");
+        let script = "#!/bin/sh\necho \">>> 'tls-port 1'\"; echo 'Bad directive'; exit 1\n";
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let builder = RedisServer::builder()
+            .program(program)
+            .tls(ClientCertificate::NotAsked);
+        let error = builder.try_start().unwrap_err().to_string();
+        assert!(error.contains("built without TLS"), "{error}");
+    }
+}
+
+mod stats {
+    use super::*;
+
+    #[test]
+    fn commands_are_counted_and_timed() {
+        let server = RedisServer::start();
+        let mut client = connect(&server.url()).unwrap();
+        let () = client.set("warm", "up").unwrap();
+        let before = server.stats();
+        for n in 0..10 {
+            let () = client.set("k", n).unwrap();
+        }
+        let _: Option<String> = client.get("k").unwrap();
+        assert!(client.lpush::<_, _, ()>("k", "not a list").is_err());
+        let since = server.stats().since(&before);
+        assert_eq!(since.command("set").calls, 10);
+        assert_eq!(since.command("get").calls, 1);
+        assert_eq!(
+            (since.command("lpush").calls, since.command("lpush").failed),
+            (1, 1)
+        );
+        assert_eq!(since.command("del").calls, 0);
+    }
+
+    #[test]
+    fn cpu_time_grows_with_the_work() {
+        let server = RedisServer::start();
+        let burn = "for i = 1, tonumber(ARGV[1]) do redis.sha1hex(i) end";
+        let cost = |rounds: &str| {
+            let before = server.stats();
+            server.command(&["EVAL", burn, "0", rounds]);
+            server.stats().since(&before)
+        };
+        let (little, much) = (cost("1"), cost("300000"));
+        assert!(much.cpu > little.cpu * 2, "{much:?} {little:?}");
+        // Both are about the same work; the second counts on while another process has the CPU.
+        assert!(much.cpu > Duration::from_millis(5), "{much:?}");
+        assert!(much.command("eval").time * 2 > much.cpu, "{much:?}");
+    }
+}

@@ -1,0 +1,230 @@
+//! A client that takes no more claims: it was shut down, or nobody keeps its leases.
+//!
+//! Whatever makes or releases claims is counted before it looks whether the client is
+//! open, and a client that closes looks at the count afterwards. So each either sees
+//! that the client is closed, or is waited for.
+
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use leasehold_core::{Moment, Verdict};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Notify;
+
+use super::registry::Registry;
+use super::signal::{Progress, Signal};
+use super::wish::timed_out;
+use super::{Driver, watchdog};
+use crate::clock;
+use crate::error::{ErrorKind, StoreError};
+use crate::sync::{AtomicUsize, Ordering, Runtime, id_of, timeout};
+
+/// How often a task that waits looks whether its claim is kept.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// So many looks in a row at which the watchdog was late mean that it does not run.
+const LATE_LOOKS: u32 = 5;
+
+/// Why a client takes no more claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// Its user has shut it down.
+    ShutDown,
+    /// The runtime in which it was connected has ended: nobody would keep a lease.
+    NoRuntime,
+    /// That runtime is there, and nobody drives it.
+    NotDriven,
+}
+
+impl Closed {
+    pub(crate) fn error(self) -> StoreError {
+        let (message, hint) = match self {
+            Self::ShutDown => ("the client was shut down", "connect anew"),
+            Self::NoRuntime => (
+                "the Tokio runtime in which the client was connected has ended, and nobody keeps \
+                 its leases",
+                "connect anew, in a runtime that lives as long as the client",
+            ),
+            Self::NotDriven => (
+                "the Tokio runtime in which the client was connected does not run, and nobody \
+                 keeps its leases",
+                "connect in a runtime that goes on running, such as that of #[tokio::main]",
+            ),
+        };
+        StoreError::new(ErrorKind::Closed, message).with_hint(hint)
+    }
+}
+
+/// Whether the client takes claims, and who is to be waited for when it closes.
+pub(super) struct Openness {
+    /// Zero while it is open, then why not.
+    closed: AtomicUsize,
+    under_way: AtomicUsize,
+    closing: Notify,
+    /// One that was under way has ended, or a claim has left.
+    pub(super) departed: Notify,
+    /// The only thread of the runtime in which it was connected.
+    home: Option<ThreadId>,
+}
+
+impl Openness {
+    /// Of a client that is connected now.
+    pub(super) fn here(runtime: &Runtime) -> Self {
+        let single = id_of(runtime).is_some()
+            && Handle::try_current()
+                .is_ok_and(|here| here.runtime_flavor() == RuntimeFlavor::CurrentThread);
+        Self {
+            closed: AtomicUsize::new(0),
+            under_way: AtomicUsize::new(0),
+            closing: Notify::new(),
+            departed: Notify::new(),
+            home: single.then(|| thread::current().id()),
+        }
+    }
+
+    fn closed(&self) -> Option<Closed> {
+        match self.closed.load(Ordering::SeqCst) {
+            0 => None,
+            1 => Some(Closed::ShutDown),
+            _ => Some(Closed::NoRuntime),
+        }
+    }
+}
+
+/// What makes or releases claims, until it is dropped: a shutdown waits for it.
+pub(super) struct UnderWay<'a>(&'a Openness);
+
+impl<'a> UnderWay<'a> {
+    pub(super) fn new(driver: &'a Driver) -> Self {
+        driver.openness.under_way.fetch_add(1, Ordering::SeqCst);
+        Self(&driver.openness)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+        if self.0.closed().is_some() {
+            self.0.departed.notify_waiters();
+        }
+    }
+}
+
+impl Driver {
+    /// Does what makes claims, unless the client is closed before or meanwhile. Then
+    /// `work` is dropped, which gives back what it has claimed; and so is what it has
+    /// come to, since the registry gives back all that is held.
+    pub(crate) async fn while_open<T>(
+        self: &Arc<Self>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, StoreError> {
+        self.check_thread()?;
+        let closing = self.openness.closing.notified();
+        let _under_way = UnderWay::new(self);
+        watchdog::ensure_running(self);
+        let check_open = || match self.openness.closed() {
+            Some(closed) => Err(closed.error()),
+            None => Ok(()),
+        };
+        check_open()?;
+        let done = tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = closing => None,
+        };
+        check_open()?;
+        done.ok_or_else(|| Closed::ShutDown.error())
+    }
+
+    /// A blocking call on the only thread of our runtime would wait for what only that
+    /// thread can do.
+    fn check_thread(&self) -> Result<(), StoreError> {
+        let Some(home) = self.openness.home else {
+            return Ok(());
+        };
+        let held_up = crate::blocking::held_up();
+        if held_up.is_none() || held_up != id_of(&self.runtime) || home != thread::current().id() {
+            return Ok(());
+        }
+        Err(StoreError::new(
+            ErrorKind::Invalid,
+            "a blocking call on the only thread of the runtime in which the client was \
+             connected would wait for ever: that thread keeps the connection and the leases",
+        )
+        .with_hint("call it in spawn_blocking, or connect with leasehold::blocking"))
+    }
+
+    /// Takes no more claims, and ends those that are under way.
+    pub(super) fn close(&self, why: Closed) {
+        let why = if why == Closed::ShutDown { 1 } else { 2 };
+        let closed = &self.openness.closed;
+        // The first reason stays.
+        closed
+            .compare_exchange(0, why, Ordering::SeqCst, Ordering::SeqCst)
+            .ok();
+        self.openness.closing.notify_waiters();
+        self.openness.departed.notify_waiters();
+    }
+
+    /// Gives every claim back, and waits until all have left. Says how many releases
+    /// were confirmed, and how many claims are not known to have left.
+    pub(crate) async fn shut_down(self: &Arc<Self>, within: Duration) -> (u64, u64) {
+        let before = self.lock().departures().1;
+        self.close(Closed::ShutDown);
+        self.with_registry(Registry::close);
+        let left = || {
+            // In this order: what ends meanwhile has left its claims to the registry.
+            let under_way = self.openness.under_way.load(Ordering::SeqCst);
+            let (leaving, confirmed) = self.lock().departures();
+            (confirmed - before, (under_way + leaving) as u64)
+        };
+        let all_left = async {
+            loop {
+                let departed = self.openness.departed.notified();
+                tokio::pin!(departed);
+                departed.as_mut().enable();
+                let (released, unconfirmed) = left();
+                // With nobody to release them, they lapse.
+                if unconfirmed == 0 || self.openness.closed() == Some(Closed::NoRuntime) {
+                    return (released, unconfirmed);
+                }
+                departed.await;
+            }
+        };
+        // Out of time is an outcome here, told by the numbers.
+        timeout(within, all_left).await.unwrap_or_else(|_| left())
+    }
+
+    /// Waits for the verdict on a claim that the watchdog keeps; not for ever, if there
+    /// is no watchdog that runs.
+    pub(super) async fn verdict(
+        &self,
+        signal: &Signal,
+        give_up: Option<Moment>,
+        progress: &mut impl FnMut(u64),
+    ) -> Result<Verdict, StoreError> {
+        let (mut seen, mut late) = (0, 0);
+        loop {
+            match timeout(LOOK, signal.next(seen)).await {
+                Ok(Progress::Verdict(verdict)) => return Ok(verdict),
+                Ok(Progress::Position(position)) => {
+                    seen = position;
+                    progress(position);
+                }
+                Err(_) if self.is_kept() => late = 0,
+                Err(_) if give_up.is_some_and(|end| clock::now() >= end) => {
+                    return Err(timed_out());
+                }
+                Err(_) if late == LATE_LOOKS => return Err(Closed::NotDriven.error()),
+                Err(_) => late += 1,
+            }
+        }
+    }
+
+    /// Whether the watchdog has woken when it meant to.
+    fn is_kept(&self) -> bool {
+        let planned = Moment(self.wake_at.load(Ordering::Acquire));
+        clock::now() < planned + LOOK
+    }
+}

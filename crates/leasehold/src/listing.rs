@@ -1,0 +1,74 @@
+//! Listings of keys that come page by page.
+
+use crate::client::Client;
+use crate::error::{Error, Operation, StoreError};
+use crate::inspection::Inspection;
+use crate::store::Listing as Pages;
+
+/// A listing under way: see [`Client::listing`].
+pub struct Listing<'a> {
+    client: &'a Client,
+    pages: Box<dyn Pages + 'a>,
+}
+
+/// A part of what a [`Listing`] finds.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Listed {
+    /// Keys that somebody holds or waits for, in no order.
+    pub keys: Vec<Inspection>,
+    /// What was passed over.
+    pub skipped: Vec<Skipped>,
+}
+
+/// What has a name like a key and cannot be read: something that is not leasehold's, a damaged
+/// record, or one of a later version.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Skipped {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub error: StoreError,
+}
+
+impl<'a> Listing<'a> {
+    pub(crate) fn new(client: &'a Client, pages: Box<dyn Pages + 'a>) -> Self {
+        Self { client, pages }
+    }
+
+    /// The next part, which may be empty; `None` at the end. Each takes an operation time-out
+    /// at most, however many keys there are.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Refused`: see [`crate::ErrorKind`]. The next call asks for the same
+    /// part again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: the next call asks for the same part again.
+    ///
+    /// # Examples
+    /// See [`Client::listing`].
+    pub async fn next(&mut self) -> Result<Option<Listed>, Error> {
+        let page = self.client.within(self.pages.next_page()).await;
+        let page = page.map_err(|error| Error::new(Operation::Inspect, None, error))?;
+        Ok(page.map(|page| Listed {
+            keys: page
+                .found
+                .into_iter()
+                .map(|(key, look)| Inspection::new(key, look))
+                .collect(),
+            skipped: page
+                .skipped
+                .into_iter()
+                .map(|(name, error)| Skipped { name, error })
+                .collect(),
+        }))
+    }
+}
+
+impl std::fmt::Debug for Listing<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listing").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,68 @@
+//! The stores there are, by the URLs that name them.
+
+use crate::error::{ErrorKind, StoreError};
+use crate::store::scheme::Scheme;
+
+/// Every store of this build: a line each.
+static SCHEMES: &[&dyn Scheme] = &[
+    &crate::store::memory::Memory,
+    #[cfg(feature = "local")]
+    &crate::store::local::Local,
+    #[cfg(feature = "redis")]
+    &crate::store::redis::scheme::OneServer,
+    #[cfg(feature = "redis")]
+    &crate::store::redis::scheme::ManyNodes,
+    #[cfg(feature = "redis")]
+    &crate::store::redis::scheme::Votes,
+];
+
+/// The stores that another build has, by the feature that it has them with.
+const OTHERS: &[(&str, &[&str])] = &[
+    ("local", &["local"]),
+    (
+        "redis",
+        &[
+            "redis", "rediss", "valkey", "valkeys", "redlock", "redlocks",
+        ],
+    ),
+];
+
+/// The store that a URL names.
+pub(crate) fn of(url: &str) -> Result<&'static dyn Scheme, StoreError> {
+    let name = url.split_once(':').map_or("", |(name, _)| name);
+    let known = SCHEMES.iter().find(|scheme| scheme.names().contains(&name));
+    known.copied().ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> StoreError {
+    let family = name.split(['-', '+']).next().unwrap_or_default();
+    let elsewhere = OTHERS.iter().find(|(_, names)| names.contains(&family));
+    let is_here = |feature| {
+        SCHEMES
+            .iter()
+            .any(|scheme| scheme.names().contains(feature))
+    };
+    if let Some((feature, _)) = elsewhere
+        && !is_here(feature)
+    {
+        return StoreError::new(
+            ErrorKind::Unsupported,
+            format!("this build has no support for {name}: stores"),
+        )
+        .with_hint(format!("build leasehold with the feature {feature:?}"));
+    }
+    let message = match name {
+        "" => "the store is not a URL".to_owned(),
+        name => format!("there is no store for {name:?} URLs"),
+    };
+    let mut examples = Vec::new();
+    for scheme in SCHEMES {
+        examples.extend_from_slice(scheme.examples());
+    }
+    let last = examples.pop().unwrap_or_default();
+    let hint = match &*examples {
+        [] => format!("begin it with {last}"),
+        others => format!("begin it with {} or {last}", others.join(", ")),
+    };
+    StoreError::new(ErrorKind::Invalid, message).with_hint(hint)
+}

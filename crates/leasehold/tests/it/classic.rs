@@ -1,0 +1,579 @@
+//! Locks that other libraries share: what stands in Redis, what is refused, and what
+//! comes of others' values.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails with the message"
+)]
+#![cfg(feature = "redis")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::core::{Claim, ClaimId, Key, Mode, Note, Release, Renew, Reply};
+use leasehold::fence::{Gate, Guarded};
+use leasehold::store::Verbs as _;
+use leasehold::store::redis::{
+    ClassicStore, RedisClusterOptions, RedisOptions, RedlockOptions, RedlockStore,
+};
+use leasehold::{Client, Error, ErrorKind, Released, Retry, Token};
+use leasehold_testkit::deployment::Cluster;
+use leasehold_testkit::server::RedisServer;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long anything may take on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+async fn classic(server: &RedisServer) -> Client {
+    at(&format!("{}?layout=classic", server.url())).await
+}
+
+async fn at(url: &str) -> Client {
+    leasehold::connect(url).await.unwrap()
+}
+
+async fn store(url: &str) -> ClassicStore {
+    let options = RedisOptions::from_url(url).unwrap();
+    ClassicStore::connect(options).await.unwrap()
+}
+
+/// A server whose user may not run scripts, and the URL for that user.
+fn without_scripts() -> (RedisServer, String) {
+    let rules = "on >secret ~* -@all +@transaction +type +get +set +pttl +pexpire +del +scan \
+        +info +ping";
+    let server = RedisServer::builder().user("plain", rules).start();
+    let url = server.url_as("plain", "secret") + "?layout=classic";
+    (server, url)
+}
+
+fn hint(error: &Error) -> String {
+    error.hint().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn the_key_is_the_name_and_the_value_is_the_id() {
+    let (server, plain) = without_scripts();
+    for url in [format!("{}?layout=classic", server.url()), plain] {
+        let client = at(&url).await;
+        let lease = client.mutex("invoice-42").unwrap().lock().await.unwrap();
+        let id: String = server.query(&["GET", "invoice-42"]);
+        assert_eq!(id, lease.parts().claim().expose());
+        assert_eq!(id.len(), 32);
+        let left: u64 = server.query(&["PTTL", "invoice-42"]);
+        assert!((25_000..=30_000).contains(&left), "{left}");
+        assert_eq!(server.query::<u64>(&["DBSIZE"]), 1, "and nothing else");
+        lease.release().await.unwrap();
+        assert_eq!(server.query::<u64>(&["DBSIZE"]), 0);
+    }
+    let prefixed = at(&format!("{}?layout=classic&prefix=lock:", server.url())).await;
+    let _lease = prefixed.mutex("a").unwrap().lock().await.unwrap();
+    assert_eq!(server.query::<u64>(&["EXISTS", "lock:a"]), 1);
+}
+
+#[tokio::test]
+async fn there_is_no_token_to_fence_with() {
+    let server = RedisServer::start();
+    let client = classic(&server).await;
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    assert!(lease.token().is_none());
+    assert!(!client.capabilities().tokens);
+    let (gate, value) = (Gate::new(), Guarded::new(0));
+    let fenced = gate.admit(lease.token()).unwrap_err();
+    assert!(fenced.to_string().contains("no fencing token"), "{fenced}");
+    assert!(value.update(lease.token(), |_| unreachable!()).is_err());
+    let register = leasehold::fence::redis::Register::at("state");
+    let redis = redis::Client::open(server.url()).unwrap();
+    let mut redis = redis.get_multiplexed_async_connection().await.unwrap();
+    let refused = register.set(&mut redis, lease.token(), "paid").await;
+    assert!(refused.unwrap_err().fenced().is_some());
+    assert_eq!(server.query::<u64>(&["EXISTS", "state"]), 0);
+    let leader = client.election("e").unwrap().campaign("").await.unwrap();
+    assert!(leader.term().is_none());
+    assert_eq!(client.break_key("k").await.unwrap().token, Token::NONE);
+}
+
+#[tokio::test]
+async fn what_a_string_cannot_hold_is_refused_with_a_hint() {
+    let server = RedisServer::start();
+    let client = classic(&server).await;
+    let owner = leasehold::Owner::new();
+    let mutex = client.mutex("k").unwrap();
+    let held = mutex.with_min_hold(Duration::from_secs(1)).unwrap();
+    let errors = [
+        client.rwlock("k").unwrap().read().await.unwrap_err(),
+        client
+            .semaphore("k", 2)
+            .unwrap()
+            .acquire()
+            .await
+            .unwrap_err(),
+        client
+            .reentrant("k", &owner)
+            .unwrap()
+            .lock()
+            .await
+            .unwrap_err(),
+        held.lock().await.unwrap_err(),
+        client
+            .election("k")
+            .unwrap()
+            .campaign("here")
+            .await
+            .unwrap_err(),
+        client
+            .semaphore("k", 2)
+            .unwrap()
+            .resize(3)
+            .await
+            .unwrap_err(),
+    ];
+    for error in &errors {
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("the classic layout cannot do this"),
+            "{error}"
+        );
+        assert!(hint(error).contains("leave out layout=classic"), "{error}");
+    }
+    assert_eq!(server.query::<u64>(&["DBSIZE"]), 0, "nothing was left");
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let rotated = lease.rotate().await.unwrap_err();
+    assert_eq!(rotated.kind(), ErrorKind::Unsupported, "{rotated}");
+    assert!(lease.is_valid());
+    let leader = client.election("e").unwrap().campaign("").await.unwrap();
+    let told = leader.proclaim("here").await.unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Unsupported, "{told}");
+    assert!(leader.is_leader());
+}
+
+#[tokio::test]
+async fn others_values_are_shown_safely() {
+    let (server, plain) = without_scripts();
+    for url in [format!("{}?layout=classic", server.url()), plain] {
+        let client = at(&url).await;
+        let uuid = "5d6e3e2cf4a611ee8b2d0242ac120002";
+        server.command(&["SET", "lock uuid", uuid, "PX", "60000"]);
+        server.command(&["SET", "lock empty", "", "PX", "60000"]);
+        server.command(&["SET", "lock short", "x", "PX", "60000"]);
+        server.command(&["SET", "lock forever", uuid]);
+        let mut binary = redis::cmd("SET");
+        binary
+            .arg("lock binary")
+            .arg(b"\x00\xff\n\x1b[31mred secret".as_slice());
+        binary.arg("PX").arg(60_000);
+        binary.exec(&mut server.admin().unwrap()).unwrap();
+        for (name, shown) in [
+            ("lock uuid", "5d6e3e"),
+            ("lock empty", ""),
+            ("lock short", ""),
+            ("lock forever", "5d6e3e"),
+            ("lock binary", "00ff0a"),
+        ] {
+            let seen = client.inspect(name).await.unwrap();
+            assert_eq!(seen.holders.len(), 1, "{name}");
+            let holder = &seen.holders[0];
+            assert_eq!(holder.id_hint, shown, "{name}");
+            assert!(
+                holder.owner.is_unknown() && holder.token.is_none(),
+                "{name}"
+            );
+            assert!(!format!("{seen:?}").contains(uuid), "{name}");
+            let tried = client.mutex(name).unwrap().try_lock().await.unwrap();
+            assert!(tried.is_none(), "{name} is taken");
+        }
+        let names = |found: Vec<leasehold::Inspection>| -> Vec<_> {
+            found.iter().map(|seen| seen.key.to_string()).collect()
+        };
+        let listed = names(client.list("lock *").await.unwrap());
+        let all = ["lock binary", "lock empty", "lock short", "lock uuid"];
+        assert_eq!(listed, all, "what lapses");
+    }
+}
+
+#[tokio::test]
+async fn a_whole_database_is_not_listed() {
+    let server = RedisServer::start();
+    let client = classic(&server).await;
+    server.command(&["SET", "somebody's data", "x", "EX", "60"]);
+    let refused = client.list("*").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(hint(&refused).contains("begin the pattern"), "{refused}");
+    assert!(client.list("invoice-*").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_no_lock_is_left_as_it_is() {
+    let (server, plain) = without_scripts();
+    server.command(&["HSET", "hash", "f", "v"]);
+    server.command(&["RPUSH", "list", "x"]);
+    for url in [format!("{}?layout=classic", server.url()), plain] {
+        let client = at(&url).await;
+        for name in ["hash", "list"] {
+            let errors = [
+                client.mutex(name).unwrap().try_lock().await.unwrap_err(),
+                client.inspect(name).await.unwrap_err(),
+                client.break_key(name).await.unwrap_err(),
+            ];
+            for error in errors {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                assert!(
+                    error.to_string().contains(&format!("a {name} stands")),
+                    "{error}"
+                );
+                assert!(hint(&error).contains("layout=classic"), "{error}");
+            }
+        }
+    }
+    assert_eq!(server.query::<u64>(&["HLEN", "hash"]), 1);
+    assert_eq!(server.query::<u64>(&["LLEN", "list"]), 1);
+}
+
+#[tokio::test]
+async fn the_layouts_refuse_each_other() {
+    let (server, plain) = without_scripts();
+    let native = at(&server.url()).await;
+    let kept = native.mutex("native").unwrap().lock().await.unwrap();
+    let key = "leasehold:lock:native";
+    for url in [format!("{}?layout=classic", server.url()), plain] {
+        let classic = at(&url).await;
+        for error in [
+            classic.mutex(key).unwrap().try_lock().await.unwrap_err(),
+            classic.break_key(key).await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert!(error.to_string().contains("native layout"), "{error}");
+            assert!(hint(&error).contains("leave out layout=classic"), "{error}");
+        }
+    }
+    // With a queue it is a hash.
+    let other = at(&server.url()).await;
+    let lock = other.mutex("native").unwrap();
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    while native.inspect("native").await.unwrap().waiters.is_empty() {
+        sleep(Duration::from_millis(2)).await;
+    }
+    let classic = classic(&server).await;
+    let refused = classic.mutex(key).unwrap().try_lock().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corrupt);
+    assert!(
+        hint(&refused).contains("leave out layout=classic"),
+        "{refused}"
+    );
+    kept.release().await.unwrap();
+    drop(timeout(SOON, waiting).await.unwrap().unwrap().unwrap());
+
+    let lease = classic
+        .mutex("leasehold:lock:classic")
+        .unwrap()
+        .lock()
+        .await
+        .unwrap();
+    let refused = native
+        .mutex("classic")
+        .unwrap()
+        .try_lock()
+        .await
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corrupt);
+    assert!(hint(&refused).contains("layout=classic"), "{refused}");
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+}
+
+#[tokio::test]
+async fn a_claim_is_asked_for_once_or_finds_itself() {
+    let (server, plain) = without_scripts();
+    for url in [format!("{}?layout=classic", server.url()), plain] {
+        let (a, b) = (store(&url).await, store(&url).await);
+        let ttl = Duration::from_secs(30);
+        let id = ClaimId::from_random(7);
+        let claim = Claim::new(id.clone(), Mode::Exclusive, ttl);
+        let granted = |reply: Reply| matches!(reply, Reply::Standing(_));
+        assert!(granted(a.claim(&key("k"), &claim).await.unwrap().reply));
+        server.command(&["PEXPIRE", "k", "1000"]);
+        assert!(granted(a.claim(&key("k"), &claim).await.unwrap().reply));
+        assert!(server.query::<u64>(&["PTTL", "k"]) > 25_000, "raised");
+        assert_eq!(
+            b.claim(&key("k"), &claim).await.unwrap().reply,
+            Reply::Taken
+        );
+        let renew = Renew::new(id.clone(), Duration::from_secs(1));
+        assert!(granted(a.renew(&key("k"), &renew).await.unwrap().reply));
+        assert!(
+            server.query::<u64>(&["PTTL", "k"]) > 25_000,
+            "never lowered"
+        );
+        // Somebody takes the end away: it would outlive its holder.
+        server.command(&["PERSIST", "k"]);
+        assert!(granted(a.renew(&key("k"), &renew).await.unwrap().reply));
+        assert!(server.query::<i64>(&["PTTL", "k"]) > 0);
+        let noted = Renew {
+            note: Note::new("here").ok(),
+            ..renew
+        };
+        let refused = a.renew(&key("k"), &noted).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        let release = Release {
+            id,
+            hand_off: true,
+            settled: true,
+            unused: false,
+        };
+        let released = a.release(&key("k"), &release).await.unwrap().reply;
+        assert_eq!(released, Reply::Released { held: true });
+        assert_eq!(a.claim(&key("k"), &claim).await.unwrap().reply, Reply::Gone);
+    }
+}
+
+/// A release looks and deletes in two steps where there are no scripts: what somebody puts
+/// there in between stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_deletes_nothing_of_others() {
+    let (server, plain) = without_scripts();
+    let store = Arc::new(store(&plain).await);
+    let id = ClaimId::from_random(7);
+    let release = Release {
+        id: id.clone(),
+        hand_off: true,
+        settled: true,
+        unused: false,
+    };
+    let redis = redis::Client::open(server.url()).unwrap();
+    let mut redis = redis.get_multiplexed_async_connection().await.unwrap();
+    let (mut before, mut after) = (0, 0);
+    for round in 0..2_000_u64 {
+        let set = |value: &str| {
+            redis::cmd("SET")
+                .arg("k")
+                .arg(value)
+                .arg("PX")
+                .arg(60_000)
+                .to_owned()
+        };
+        let () = set(id.expose()).query_async(&mut redis).await.unwrap();
+        let leaving = {
+            let (store, release) = (Arc::clone(&store), release.clone());
+            tokio::spawn(async move { store.release(&key("k"), &release).await.unwrap().reply })
+        };
+        // Before it looks, between, or after it has changed what it saw.
+        let moment = Instant::now() + Duration::from_micros(round % 50 * 20);
+        while Instant::now() < moment {
+            tokio::task::yield_now().await;
+        }
+        let () = set("another's").query_async(&mut redis).await.unwrap();
+        match leaving.await.unwrap() {
+            Reply::Absent => before += 1,
+            _ => after += 1,
+        }
+        let kept: Option<String> = redis::cmd("GET")
+            .arg("k")
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        assert_eq!(kept.as_deref(), Some("another's"), "round {round}");
+    }
+    eprintln!("the other came first in {before} rounds, second in {after}");
+    assert!(
+        before > 0 && after > 0,
+        "{before} and {after}: they never met"
+    );
+}
+
+#[tokio::test]
+async fn a_dead_holder_is_passed_when_its_time_is_up() {
+    let server = RedisServer::start();
+    let client = classic(&server).await;
+    server.command(&["SET", "k", "of somebody who died", "PX", "700"]);
+    let begun = Instant::now();
+    let patient = Retry::Fixed(Duration::from_secs(15));
+    let lock = client.mutex("k").unwrap().retrying(patient);
+    let lease = lock.lock().await.unwrap();
+    let took = begun.elapsed();
+    assert!(took > Duration::from_millis(600), "{took:?}");
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    drop(lease);
+}
+
+#[tokio::test]
+async fn a_user_without_rights_to_a_key_is_told_which_rule_is_enough() {
+    let rules = "on >secret ~app:* -@all +evalsha +script|load +type +get +set +pttl +pexpire \
+        +del +scan +info +ping";
+    let server = RedisServer::builder().user("least", rules).start();
+    let client = at(&(server.url_as("least", "secret") + "?layout=classic")).await;
+    let refused = client
+        .mutex("elsewhere")
+        .unwrap()
+        .try_lock()
+        .await
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+    let hint = hint(&refused);
+    assert!(hint.contains("+pttl") && hint.contains("+watch"), "{hint}");
+}
+
+#[tokio::test]
+async fn on_a_cluster_too() {
+    let cluster = Cluster::builder().primaries(3).start();
+    let url = format!("{}?layout=classic&prefix=app:", cluster.url());
+    let options = RedisClusterOptions::from_url(&url).unwrap();
+    let open = async || {
+        let store = ClassicStore::connect_cluster(options.clone())
+            .await
+            .unwrap();
+        let builder = Client::builder().with_store(Arc::new(store));
+        builder.connect().await.unwrap()
+    };
+    let (a, b) = (open().await, open().await);
+    let mut leases = Vec::new();
+    for n in 0..12 {
+        let name = format!("k{n}");
+        leases.push(a.mutex(&name).unwrap().lock().await.unwrap());
+        assert!(b.mutex(&name).unwrap().try_lock().await.unwrap().is_none());
+    }
+    assert_eq!(b.list("*").await.unwrap().len(), 12);
+    assert_eq!(b.inspect("k0").await.unwrap().holders.len(), 1);
+    let lease = leases.remove(0);
+    lease.renew().await.unwrap();
+    assert_eq!(b.break_key("k0").await.unwrap().holders, 1);
+    assert_eq!(lease.release().await.unwrap(), Released::AlreadyGone);
+    for lease in leases {
+        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    }
+    assert!(b.list("*").await.unwrap().is_empty());
+}
+
+// ---- by a majority ----
+
+struct Set([RedisServer; 3]);
+
+impl Set {
+    fn start() -> Self {
+        Self([(); 3].map(|()| RedisServer::start()))
+    }
+
+    fn url(&self) -> String {
+        let members = self.0.each_ref();
+        let members = members.map(|server| format!("127.0.0.1:{}", server.port()));
+        format!("redlock://{}/?layout=classic", members.join(","))
+    }
+}
+
+#[tokio::test]
+async fn redlock_as_published() {
+    let set = Set::start();
+    let client = at(&set.url()).await;
+    let lock = client.mutex("k").unwrap();
+    // Another library holds by a majority.
+    for server in &set.0[..2] {
+        server.command(&["SET", "k", "theirs", "NX", "PX", "60000"]);
+    }
+    assert!(lock.try_lock().await.unwrap().is_none());
+    let seen = client.inspect("k").await.unwrap();
+    assert_eq!(seen.holders[0].id_hint, "the");
+    // What was had of the third is given back.
+    let free = async {
+        while set.0[2].query::<u64>(&["EXISTS", "k"]) == 1 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, free).await.unwrap();
+    // It keeps one vote only: that is no majority.
+    set.0[0].command(&["DEL", "k"]);
+    assert!(client.inspect("k").await.unwrap().holders.is_empty());
+    let lease = lock.lock().await.unwrap();
+    assert!(lease.token().is_none());
+    let id = lease.parts().claim().expose().to_owned();
+    for server in [&set.0[0], &set.0[2]] {
+        assert_eq!(server.query::<String>(&["GET", "k"]), id);
+    }
+    lease.renew().await.unwrap();
+    // A vote that was forgotten is not given again: it may have been broken.
+    set.0[2].command(&["FLUSHALL"]);
+    assert_eq!(lease.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(lease.release().await.unwrap(), Released::AlreadyGone);
+    let free = async {
+        while set.0[0].query::<u64>(&["EXISTS", "k"]) == 1 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, free).await.unwrap();
+    assert_eq!(set.0[2].query::<u64>(&["EXISTS", "k"]), 0);
+    assert_eq!(
+        set.0[1].query::<String>(&["GET", "k"]),
+        "theirs",
+        "untouched"
+    );
+}
+
+#[tokio::test]
+async fn a_minority_of_a_set_may_be_down_and_no_mark_is_kept() {
+    let set = Set::start();
+    let client = at(&set.url()).await;
+    set.0[1].kill();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let keys: Vec<String> = set.0[0].query(&["KEYS", "*"]);
+    assert_eq!(keys, ["k"]);
+    lease.release().await.unwrap();
+    set.0[2].kill();
+    let down = client.mutex("k").unwrap().try_lock().await.unwrap_err();
+    assert_eq!(down.kind(), ErrorKind::Unavailable, "{down}");
+    let options = RedlockOptions::from_url(&set.url()).unwrap();
+    let refused = RedlockStore::initialise(options).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+}
+
+// ---- throughput ----
+
+/// How many acquisitions a second so many clients get together, each holding for 5 ms.
+async fn rate(url: &str, clients: usize, name: &str) -> f64 {
+    let span = Duration::from_millis(1_200);
+    let mut tasks = tokio::task::JoinSet::new();
+    let mut opened = Vec::new();
+    for _ in 0..clients {
+        opened.push(at(url).await);
+    }
+    let end = Instant::now() + span;
+    for client in opened {
+        let lock = client.mutex(name).unwrap();
+        tasks.spawn(async move {
+            let mut count = 0_u32;
+            while Instant::now() < end {
+                let left = end.duration_since(Instant::now());
+                let Ok(lease) = lock.lock_within(left).await else {
+                    break;
+                };
+                sleep(Duration::from_millis(5)).await;
+                lease.release().await.unwrap();
+                count += 1;
+            }
+            drop(client);
+            count
+        });
+    }
+    let mut count = 0;
+    while let Some(done) = tasks.join_next().await {
+        count += done.unwrap();
+    }
+    f64::from(count) / span.as_secs_f64()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_clients_get_at_least_half_of_what_two_get() {
+    let server = RedisServer::start();
+    let url = format!("{}?layout=classic", server.url());
+    let mut ratios = Vec::new();
+    for round in 0..3 {
+        let two = rate(&url, 2, &format!("two {round}")).await;
+        let twenty = rate(&url, 20, &format!("twenty {round}")).await;
+        ratios.push((twenty / two, two, twenty));
+    }
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    eprintln!("(ratio, two, twenty) {ratios:?}");
+    assert!(ratios[1].0 >= 0.5, "{ratios:?}");
+}

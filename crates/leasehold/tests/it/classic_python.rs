@@ -1,0 +1,213 @@
+//! Locks shared with redis-py, both ways round, as real processes.
+#![allow(clippy::unwrap_used, reason = "a test fails with the message")]
+#![cfg(feature = "redis")]
+
+use std::time::Duration;
+
+use leasehold::{Client, ErrorKind, Lease, Loss, Mutex, Released, RenewalPolicy};
+use leasehold_testkit::redis_py::RedisPy;
+use leasehold_testkit::server::{Program, RedisServer};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+const KEY: &str = "invoice-42";
+
+/// How long anything may take on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+struct Scene {
+    server: RedisServer,
+    client: Client,
+    python: RedisPy,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        Self::at(RedisServer::start()).await
+    }
+
+    async fn at(server: RedisServer) -> Self {
+        let client = client(&server).await;
+        let python = RedisPy::start(server.port());
+        Self {
+            server,
+            client,
+            python,
+        }
+    }
+
+    fn mutex(&self) -> Mutex {
+        self.client.mutex(KEY).unwrap()
+    }
+
+    async fn try_lock(&self) -> Option<Lease> {
+        self.mutex().try_lock().await.unwrap()
+    }
+}
+
+async fn client(server: &RedisServer) -> Client {
+    leasehold::connect(&format!("{}?layout=classic", server.url()))
+        .await
+        .unwrap()
+}
+
+async fn soon<T>(work: impl Future<Output = T>) -> T {
+    timeout(SOON, work).await.unwrap()
+}
+
+async fn each_excludes_the_other(server: RedisServer) {
+    let mut scene = Scene::at(server).await;
+    assert_eq!(scene.python.ask("lock invoice-42 30 0"), "True");
+    assert!(scene.try_lock().await.is_none());
+    let seen = scene.client.inspect(KEY).await.unwrap();
+    assert!(seen.holders[0].owner.is_unknown());
+    assert_eq!(scene.python.ask("owned invoice-42"), "True", "untouched");
+    assert_eq!(scene.python.ask("release invoice-42"), "None");
+
+    let lease = scene.try_lock().await.unwrap();
+    assert_eq!(scene.python.ask("lock invoice-42 30 0"), "False");
+    assert_eq!(scene.python.ask("lock invoice-42 30 0.1"), "False");
+    assert_eq!(scene.python.ask("locked invoice-42"), "True");
+    assert!(lease.is_valid());
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(scene.python.ask("locked invoice-42"), "False");
+    assert_eq!(scene.python.ask("lock invoice-42 30 0"), "True");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_excludes_the_other_on_redis() {
+    each_excludes_the_other(RedisServer::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_excludes_the_other_on_valkey() {
+    each_excludes_the_other(RedisServer::builder().program(Program::Valkey).start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_excludes_the_other_on_the_oldest_redis() {
+    let oldest = RedisServer::builder().program(Program::OldestRedis);
+    each_excludes_the_other(oldest.start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_gets_it_from_the_other() {
+    let mut scene = Scene::new().await;
+    assert_eq!(scene.python.ask("lock invoice-42 30 0"), "True");
+    let lock = scene.mutex();
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    sleep(Duration::from_millis(100)).await;
+    assert!(!waiting.is_finished());
+    assert_eq!(scene.python.ask("release invoice-42"), "None");
+    let released = Instant::now();
+    let lease = soon(waiting).await.unwrap().unwrap();
+    eprintln!(
+        "a waiting task had it {:?} after the release",
+        released.elapsed()
+    );
+
+    scene.python.begin("lock invoice-42 30 20");
+    sleep(Duration::from_millis(100)).await;
+    lease.release().await.unwrap();
+    assert_eq!(scene.python.answer(), "True");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_of_redis_py_that_has_lapsed_is_ours_and_stays_ours() {
+    let mut scene = Scene::new().await;
+    assert_eq!(scene.python.ask("lock invoice-42 0.3 0"), "True");
+    let lease = soon(scene.mutex().lock()).await.unwrap();
+    assert_eq!(scene.python.ask("owned invoice-42"), "False");
+    for request in [
+        "extend invoice-42 10",
+        "reacquire invoice-42",
+        "release invoice-42",
+    ] {
+        assert_eq!(scene.python.ask(request), "LockNotOwnedError", "{request}");
+    }
+    lease.renew().await.unwrap();
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_redis_py_took_over_is_lost() {
+    let mut scene = Scene::new().await;
+    let brief = scene.mutex().with_ttl(Duration::from_millis(300)).unwrap();
+    let manual = brief.clone().with_renewal(RenewalPolicy::Manual).unwrap();
+    let lease = soon(manual.lock()).await.unwrap();
+    // Its validity ends before redis-py can have it.
+    assert_eq!(scene.python.ask("lock invoice-42 30 20"), "True");
+    assert!(!lease.is_valid());
+    assert_eq!(lease.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(lease.release().await.unwrap(), Released::AlreadyGone);
+    assert_eq!(scene.python.ask("owned invoice-42"), "True", "untouched");
+    assert_eq!(scene.python.ask("release invoice-42"), "None");
+
+    // Somebody deletes a lock that is kept, and redis-py takes it: the next renewal says so.
+    let lease = soon(brief.with_ttl(Duration::from_secs(2)).unwrap().lock())
+        .await
+        .unwrap();
+    scene.server.command(&["DEL", KEY]);
+    assert_eq!(scene.python.ask("lock invoice-42 30 0"), "True");
+    assert_eq!(soon(lease.lost()).await, Loss::Gone);
+    drop(lease);
+    assert_eq!(
+        scene.python.ask("extend invoice-42 30"),
+        "True",
+        "untouched"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_without_a_timeout_is_shown_as_such_and_can_be_broken() {
+    let mut scene = Scene::new().await;
+    assert_eq!(scene.python.ask("lock invoice-42 - 0"), "True");
+    let brief = Duration::from_millis(200);
+    let late = scene.mutex().lock_within(brief).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Timeout);
+    let seen = scene.client.inspect(KEY).await.unwrap();
+    assert_eq!(seen.holders[0].expires_in, Duration::MAX);
+    let broken = scene.client.break_key(KEY).await.unwrap();
+    assert_eq!(broken.holders, 1);
+    assert!(broken.token.is_none());
+    assert_eq!(scene.python.ask("release invoice-42"), "LockNotOwnedError");
+    assert!(scene.try_lock().await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_counter_that_both_add_to_loses_nothing() {
+    const TIMES: usize = 40;
+    let scene = Scene::new().await;
+    let mut pythons = [scene.python, RedisPy::start(scene.server.port())];
+    for python in &mut pythons {
+        python.begin(&format!("count {KEY} counter {TIMES}"));
+    }
+    let mut tasks = JoinSet::new();
+    for _ in 0..3 {
+        let client = client(&scene.server).await;
+        let redis = redis::Client::open(scene.server.url()).unwrap();
+        let mut redis = redis.get_multiplexed_async_connection().await.unwrap();
+        tasks.spawn(async move {
+            let lock = client.mutex(KEY).unwrap();
+            for _ in 0..TIMES {
+                let lease = lock.lock().await.unwrap();
+                let get = redis::cmd("GET").arg("counter").to_owned();
+                let seen: Option<u64> = get.query_async(&mut redis).await.unwrap();
+                sleep(Duration::from_micros(500)).await;
+                let mut set = redis::cmd("SET");
+                set.arg("counter").arg(seen.unwrap_or(0) + 1);
+                let () = set.query_async(&mut redis).await.unwrap();
+                assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+            }
+        });
+    }
+    let counted = tokio::task::spawn_blocking(move || pythons.map(|mut python| python.answer()));
+    assert_eq!(
+        timeout(SOON * 3, counted).await.unwrap().unwrap(),
+        ["counted"; 2]
+    );
+    while let Some(done) = timeout(SOON * 3, tasks.join_next()).await.unwrap() {
+        done.unwrap();
+    }
+    assert_eq!(scene.server.query::<usize>(&["GET", "counter"]), 5 * TIMES);
+}

@@ -1,0 +1,334 @@
+//! The local store and its directory: whose it is, full disks, long paths,
+//! what is left behind.
+#![cfg(all(unix, feature = "local"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails"
+)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::local_support::{LIMIT, Mounted, claim, release};
+use leasehold::core::{Key, Reply, Standing};
+use leasehold::store::local::{LocalOptions, LocalStore};
+use leasehold::store::{LockStore, Push, PushSink, Verbs as _};
+use leasehold::{ErrorKind, connect};
+use tempfile::TempDir;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+fn options(directory: &Path) -> LocalOptions {
+    LocalOptions {
+        directory: Some(directory.to_owned()),
+        ..LocalOptions::default()
+    }
+}
+
+async fn open(directory: &Path) -> LocalStore {
+    LocalStore::open(options(directory)).await.unwrap()
+}
+
+async fn refusal(directory: &Path) -> leasehold::Error {
+    let error = connect(format!("local:{}", directory.display()))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(
+        error.to_string().contains(directory.to_str().unwrap()),
+        "{error}"
+    );
+    assert!(error.hint().is_some());
+    error
+}
+
+fn mode(path: PathBuf) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+async fn claimed(store: &LocalStore, key: &Key, id: u128) -> Standing {
+    match store.claim(key, &claim(store, id)).await.unwrap().reply {
+        Reply::Standing(standing) => standing,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[derive(Default)]
+struct Heard {
+    pushes: Mutex<Vec<Push>>,
+    came: Notify,
+}
+
+impl PushSink for Heard {
+    fn push(&self, push: Push) {
+        self.pushes.lock().unwrap().push(push);
+        self.came.notify_one();
+    }
+}
+
+impl Heard {
+    async fn until(&self, enough: impl Fn(&Push) -> bool) {
+        timeout(LIMIT, async {
+            while !self.pushes.lock().unwrap().iter().any(&enough) {
+                self.came.notified().await;
+            }
+        })
+        .await
+        .expect("the push in time");
+    }
+}
+
+#[tokio::test]
+async fn only_the_user_can_look_inside() {
+    let place = TempDir::new().unwrap();
+    let directory = place.path().join("made/for/us");
+    let store = open(&directory).await;
+    claimed(&store, &Key::new("k").unwrap(), 1).await;
+    assert_eq!(mode(directory.clone()), 0o700);
+    assert_eq!(mode(directory.join("keys")), 0o700);
+    assert_eq!(mode(directory.join("keys/k.json")), 0o600);
+    assert!(!format!("{store:?}").contains("0001"), "no claim id");
+}
+
+#[tokio::test]
+async fn a_directory_that_others_may_write_to_is_refused() {
+    let place = TempDir::new().unwrap();
+    for open_to in [0o770, 0o707] {
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(open_to)).unwrap();
+        let error = refusal(place.path()).await;
+        assert!(error.hint().unwrap().contains("chmod go-w"));
+    }
+}
+
+#[tokio::test]
+async fn a_directory_of_another_user_is_refused() {
+    let place = TempDir::new().unwrap();
+    // Only root can give a directory away; for others, root's will do.
+    let foreign = if std::os::unix::fs::chown(place.path(), Some(4_242), None).is_ok() {
+        place.path()
+    } else {
+        Path::new("/usr")
+    };
+    let error = refusal(foreign).await;
+    assert!(error.to_string().contains("belongs to user"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_directory_is_refused() {
+    let place = TempDir::new().unwrap();
+    let file = place.path().join("file");
+    fs::write(&file, "kept").unwrap();
+    refusal(&file).await;
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
+}
+
+#[tokio::test]
+async fn a_removed_directory_is_an_error_and_not_a_lock() {
+    let place = TempDir::new().unwrap();
+    let directory = place.path().join("d");
+    let store = open(&directory).await;
+    fs::remove_dir_all(&directory).unwrap();
+    let key = Key::new("k").unwrap();
+    let error = store.claim(&key, &claim(&store, 1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+}
+
+/// As whatever tidies up old files does. What was locked then may be lost; what
+/// begins afterwards is not.
+#[tokio::test]
+async fn clients_whose_files_were_removed_go_on() {
+    let place = TempDir::new().unwrap();
+    let (a, b) = (open(place.path()).await, open(place.path()).await);
+    let heard = Arc::new(Heard::default());
+    let _inbox = b.listen(heard.clone()).await.unwrap();
+    let key = Key::new("k").unwrap();
+    for time in 1..=3 {
+        remove_files(place.path());
+        heard.pushes.lock().unwrap().clear();
+        let held = claimed(&a, &key, time).await;
+        assert!(held.token.is_some());
+        let waiting = claimed(&b, &key, 100 + time).await;
+        assert_eq!((waiting.token, waiting.position), (None, 1), "a lives");
+        a.release(&key, &release(time)).await.unwrap();
+        heard
+            .until(
+                |push| matches!(push, Push::Granted { arrival, .. } if *arrival == waiting.arrival),
+            )
+            .await;
+        b.release(&key, &release(100 + time)).await.unwrap();
+    }
+}
+
+/// It sees its place and asks, and others that it lives.
+#[tokio::test]
+async fn who_waits_while_its_files_are_removed_is_served() {
+    let place = TempDir::new().unwrap();
+    let url = format!("local:{}", place.path().display());
+    let (a, b) = (connect(&url).await.unwrap(), connect(&url).await.unwrap());
+    let held = a.mutex("k").unwrap().lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let b = b.clone();
+        async move { b.mutex("k").unwrap().lock().await.unwrap() }
+    });
+    while a.inspect("k").await.unwrap().waiters.is_empty() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    remove_files(place.path());
+    let served = timeout(LIMIT, waiting).await.expect("in time").unwrap();
+    assert!(served.token() > held.token());
+    let third = connect(&url).await.unwrap();
+    let taken = third.mutex("k").unwrap().try_lock().await.unwrap();
+    assert!(taken.is_none(), "the second lives");
+}
+
+fn remove_files(directory: &Path) {
+    for sub in ["keys", "sessions", "inbox"] {
+        for file in fs::read_dir(directory.join(sub)).unwrap() {
+            fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn grants_are_pushed_in_a_long_directory() {
+    let place = TempDir::new().unwrap();
+    let directory = place.path().join("long/".repeat(60));
+    handed_on(&directory, true).await;
+}
+
+#[tokio::test]
+async fn without_a_socket_waiters_ask() {
+    let place = TempDir::new().unwrap();
+    let store = open(place.path()).await;
+    fs::remove_dir(place.path().join("inbox")).unwrap();
+    fs::write(place.path().join("inbox"), "in the way").unwrap();
+    let heard = Arc::new(Heard::default());
+    let key = Key::new("k").unwrap();
+    claimed(&store, &key, 1).await;
+    let _inbox = store.listen(heard).await.unwrap();
+    let answer = store.claim(&key, &claim(&store, 2)).await.unwrap();
+    assert!(matches!(answer.reply, Reply::Standing(standing)
+        if standing.blocked_until.unwrap().since(answer.at) <= Duration::from_millis(50)));
+}
+
+/// A hand-off between two clients, which is pushed.
+async fn handed_on(directory: &Path, pushed: bool) {
+    let (a, b) = (open(directory).await, open(directory).await);
+    let (key, heard) = (Key::new("k").unwrap(), Arc::new(Heard::default()));
+    let inbox = b.listen(heard.clone()).await.unwrap();
+    claimed(&a, &key, 1).await;
+    let waiting = claimed(&b, &key, 2).await;
+    assert_eq!(waiting.position, 1);
+    a.release(&key, &release(1)).await.unwrap();
+    if pushed {
+        heard
+            .until(
+                |push| matches!(push, Push::Granted { arrival, .. } if *arrival == waiting.arrival),
+            )
+            .await;
+    }
+    drop(inbox);
+    assert_eq!(fs::read_dir(directory.join("inbox")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn missed_pushes_are_owned_up_to() {
+    let place = TempDir::new().unwrap();
+    let (a, b) = (open(place.path()).await, open(place.path()).await);
+    let heard = Arc::new(Heard::default());
+    let _inbox = b.listen(heard.clone()).await.unwrap();
+    let keys: Vec<_> = (0..40).map(|n| Key::new(n.to_string()).unwrap()).collect();
+    for key in &keys {
+        claimed(&a, key, 1).await;
+        claimed(&b, key, 2).await;
+    }
+    // Nothing reads the inbox while this thread waits for the other.
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        for key in keys {
+            runtime.block_on(a.release(&key, &release(1))).unwrap();
+        }
+    })
+    .join()
+    .unwrap();
+    heard.until(|push| *push == Push::Reset).await;
+}
+
+#[tokio::test]
+async fn a_step_waits_for_the_lock_and_leaves_none_behind() {
+    let place = TempDir::new().unwrap();
+    let store = open(place.path()).await;
+    let key = Key::new("k").unwrap();
+    claimed(&store, &key, 1).await;
+    let path = place.path().join("keys/k.lock");
+    // Another process, stopped in mid-step.
+    let stopped = fs::File::open(&path).unwrap();
+    stopped.lock().unwrap();
+    let early = timeout(Duration::from_millis(100), store.release(&key, &release(1))).await;
+    assert!(early.is_err(), "dropped while it waits");
+    stopped.unlock().unwrap();
+    let answer = store.release(&key, &release(1)).await.unwrap();
+    assert_eq!(answer.reply, Reply::Released { held: true });
+    // The step that was dropped may be about to see that nobody wants it.
+    timeout(LIMIT, async {
+        while stopped.try_lock().is_err() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
+    .expect("nobody keeps it");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_and_changes_nothing() {
+    let Some(disk) = Mounted::new() else { return };
+    let directory = disk.path();
+    let store = open(directory).await;
+    let key = Key::new("k").unwrap();
+    let held = claimed(&store, &key, 1).await;
+    let filler = directory.join("filler");
+    fs::write(&filler, vec![0; 1 << 20]).expect_err("a full disk");
+
+    let other = Key::new("other").unwrap();
+    let error = store.claim(&other, &claim(&store, 2)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.to_string().contains("the disk is full"), "{error}");
+    let seen = store.inspect(&key).await.unwrap();
+    assert_eq!(Some(seen.holders[0].token), held.token);
+    assert!(seen.waiters.is_empty());
+    for ending in ["json", "tmp"] {
+        assert!(!directory.join(format!("keys/other.{ending}")).exists());
+    }
+
+    fs::remove_file(&filler).unwrap();
+    let answer = store.release(&key, &release(1)).await.unwrap();
+    assert_eq!(answer.reply, Reply::Released { held: true });
+    drop(store);
+}
+
+/// No descriptor, no socket, no session.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_closed_store_leaves_only_records() {
+    let place = TempDir::new().unwrap();
+    let ours = |place: &Path| {
+        let open = fs::read_dir("/proc/self/fd").unwrap();
+        open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+            .filter(|target| target.starts_with(place))
+            .count()
+    };
+    handed_on(place.path(), true).await;
+    assert_eq!(ours(place.path()), 0);
+    assert_eq!(
+        fs::read_dir(place.path().join("sessions")).unwrap().count(),
+        0
+    );
+}

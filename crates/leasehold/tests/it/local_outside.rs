@@ -1,0 +1,279 @@
+//! What others do to the local store: its directory is removed or replaced, other
+//! users get in its way, processes have another time since boot.
+#![cfg(all(target_os = "linux", feature = "local"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails"
+)]
+
+use std::env;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::local_support::{LIMIT, Place, Process};
+use leasehold::core::{Loss, Standpoint};
+use leasehold::{Client, ErrorKind, Lease, Settings, connect};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+/// Some user who is not us.
+const OTHER: u32 = 4_242;
+
+/// Not a test by itself: what the other processes do.
+#[tokio::test]
+async fn role() {
+    let Ok(role) = env::var("LEASEHOLD_TEST_ROLE") else {
+        return;
+    };
+    let url = env::var("LEASEHOLD_TEST_URL").unwrap();
+    match role.as_str() {
+        "try" => {
+            let client = connect(&url).await.unwrap();
+            let taken = client.mutex("k").unwrap().try_lock().await.unwrap();
+            eprintln!("{}", if taken.is_some() { "granted" } else { "busy" });
+        }
+        other => panic!("no role {other}"),
+    }
+}
+
+// ---- a directory that is removed or replaced while it is in use ----
+
+fn url(directory: &Path) -> String {
+    format!("local:{}", directory.display())
+}
+
+async fn held(directory: &Path) -> (Client, Lease) {
+    let client = connect(url(directory)).await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    (client, lease)
+}
+
+fn remove(directory: &Path) {
+    fs::remove_dir_all(directory).unwrap();
+}
+
+fn move_away(directory: &Path) {
+    fs::rename(directory, directory.with_extension("old")).unwrap();
+}
+
+fn remove_the_records(directory: &Path) {
+    for file in fs::read_dir(directory.join("keys")).unwrap() {
+        fs::remove_file(file.unwrap().path()).unwrap();
+    }
+}
+
+fn remove_what_is_in_it(directory: &Path) {
+    for part in ["keys", "sessions", "inbox"] {
+        fs::remove_dir_all(directory.join(part)).unwrap();
+    }
+}
+
+/// Its first renewal says that it has lost the lease, not that there was no answer.
+#[tokio::test]
+async fn who_holds_in_a_directory_that_has_gone_has_lost() {
+    for vanish in [remove, move_away, remove_the_records, remove_what_is_in_it] {
+        let place = TempDir::new().unwrap();
+        let directory = place.path().join("d");
+        let (_client, lease) = held(&directory).await;
+        vanish(&directory);
+        let error = lease.renew().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+        assert_eq!(lease.standpoint(), Standpoint::Lost(Loss::Gone));
+    }
+}
+
+/// A renewal of the watchdog sees it too; and what is granted in the new directory
+/// has a higher token.
+#[tokio::test]
+async fn who_holds_in_a_replaced_directory_has_lost() {
+    let place = TempDir::new().unwrap();
+    let directory = place.path().join("d");
+    let settings = Settings {
+        ttl: Duration::from_secs(3),
+        ..Settings::default()
+    };
+    let client = Client::builder().store(url(&directory)).settings(settings);
+    let client = client.connect().await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    move_away(&directory);
+    let (_other, newer) = held(&directory).await;
+    assert!(newer.token() > lease.token());
+    assert_eq!(timeout(LIMIT, lease.lost()).await.unwrap(), Loss::Gone);
+    // Whoever wants more is told what to do.
+    let error = client.mutex("k").unwrap().try_lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(
+        error.to_string().contains("removed while in use"),
+        "{error}"
+    );
+    assert!(error.hint().unwrap().contains("start again"));
+    // There is nothing to give back.
+    assert!(lease.release().await.is_ok());
+}
+
+#[tokio::test]
+async fn who_waits_in_a_directory_that_has_gone_is_told() {
+    for vanish in [remove, move_away] {
+        let place = TempDir::new().unwrap();
+        let directory = place.path().join("d");
+        let (holder, _lease) = held(&directory).await;
+        let waiting = tokio::spawn({
+            let client = connect(url(&directory)).await.unwrap();
+            async move { client.mutex("k").unwrap().lock().await.map(drop) }
+        });
+        while holder.inspect("k").await.unwrap().waiters.is_empty() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        vanish(&directory);
+        let told = timeout(LIMIT, waiting).await.expect("in time").unwrap();
+        let error = told.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    }
+}
+
+// ---- other users ----
+
+/// A place that others can look into. `None`: only root can be another user.
+fn open_place() -> Option<TempDir> {
+    let place = TempDir::new().unwrap();
+    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+    let file = place.path().join("owned by another");
+    fs::write(&file, "").unwrap();
+    if lchown(&file, Some(OTHER), None).is_ok() {
+        return Some(place);
+    }
+    eprintln!("left out: only root can be another user");
+    None
+}
+
+/// A program of another user.
+fn as_another(script: &str, directory: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .arg(format!("--reuid={OTHER}"))
+        .args(["--clear-groups", "sh", "-c", script, "sh"])
+        .arg(directory);
+    command
+}
+
+/// What it has locked, it can have locked for ever.
+#[tokio::test]
+async fn another_user_cannot_keep_a_client_from_starting() {
+    let Some(place) = open_place() else { return };
+    let directory = place.path().join("d");
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
+    drop(held(&directory).await);
+    // All that it can open, until its input ends.
+    let lock_all = r#"
+        n=3
+        for file in "$1" "$1"/* "$1"/*/*; do
+            if [ -r "$file" ]; then
+                eval "exec $n<\"\$file\"" && flock -n "$n" && n=$((n + 1))
+            fi
+        done
+        echo "locked $((n - 3))"
+        read -r _
+    "#;
+    let mut other = as_another(lock_all, &directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(other.stdout.take().unwrap());
+    lines.read_line(&mut said).unwrap();
+    assert_eq!(said, "locked 1\n", "the directory, which it may read");
+    // The machine's first start too, which writes down the clock.
+    for _ in 0..2 {
+        let opened = connect(url(&directory)).await;
+        if opened.is_err() {
+            // Else the thread that waits keeps the program from ending.
+            other.kill().unwrap();
+        }
+        let opened = opened.expect("nobody is waited for");
+        drop(opened);
+        fs::remove_file(directory.join("clock")).unwrap();
+    }
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+async fn refusal(directory: &Path) -> leasehold::Error {
+    let error = connect(url(directory)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.hint().is_some());
+    error
+}
+
+/// Also where the system does not see to it (`fs.protected_symlinks`).
+#[tokio::test]
+async fn symlinks_of_other_users_are_not_followed() {
+    let Some(place) = open_place() else { return };
+    let shared = place.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+    let ours = place.path().join("ours");
+    fs::create_dir(&ours).unwrap();
+    let link = |name: &str, to: PathBuf, owner| {
+        let path = shared.join(name);
+        symlink(to, &path).unwrap();
+        lchown(&path, owner, None).unwrap();
+        path
+    };
+    let theirs = link("theirs", ours.clone(), Some(OTHER));
+    let through = link("through", "theirs/deep".into(), None);
+    for trap in [theirs.clone(), theirs.join("new"), through.clone()] {
+        let error = refusal(&trap).await;
+        let said = format!("{} is a symbolic link of user {OTHER}", theirs.display());
+        assert!(error.to_string().contains(&said), "{error}");
+    }
+    assert_eq!(fs::read_dir(&ours).unwrap().count(), 0, "nothing was made");
+    fs::remove_file(&through).unwrap();
+    // Our own is followed, and so is one in a directory of that user.
+    let own = link("own", "../ours".into(), None);
+    let (_client, lease) = held(&own.join("new")).await;
+    assert!(ours.join("new/keys/k.json").exists());
+    lease.release().await.unwrap();
+    let home = place.path().join("home");
+    fs::create_dir(&home).unwrap();
+    symlink(&ours, home.join("state")).unwrap();
+    for path in [home.clone(), home.join("state")] {
+        lchown(path, Some(OTHER), None).unwrap();
+    }
+    drop(held(&home.join("state/new")).await);
+    // A circle has no end.
+    symlink("circle", shared.join("circle")).unwrap();
+    refusal(&shared.join("circle")).await;
+}
+
+// ---- clocks ----
+
+/// As in a container that was moved from another machine (`unshare --time`).
+#[tokio::test]
+async fn processes_of_all_time_namespaces_exclude_each_other() {
+    let apart = ["unshare", "--time", "--boottime", "100000"];
+    let allowed = Command::new(apart[0])
+        .args(&apart[1..])
+        .arg("true")
+        .output();
+    if !allowed.is_ok_and(|out| out.status.success()) {
+        eprintln!("left out: a time namespace is not allowed here");
+        return;
+    }
+    let place = Place::new();
+    let client = connect(&place.1).await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let mut other = Process::start_under(&apart, "try", &place.1, place.0.path());
+    other.says("busy").await;
+    lease.release().await.unwrap();
+    let mut other = Process::start_under(&apart, "try", &place.1, place.0.path());
+    other.says("granted").await;
+}

@@ -1,0 +1,336 @@
+//! The local store among real processes: each test runs this binary again in a
+//! role of its own.
+#![cfg(all(unix, feature = "local"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails"
+)]
+
+use std::collections::HashSet;
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::local_support::{LIMIT, Place, Process, claim, release};
+use leasehold::core::{Key, Reply};
+use leasehold::store::local::{LocalOptions, LocalStore};
+use leasehold::store::{LockStore, Verbs as _};
+use leasehold::{Client, connect};
+use tokio::time::timeout;
+
+/// How soon a dead holder's key is free: far below any TTL used here.
+const FREED: Duration = Duration::from_secs(15);
+
+// ---- the roles ----
+
+/// Not a test by itself: what the other processes do.
+#[tokio::test]
+async fn role() {
+    let Ok(role) = env::var("LEASEHOLD_TEST_ROLE") else {
+        return;
+    };
+    let url = env::var("LEASEHOLD_TEST_URL").unwrap();
+    match role.as_str() {
+        "hold" => hold(&url).await,
+        "guard" => guard(&url).await,
+        "add" => add(&url).await,
+        "churn" => churn(&url).await,
+        other => panic!("no role {other}"),
+    }
+}
+
+/// Holds the key until its input ends.
+async fn hold(url: &str) {
+    let client = connect(url).await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    eprintln!("held {}", lease.token());
+    let rest = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    rest.await.unwrap().unwrap();
+    lease.release().await.unwrap();
+    eprintln!("released");
+}
+
+/// Holds the key, with a child that lives for it until the input ends.
+async fn guard(url: &str) {
+    let store = Arc::new(
+        LocalStore::open(LocalOptions::from_url(url).unwrap())
+            .await
+            .unwrap(),
+    );
+    for lifeline in store.lifelines() {
+        rustix::io::fcntl_setfd(lifeline, rustix::io::FdFlags::empty()).unwrap();
+    }
+    let client = Client::builder().with_store(store).connect().await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let mut child = Command::new("cat").stdout(Stdio::null()).spawn().unwrap();
+    eprintln!("held {}", lease.token());
+    tokio::task::spawn_blocking(move || child.wait())
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+/// Reads, adds and writes twenty times; a log line says which value it wrote.
+async fn add(url: &str) {
+    let directory = env::var("LEASEHOLD_TEST_COUNTER").unwrap();
+    let directory = Path::new(&directory);
+    let client = connect(url).await.unwrap();
+    let key = client.mutex("counter").unwrap();
+    for _ in 0..20 {
+        let lease = key.lock().await.unwrap();
+        let counter = directory.join("counter");
+        let value: u64 = fs::read_to_string(&counter).unwrap().parse().unwrap();
+        let temporary = directory.join(format!("new-{}", std::process::id()));
+        fs::write(&temporary, (value + 1).to_string()).unwrap();
+        fs::rename(&temporary, &counter).unwrap();
+        let mut log = OpenOptions::new()
+            .append(true)
+            .open(directory.join("log"))
+            .unwrap();
+        log.write_all(format!("{} {}\n", value + 1, lease.token()).as_bytes())
+            .unwrap();
+        lease.release().await.unwrap();
+    }
+    eprintln!("done");
+}
+
+/// Claims and releases for ever, through the port.
+async fn churn(url: &str) {
+    let store = LocalStore::open(LocalOptions::from_url(url).unwrap())
+        .await
+        .unwrap();
+    let key = Key::new("k").unwrap();
+    for number in 0.. {
+        let id = u128::from(std::process::id()) << 64 | number;
+        store.claim(&key, &claim(&store, id)).await.unwrap();
+        store.release(&key, &release(id)).await.unwrap();
+        if number == 0 {
+            eprintln!("churning");
+        }
+    }
+}
+
+/// Waits until so many wait for `k`.
+async fn waiting(client: &Client, number: usize) {
+    timeout(LIMIT, async {
+        while client.inspect("k").await.unwrap().waiters.len() != number {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
+    .expect("so many waiters");
+}
+
+// ---- the tests ----
+
+#[tokio::test]
+async fn grants_come_in_order_of_arrival() {
+    let place = Place::new();
+    let client = connect(&place.1).await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let mut queue = Vec::new();
+    for number in 1..=4 {
+        queue.push(place.start("hold"));
+        waiting(&client, number).await;
+    }
+    let mut last = lease.token().get();
+    lease.release().await.unwrap();
+    for process in &mut queue {
+        let held = process.says("held ").await;
+        let token: u64 = held["held ".len()..].parse().unwrap();
+        assert!(token > last, "tokens rise in order of arrival");
+        last = token;
+        process.stdin = None;
+        process.says("released").await;
+    }
+}
+
+#[tokio::test]
+async fn a_killed_holder_frees_its_key() {
+    let place = Place::new();
+    let client = connect(&place.1).await.unwrap();
+    let mut holder = place.start("hold");
+    holder.says("held").await;
+    let mutex = client.mutex("k").unwrap();
+    let next = tokio::spawn(async move { mutex.lock().await });
+    waiting(&client, 1).await;
+    holder.kill();
+    let lease = timeout(FREED, next)
+        .await
+        .expect("freed long before the TTL")
+        .unwrap()
+        .unwrap();
+    lease.release().await.unwrap();
+    // Who goes at once leaves what the dead have left to those who come.
+    let buried = async {
+        while place.files("sessions") > 1 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(LIMIT, buried).await.expect("the dead are removed");
+    drop(client);
+    place.is_deserted().await;
+}
+
+/// All of a group die at once: holder, next in line, and the one after it.
+#[tokio::test]
+async fn killed_waiters_are_passed() {
+    let place = Place::new();
+    let client = connect(&place.1).await.unwrap();
+    let mut dying = vec![place.start("hold")];
+    dying[0].says("held").await;
+    for number in 1..=2 {
+        dying.push(place.start("hold"));
+        waiting(&client, number).await;
+    }
+    let mutex = client.mutex("k").unwrap();
+    let next = tokio::spawn(async move { mutex.lock().await });
+    waiting(&client, 3).await;
+    dying.iter_mut().for_each(Process::kill);
+    let lease = timeout(FREED, next)
+        .await
+        .expect("freed long before the TTL")
+        .unwrap()
+        .unwrap();
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_killed_holder_does_not_make_a_try_busy() {
+    let place = Place::new();
+    let client = connect(&place.1).await.unwrap();
+    let mut holder = place.start("hold");
+    holder.says("held").await;
+    assert!(
+        client
+            .mutex("k")
+            .unwrap()
+            .try_lock()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    holder.kill();
+    assert!(
+        client.inspect("k").await.unwrap().holders.is_empty(),
+        "a look sees it too"
+    );
+    assert!(
+        client
+            .mutex("k")
+            .unwrap()
+            .try_lock()
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn a_child_lives_for_its_killed_parent() {
+    let place = Place::new();
+    let client = connect(&place.1).await.unwrap();
+    let mut guard = place.start("guard");
+    guard.says("held").await;
+    guard.kill();
+    let mutex = client.mutex("k").unwrap();
+    let mut next = tokio::spawn(async move { mutex.lock().await });
+    // Several looks of the next in line.
+    let early = timeout(Duration::from_millis(900), &mut next).await;
+    assert!(early.is_err(), "the child still works under the lease");
+    guard.stdin = None;
+    let lease = timeout(FREED, next)
+        .await
+        .expect("freed with the child")
+        .unwrap()
+        .unwrap();
+    lease.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_update_is_lost_when_processes_are_killed() {
+    let place = Place::new();
+    fs::write(place.0.path().join("counter"), "0").unwrap();
+    fs::write(place.0.path().join("log"), "").unwrap();
+    let mut processes: Vec<_> = (0..30).map(|_| place.start("add")).collect();
+    let mut random = uuid::Uuid::new_v4().as_u128();
+    let mut killed = 0;
+    // Every third dies at a random moment while the others go on.
+    for process in processes.iter_mut().step_by(3) {
+        random = random.rotate_left(17);
+        tokio::time::sleep(Duration::from_micros((random % 200_000) as u64)).await;
+        process.kill();
+        killed += 1;
+    }
+    for (number, process) in processes.iter_mut().enumerate() {
+        if number % 3 != 0 {
+            process.says("done").await;
+        }
+    }
+    let log = fs::read_to_string(place.0.path().join("log")).unwrap();
+    let mut written: Vec<(u64, u64)> = log
+        .lines()
+        .map(|line| line.split_once(' ').unwrap())
+        .map(|(value, token)| (value.parse().unwrap(), token.parse().unwrap()))
+        .collect();
+    let values: HashSet<_> = written.iter().map(|(value, _)| value).collect();
+    assert_eq!(
+        values.len(),
+        written.len(),
+        "two wrote the same value: an update was lost"
+    );
+    written.sort_unstable();
+    assert!(
+        written.is_sorted_by(|a, b| a.1 < b.1),
+        "tokens rise with the grants"
+    );
+    let last: u64 = fs::read_to_string(place.0.path().join("counter"))
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(last >= written.len() as u64 && last <= written.len() as u64 + killed);
+    assert!(written.len() >= 20 * 20);
+}
+
+#[tokio::test]
+async fn killed_at_any_instant_leaves_a_record_to_go_on_with() {
+    let place = Place::new();
+    let store = LocalStore::open(LocalOptions::from_url(&place.1).unwrap())
+        .await
+        .unwrap();
+    let key = Key::new("k").unwrap();
+    let mut random = uuid::Uuid::new_v4().as_u128();
+    let mut last = 0;
+    for id in 0..40_u128 {
+        let mut churning = place.start("churn");
+        churning.says("churning").await;
+        random = random.rotate_left(13);
+        tokio::time::sleep(Duration::from_micros((random % 3_000) as u64)).await;
+        churning.kill();
+        let answer = store.claim(&key, &claim(&store, id)).await.unwrap();
+        let Reply::Standing(standing) = answer.reply else {
+            panic!("{answer:?}");
+        };
+        let token = standing
+            .token
+            .expect("a dead holder is buried in the same step")
+            .get();
+        assert!(token > last);
+        last = token;
+        store.release(&key, &release(id)).await.unwrap();
+    }
+    // Who held nothing when it was killed is found by whoever opens next.
+    let other = LocalStore::open(LocalOptions::from_url(&place.1).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(place.files("sessions"), 2, "only the living are left");
+    drop((store, other));
+    place.is_deserted().await;
+}

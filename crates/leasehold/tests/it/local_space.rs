@@ -1,0 +1,195 @@
+//! The local store on a full disk: what is held lives on and is released.
+#![cfg(all(target_os = "linux", feature = "local"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails"
+)]
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::local_support::{LIMIT, Mounted, claim, release};
+use leasehold::core::{Claim, ClaimId, Key, Mode, Renew, Reply};
+use leasehold::store::local::{LocalOptions, LocalStore};
+use leasehold::store::{AllAnswer, LockStore, Verbs as _};
+use leasehold::{Client, ErrorKind, Settings};
+use tokio::time::timeout;
+
+const TTL: Duration = Duration::from_secs(3);
+
+/// What there is no more of.
+#[derive(Debug, Clone, Copy)]
+enum Out {
+    OfBytes,
+    OfInodes,
+}
+
+impl Out {
+    fn fill(self, disk: &Mounted) {
+        let directory = disk.path();
+        match self {
+            Self::OfBytes => {
+                fs::write(directory.join("filler"), vec![0; 1 << 20]).expect_err("a full disk");
+            }
+            Self::OfInodes => {
+                let full = (0..10_000)
+                    .map(|number| fs::write(directory.join(format!("filler{number}")), ""))
+                    .find_map(Result::err);
+                full.expect("a disk without inodes");
+            }
+        }
+    }
+}
+
+async fn open(directory: &Path) -> LocalStore {
+    let options = LocalOptions {
+        directory: Some(directory.to_owned()),
+        ..LocalOptions::default()
+    };
+    LocalStore::open(options).await.unwrap()
+}
+
+fn renew(id: u128) -> Renew {
+    Renew::new(ClaimId::from_random(id), LIMIT)
+}
+
+fn is_held(reply: &Reply) -> bool {
+    matches!(reply, Reply::Standing(standing) if standing.token.is_some())
+}
+
+async fn renewed(store: &LocalStore, key: &Key, id: u128) {
+    let answer = store.renew(key, &renew(id)).await.unwrap();
+    assert!(is_held(&answer.reply), "{answer:?}");
+}
+
+async fn released(store: &LocalStore, key: &Key, id: u128) {
+    let answer = store.release(key, &release(id)).await.unwrap();
+    assert_eq!(answer.reply, Reply::Released { held: true });
+}
+
+/// Nothing new can begin, which is said, and leaves nothing.
+async fn nothing_new(store: &LocalStore, disk: &Mounted) {
+    let new = Key::new("new").unwrap();
+    let error = store.claim(&new, &claim(store, 9)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.to_string().contains("the disk is full"), "{error}");
+    for ending in ["json", "tmp"] {
+        let file = disk.path().join(format!("keys/new.{ending}"));
+        assert!(!file.exists(), "{}", file.display());
+    }
+}
+
+async fn what_is_held_goes_on(out: Out) {
+    let Some(disk) = Mounted::new() else { return };
+    let store = open(disk.path()).await;
+    let [one, two, three] = ["one", "two", "three"].map(|key| Key::new(key).unwrap());
+    let answer = store.claim(&one, &claim(&store, 1)).await.unwrap();
+    assert!(is_held(&answer.reply));
+    let trying = Claim {
+        wait: false,
+        ..claim(&store, 2)
+    };
+    let parts = [&two, &three].map(|key| (key.clone(), trying.clone()));
+    let all = store.claim_all(&parts).await.unwrap();
+    assert!(matches!(all, Some(AllAnswer::All(_))), "{all:?}");
+    out.fill(&disk);
+    nothing_new(&store, &disk).await;
+    // As many as take hours.
+    for _ in 0..300 {
+        renewed(&store, &one, 1).await;
+        renewed(&store, &two, 2).await;
+        renewed(&store, &three, 2).await;
+    }
+    nothing_new(&store, &disk).await;
+    released(&store, &one, 1).await;
+    released(&store, &two, 2).await;
+    released(&store, &three, 2).await;
+    let seen = store.inspect(&one).await.unwrap();
+    assert!(seen.holders.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_held_goes_on_without_a_free_byte() {
+    what_is_held_goes_on(Out::OfBytes).await;
+}
+
+#[tokio::test]
+async fn what_is_held_goes_on_without_a_free_inode() {
+    what_is_held_goes_on(Out::OfInodes).await;
+}
+
+/// The record of many who wait takes several blocks, and shrinks and grows.
+#[tokio::test]
+async fn a_long_queue_is_served_without_a_free_byte() {
+    let Some(disk) = Mounted::of("1m") else {
+        return;
+    };
+    let store = open(disk.path()).await;
+    let key = Key::new("k").unwrap();
+    let number = 100;
+    for id in 1..=number {
+        store.claim(&key, &claim(&store, id)).await.unwrap();
+    }
+    let record = fs::metadata(disk.path().join("keys/k.json")).unwrap();
+    assert!(record.len() > 8 * 1024, "{record:?}");
+    Out::OfBytes.fill(&disk);
+    for id in 1..=number {
+        for waiting in id + 1..=number.min(id + 3) {
+            store.renew(&key, &renew(waiting)).await.unwrap();
+        }
+        renewed(&store, &key, id).await;
+        released(&store, &key, id).await;
+    }
+}
+
+/// A key that was released before the disk was full, and whose record is small.
+#[tokio::test]
+async fn a_key_that_was_idle_is_kept_without_a_free_byte() {
+    let Some(disk) = Mounted::new() else { return };
+    let store = open(disk.path()).await;
+    let key = Key::new("k").unwrap();
+    let mode = Mode::Permits { of: 40, take: 1 };
+    for id in 1..=2 {
+        store.claim(&key, &claim(&store, id)).await.unwrap();
+        released(&store, &key, id).await;
+    }
+    for id in 11..=30 {
+        let permit = Claim {
+            mode,
+            ..claim(&store, id)
+        };
+        let answer = store.claim(&key, &permit).await.unwrap();
+        assert!(is_held(&answer.reply), "{answer:?}");
+    }
+    Out::OfBytes.fill(&disk);
+    for id in (11..=30).chain(11..=30) {
+        renewed(&store, &key, id).await;
+    }
+    for id in 11..=30 {
+        released(&store, &key, id).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lease_lives_on_beyond_its_ttl_without_a_free_byte() {
+    let Some(disk) = Mounted::new() else { return };
+    let settings = Settings {
+        ttl: TTL,
+        ..Settings::default()
+    };
+    let client = Client::builder()
+        .store(format!("local:{}", disk.path().display()))
+        .settings(settings)
+        .connect()
+        .await
+        .unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    Out::OfBytes.fill(&disk);
+    let lost = timeout(TTL * 2 + TTL / 2, lease.lost()).await;
+    assert!(lost.is_err(), "{lost:?}");
+    assert!(lease.release().await.is_ok());
+}

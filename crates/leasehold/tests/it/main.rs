@@ -1,0 +1,52 @@
+//! The integration tests, one program: they share its build, its servers and its threads.
+//!
+//! A module is one subject; `cargo test -p leasehold --test it redlock::` runs that of Redlock.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails with the message"
+)]
+
+mod classic;
+mod classic_python;
+mod classic_store;
+mod fence_redis;
+mod fencing_examples;
+mod local_deaths;
+mod local_files;
+mod local_multi;
+mod local_outside;
+mod local_processes;
+mod local_space;
+mod local_store;
+#[cfg(all(unix, feature = "local"))]
+mod local_support;
+mod machine_sleep;
+mod memory_conformance;
+mod memory_facade;
+#[cfg(feature = "redis")]
+mod quarantine_support;
+mod redis_acknowledged;
+mod redis_cluster;
+mod redis_cluster_faults;
+mod redis_connection;
+mod redis_failover;
+mod redis_faults;
+#[cfg(feature = "redis")]
+mod redis_forgeries;
+mod redis_primary;
+mod redis_quarantine;
+mod redis_replicas;
+mod redis_rights;
+mod redis_sentinel;
+mod redis_server;
+mod redis_store;
+#[cfg(feature = "redis")]
+mod redis_support;
+mod redlock;
+mod redlock_store;
+#[cfg(feature = "redis")]
+mod redlock_support;
+mod strangers;

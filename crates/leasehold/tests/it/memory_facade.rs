@@ -1,0 +1,49 @@
+//! What users of the library rely on, over the memory store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold::store::LockStore;
+use leasehold::store::memory::MemoryStore;
+use leasehold_testkit::conformance::Fixture;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+struct Memory(MemoryStore);
+
+#[async_trait]
+impl Fixture for Memory {
+    async fn client(&self) -> Arc<dyn LockStore> {
+        Arc::new(self.0.client())
+    }
+}
+
+leasehold_testkit::facade!(Memory(MemoryStore::new()));
+
+/// Tasks that take and give back without ever waiting leave time for others: here they
+/// are all on one thread, and a timer has to go off.
+#[tokio::test(flavor = "current_thread")]
+async fn tasks_that_never_wait_give_way() {
+    let client = leasehold::connect("memory:").await.expect("a client");
+    let stop = Arc::new(AtomicBool::new(false));
+    let started = Instant::now();
+    let mut tasks = JoinSet::new();
+    for n in 0..20 {
+        let (lock, stop) = (client.mutex(format!("k{n}")).expect("a lock"), stop.clone());
+        tasks.spawn(async move {
+            while !stop.load(Ordering::Relaxed) && started.elapsed() < Duration::from_secs(20) {
+                let lease = lock.lock().await.expect("a lease");
+                lease.release().await.expect("an answer");
+            }
+            stop.load(Ordering::Relaxed)
+        });
+    }
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    stop.store(true, Ordering::Relaxed);
+    assert!(
+        tasks.join_all().await.into_iter().all(|stopped| stopped),
+        "no timer went off"
+    );
+}

@@ -1,0 +1,91 @@
+//! What a Redis Cluster does to those who hold and wait: slots move, nodes die, homes are lost.
+#![cfg(feature = "redis")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and measured figures are printed"
+)]
+
+mod failing;
+mod joining;
+mod moving;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::redis_support::{claim, key, next, release, sink};
+use leasehold::store::redis::{RedisClusterOptions, RedisStore};
+use leasehold::store::{AllAnswer, LockStore, Push};
+use leasehold::{Client, ErrorKind, Released, Settings, Standpoint, Token};
+use leasehold_testkit::deployment::{Cluster, Takeover};
+use leasehold_testkit::server::RedisServer;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long anything may take on a busy machine before a test fails.
+const LIMIT: Duration = Duration::from_secs(60);
+const TICK: Duration = Duration::from_millis(2);
+const KEY: &str = "the-key";
+/// How many wait in line.
+const QUEUED: usize = 4;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let done = timeout(LIMIT, work).await;
+    done.unwrap_or_else(|_| panic!("{what} within {LIMIT:?}"))
+}
+
+async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    soon(what, async {
+        while !so().await {
+            sleep(TICK).await;
+        }
+    })
+    .await;
+}
+
+fn options(cluster: &Cluster) -> RedisClusterOptions {
+    RedisClusterOptions::from_url(&cluster.url()).unwrap()
+}
+
+async fn store(cluster: &Cluster) -> RedisStore {
+    let store = RedisStore::connect_cluster(options(cluster)).await;
+    store.unwrap()
+}
+
+async fn client(cluster: &Cluster, ttl: Duration) -> Client {
+    let settings = Settings {
+        ttl,
+        waiter_ttl: ttl,
+        ..Settings::default()
+    };
+    let client = Client::builder().store(cluster.url()).settings(settings);
+    client.connect().await.unwrap()
+}
+
+/// The slot of a lock.
+fn slot_of(cluster: &Cluster, name: &str) -> u16 {
+    cluster.slot_of(&format!("leasehold:lock:{name}"))
+}
+
+fn another_primary(cluster: &Cluster, slot: u16) -> &RedisServer {
+    let owner = cluster.owner_of(slot).port();
+    let mut primaries = cluster.primaries().into_iter();
+    primaries.find(|it| it.port() != owner).unwrap()
+}
+
+async fn waiters(client: &Client, name: &str, count: usize) {
+    until(&format!("{count} waiters"), async || {
+        client.inspect(name).await.unwrap().waiters.len() == count
+    })
+    .await;
+}
+
+// ---- slots on the move ----

@@ -1,0 +1,236 @@
+//! The connection: lost, silent, found again.
+#![cfg(feature = "redis")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::redis_support::*;
+use leasehold::ErrorKind;
+use leasehold::core::Reply;
+use leasehold::store::redis::RedisStore;
+use leasehold::store::{LockStore, Push, Verbs as _};
+
+fn granted(reply: Reply) -> bool {
+    matches!(reply, Reply::Standing(standing) if standing.token.is_some())
+}
+
+#[tokio::test]
+async fn a_lost_connection_comes_back_with_another_epoch() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let (heard, mut pushes) = sink();
+    let ear = store.listen(heard).await.unwrap();
+    let key = key("k");
+    let mut epochs = vec![store.claim(&key, &claim(&store, 1)).await.unwrap().epoch];
+    for _ in 0..3 {
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        assert_eq!(next(&mut pushes).await, Push::Reset);
+        let answer = store.claim(&key, &claim(&store, 1)).await.unwrap();
+        assert!(granted(answer.reply));
+        epochs.push(answer.epoch);
+    }
+    assert!(epochs.is_sorted_by(|a, b| 0 < *a && a < b), "{epochs:?}");
+    // And it hears.
+    store.claim(&key, &claim(&store, 2)).await.unwrap();
+    store.release(&key, &release(1)).await.unwrap();
+    assert!(matches!(next(&mut pushes).await, Push::Granted { epoch, .. } if epoch == epochs[3]));
+
+    drop(ear);
+    let answer = store.renew(&key, &renew(2)).await.unwrap();
+    assert_eq!(answer.epoch, 0, "nobody listens");
+}
+
+#[tokio::test]
+async fn a_closed_inbox_hears_nothing_and_leaves_nothing() {
+    let server = RedisServer::start();
+    let store = Arc::new(store(&server).await);
+    let channel = format!("leasehold:inbox:{}", store.inbox().as_str());
+    let subscribers = || -> usize {
+        let (_, count): (String, usize) = server.query(&["PUBSUB", "NUMSUB", &channel]);
+        count
+    };
+    let (heard, _) = sink();
+    let ear = store.listen(heard.clone()).await.unwrap();
+    assert_eq!(subscribers(), 1);
+    let twice = store.listen(heard.clone()).await.map(drop).unwrap_err();
+    assert_eq!(twice.kind(), ErrorKind::Invalid);
+    drop(ear);
+    // Open at once again: the closing that is under way must not close it.
+    let (heard, mut pushes) = sink();
+    let ear = store.listen(heard).await.unwrap();
+    let key = key("k");
+    for number in [1, 2] {
+        store.claim(&key, &claim(&store, number)).await.unwrap();
+    }
+    store.release(&key, &release(1)).await.unwrap();
+    assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
+    drop(ear);
+    store.release(&key, &release(2)).await.unwrap();
+    for _ in 0..1_000 {
+        if subscribers() == 0 {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(subscribers(), 0);
+
+    // Also those who came in one batch leave nothing.
+    let keys: Vec<_> = (0..20)
+        .map(|n| crate::redis_support::key(&format!("k{n}")))
+        .collect();
+    let claim = claim(&store, 3);
+    futures_util::future::join_all(keys.iter().map(|key| store.claim(key, &claim))).await;
+
+    let clients = || {
+        server
+            .query::<String>(&["CLIENT", "LIST", "TYPE", "normal"])
+            .lines()
+            .count()
+    };
+    let before = clients();
+    drop(store);
+    for _ in 0..1_000 {
+        if clients() < before {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("the connection is still open");
+}
+
+#[tokio::test]
+async fn a_silent_server_is_unavailable_then_serves_again() {
+    let server = RedisServer::start();
+    let options = options(&server).response_timeout(Duration::from_millis(200));
+    let store = RedisStore::connect(options).await.unwrap();
+    let key = key("k");
+    assert!(granted(
+        store.claim(&key, &claim(&store, 1)).await.unwrap().reply
+    ));
+    let (renew, release) = (renew(1), release(1));
+    // A server that does not know a script yet would have to be asked twice.
+    store
+        .renew(&crate::redis_support::key("other"), &renew)
+        .await
+        .unwrap();
+    store
+        .release(&crate::redis_support::key("other"), &release)
+        .await
+        .unwrap();
+    server.stop();
+    let (one, two) = tokio::join!(store.renew(&key, &renew), store.release(&key, &release));
+    for error in [one.unwrap_err(), two.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        assert!(error.to_string().contains("unknown"), "{error:?}");
+    }
+    server.cont();
+    // Both were carried out: unknown means just that.
+    let asked = async {
+        loop {
+            if let Ok(answer) = store.claim(&key, &claim(&store, 1)).await {
+                return answer.reply;
+            }
+        }
+    };
+    let reply = tokio::time::timeout(Duration::from_secs(20), asked).await;
+    assert_eq!(reply.expect("an answer"), Reply::Gone);
+}
+
+#[tokio::test]
+async fn while_the_server_is_down_requests_wait_only_so_long() {
+    let server = RedisServer::start();
+    let options = options(&server).response_timeout(Duration::from_millis(300));
+    let store = RedisStore::connect(options).await.unwrap();
+    let (heard, mut pushes) = sink();
+    let _ear = store.listen(heard).await.unwrap();
+    let key = key("k");
+    server.kill();
+    // The first may find the connection broken; the others find none.
+    for _ in 0..2 {
+        let error = store.claim(&key, &claim(&store, 1)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    }
+    server.start_again();
+    assert_eq!(next(&mut pushes).await, Push::Reset);
+    let answer = store.claim(&key, &claim(&store, 1)).await.unwrap();
+    assert!(granted(answer.reply) && answer.epoch > 0);
+}
+
+#[test]
+fn a_store_outlives_the_runtime_that_opened_it() {
+    let server = RedisServer::start();
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let store = runtime().block_on(store(&server));
+    let key = key("k");
+    runtime().block_on(async {
+        let lost = store.claim(&key, &claim(&store, 1)).await.unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::Unavailable);
+        let again = store.claim(&key, &claim(&store, 1)).await.unwrap();
+        assert!(granted(again.reply));
+    });
+}
+
+#[tokio::test]
+async fn requests_that_are_given_up_spoil_nothing() {
+    let server = RedisServer::start();
+    let store = Arc::new(store(&server).await);
+    let tasks: Vec<_> = (0..200)
+        .map(|number: u128| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let key = key(&format!("{}", number % 20));
+                let claim = claim(&store, number);
+                let asked = store.claim(&key, &claim);
+                if number.is_multiple_of(3) {
+                    // Polled once, and dropped.
+                    tokio::select! {
+                        biased;
+                        _ = asked => {}
+                        () = std::future::ready(()) => {}
+                    }
+                } else {
+                    asked.await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let answer = store
+        .claim(&key("another"), &claim(&store, 1))
+        .await
+        .unwrap();
+    assert!(granted(answer.reply));
+}
+
+/// A client that died in its sleep: the push to it is heard by nobody, so the
+/// step that granted to it tells the next in line when to look.
+#[tokio::test]
+async fn a_dead_waiter_costs_a_second() {
+    let server = RedisServer::start();
+    let (holder, dead, alive) = (
+        store(&server).await,
+        store(&server).await,
+        store(&server).await,
+    );
+    let (heard, _nothing) = sink();
+    let _ear = holder.listen(heard).await.unwrap();
+    let (heard, mut pushes) = sink();
+    let _ear = alive.listen(heard).await.unwrap();
+    let key = key("k");
+    for (store, number) in [(&holder, 1), (&dead, 2), (&alive, 3)] {
+        store.claim(&key, &claim(store, number)).await.unwrap();
+    }
+    drop(dead);
+    holder.release(&key, &release(1)).await.unwrap();
+    let Push::Next { left, .. } = next(&mut pushes).await else {
+        panic!("not told that it is next")
+    };
+    assert_eq!(left, Duration::from_secs(1));
+}

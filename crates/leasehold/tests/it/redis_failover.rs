@@ -1,0 +1,293 @@
+//! Fail-overs for real: primaries that are killed, stopped, replaced by plan, and
+//! come back.
+#![cfg(feature = "redis")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails with the message, and measured figures are printed"
+)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::{Client, ErrorKind, Loss, Settings, Standpoint};
+use leasehold_testkit::deployment::Sentinels;
+use leasehold_testkit::server::RedisServer;
+use tokio::time::{Instant, timeout};
+
+const SOON: Duration = Duration::from_secs(30);
+
+async fn client(sentinels: &Sentinels) -> Client {
+    leasehold::connect(&sentinels.url()).await.unwrap()
+}
+
+fn scripts_run(server: &RedisServer) -> u64 {
+    let stats: String = server.query(&["INFO", "commandstats"]);
+    let line = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    line.and_then(|line| line.split(',').next()?.parse().ok())
+        .unwrap_or(0)
+}
+
+/// Waits until something is true that only the server can tell.
+async fn until(what: &str, mut check: impl FnMut() -> bool) {
+    timeout(SOON, async {
+        while !check() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap_or_else(|_| panic!("not in time: {what}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_clients_outlive_the_death_of_the_primary() {
+    let sentinels = Sentinels::start();
+    let over = Arc::new(AtomicBool::new(false));
+    let grants = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        let lock = client(&sentinels).await.mutex("k").unwrap();
+        let (over, grants) = (over.clone(), grants.clone());
+        tasks.spawn(async move {
+            let mut errors = 0;
+            while !over.load(Ordering::Acquire) {
+                match timeout(SOON, lock.lock()).await.expect("nobody hangs") {
+                    Ok(lease) => {
+                        grants.lock().unwrap().push((lease.token(), Instant::now()));
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                        // Unknown is an answer here: it goes on in the background.
+                        let _ = timeout(SOON, lease.release()).await.expect("nobody hangs");
+                    }
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                        errors += 1;
+                    }
+                }
+            }
+            errors
+        });
+    }
+    let count = || grants.lock().unwrap().len();
+    until("contention", || count() > 200).await;
+    let old = sentinels.primary();
+    old.kill();
+    let killed = Instant::now();
+    sentinels.wait_for_another_primary(old).await;
+    let replaced = killed.elapsed();
+    let first_after = || {
+        let grants = grants.lock().unwrap();
+        let after = grants
+            .iter()
+            .find(|(_, at)| *at > killed + Duration::from_millis(500));
+        after.map(|(_, at)| *at - killed)
+    };
+    until("a grant", || first_after().is_some()).await;
+    let first = first_after().unwrap();
+    eprintln!("replaced after {replaced:?}, the first grant after {first:?}");
+    assert!(
+        first < replaced + Duration::from_secs(2),
+        "{first:?} {replaced:?}"
+    );
+    let so_far = count();
+    until("as many grants as before", || count() > so_far + 200).await;
+    over.store(true, Ordering::Release);
+    let errors: u32 = tasks.join_all().await.into_iter().sum();
+    eprintln!("{} grants, {errors} errors", count());
+    let grants = grants.lock().unwrap();
+    assert!(grants.is_sorted_by(|(a, _), (b, _)| a < b), "tokens rise");
+}
+
+#[tokio::test]
+async fn a_planned_fail_over_loses_no_replicated_lease() {
+    let sentinels = Sentinels::start();
+    let (a, b) = (client(&sentinels).await, client(&sentinels).await);
+    let lease = a.mutex("k").unwrap().lock().await.unwrap();
+    let waiting = b.mutex("k").unwrap();
+    let waiting = tokio::spawn(async move { waiting.lock().await });
+    let until_queued = async {
+        while a.inspect("k").await.unwrap().waiters.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, until_queued).await.unwrap();
+    sentinels.wait_for_replicas().await;
+    let new = sentinels.fail_over().await;
+    // At once, and not when its renewal is due: after ten seconds.
+    let switched = Instant::now();
+    until("the lease and the claim are asked for", || {
+        scripts_run(new) >= 2
+    })
+    .await;
+    assert!(
+        switched.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        switched.elapsed()
+    );
+    assert_eq!(lease.standpoint(), Standpoint::Held);
+    let before = lease.token();
+    lease.release().await.unwrap();
+    let next = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    assert!(next.token() > before);
+    assert_eq!(next.rejoined(), 0, "it kept its place");
+}
+
+/// It is silent, is replaced, and goes on as if it were the primary still.
+#[tokio::test]
+async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
+    let sentinels = Sentinels::start();
+    let (a, b) = (client(&sentinels).await, client(&sentinels).await);
+    let lease = a.mutex("k").unwrap().lock().await.unwrap();
+    sentinels.wait_for_replicas().await;
+    let old = sentinels.primary();
+    old.stop();
+    let new = sentinels.wait_for_another_primary(old).await;
+    until("the lease is asked for", || scripts_run(new) >= 1).await;
+    let wanted = b.mutex("other").unwrap();
+    let other = timeout(SOON, wanted.lock()).await.unwrap().unwrap();
+    old.cont();
+    let held = b.mutex("k").unwrap().try_lock().await.unwrap();
+    assert!(held.is_none() && lease.is_valid());
+    assert_eq!(
+        other.release().await.unwrap(),
+        leasehold::Released::StillOurs
+    );
+    // The Sentinels make it a replica; whoever comes finds the new one.
+    let late = client(&sentinels).await;
+    assert!(late.mutex("k").unwrap().try_lock().await.unwrap().is_none());
+    let before = lease.token();
+    assert_eq!(
+        lease.release().await.unwrap(),
+        leasehold::Released::StillOurs
+    );
+    let next = late.mutex("k").unwrap().try_lock().await.unwrap().unwrap();
+    assert!(next.token() > before);
+    // And one that was demoted, and comes back as the primary.
+    sentinels.wait_for_replicas().await;
+    sentinels.prefer(old).await;
+    let again = sentinels.fail_over().await;
+    assert_eq!(again.port(), old.port());
+    assert_eq!(
+        next.release().await.unwrap(),
+        leasehold::Released::StillOurs
+    );
+}
+
+#[tokio::test]
+async fn an_acknowledged_lease_outlives_the_death_of_the_primary() {
+    let sentinels = Sentinels::start();
+    let url = format!(
+        "{}?acknowledge=2&acknowledge_timeout=500ms",
+        sentinels.url()
+    );
+    let a = leasehold::connect(&url).await.unwrap();
+    let b = client(&sentinels).await;
+    let lease = a.mutex("k").unwrap().lock().await.unwrap();
+    assert!(lease.acknowledged().unwrap().is_enough());
+    let old = sentinels.primary();
+    old.kill();
+    let new = sentinels.wait_for_another_primary(old).await;
+    let wanted = b.mutex("k").unwrap();
+    let tried = timeout(SOON, async {
+        loop {
+            if let Ok(tried) = wanted.try_lock().await {
+                return tried;
+            }
+        }
+    });
+    assert!(tried.await.unwrap().is_none(), "no second lease");
+    assert!(lease.is_valid());
+    // With one replica left two cannot acknowledge: no grant, and it is said why.
+    until("the other follows", || {
+        new.query::<String>(&["INFO", "replication"])
+            .contains("connected_slaves:1")
+    })
+    .await;
+    let error = a.mutex("other").unwrap().lock().await.unwrap_err();
+    assert!(error.to_string().contains(" of 2 replicas"), "{error}");
+}
+
+#[tokio::test]
+async fn passwords_of_sentinels_and_servers_are_apart() {
+    let server = RedisServer::builder().password("server");
+    let builder = Sentinels::builder()
+        .server(server)
+        .sentinel_password("watch");
+    let sentinels = builder.start();
+    let error = leasehold::connect(&sentinels.url()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.hint().unwrap().contains("sentinel_pass"), "{error:?}");
+    assert!(error.to_string().contains("NOAUTH"), "{error}");
+    let url = format!("{}?sentinel_pass=watch", sentinels.url());
+    let lease = leasehold::connect(&url).await.unwrap().mutex("k").unwrap();
+    lease.lock().await.unwrap().release().await.unwrap();
+}
+
+/// The rules of `docs/stores/`.
+#[tokio::test]
+async fn the_least_rights_are_enough() {
+    let sentinels = Sentinels::start();
+    let rule = "on >secret resetchannels &+switch-master -@all +subscribe \
+        +sentinel|get-master-addr-by-name +sentinel|master +sentinel|masters";
+    let set = |server: &RedisServer, rule: &str| {
+        let words: Vec<_> = rule.split_whitespace().collect();
+        server.command(&[&["ACL", "SETUSER", "least"], &words[..]].concat());
+    };
+    for sentinel in sentinels.sentinels() {
+        set(sentinel, rule);
+        set(sentinel, "resetpass on >other");
+        sentinel.command(&["ACL", "SETUSER", "default", "off"]);
+    }
+    let rule = "on >secret ~leasehold:* resetchannels &leasehold:* -@all +evalsha +script|load +time +mget \
+        +exists +type +set +setrange +del +hset +hget +hmget +hgetall +hdel +pexpire +publish \
+        +subscribe +unsubscribe +scan +info +ping +wait";
+    for server in sentinels.servers() {
+        set(server, rule);
+    }
+    let url = sentinels.url().replace("://", "://least:secret@");
+    let url = format!("{url}?sentinel_user=least&sentinel_pass=other&acknowledge=1");
+    let client = leasehold::connect(&url).await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    sentinels.wait_for_replicas().await;
+    let new = sentinels.fail_over().await;
+    until("the lease is asked for", || scripts_run(new) >= 1).await;
+    lease.release().await.unwrap();
+    let error = leasehold::connect(&format!("{url}&sentinel_pass=wrong"))
+        .await
+        .unwrap_err();
+    assert!(!format!("{error:?}").contains("wrong"), "{error:?}");
+}
+
+/// The client has no inbox yet: nobody tells it that the connection was lost.
+#[tokio::test]
+async fn a_lease_of_a_moment_is_checked_after_a_reconnect() {
+    let server = RedisServer::start();
+    let settings = Settings {
+        ttl: Duration::from_secs(60),
+        ..Settings::default()
+    };
+    let url = format!("{}?response_timeout=200ms", server.url());
+    for down in [false, true] {
+        let builder = Client::builder().store(&url).settings(settings.clone());
+        let client = builder.connect().await.unwrap();
+        let lease = client.mutex("k").unwrap().lock().await.unwrap();
+        if down {
+            // For longer than opening the inbox is waited for.
+            server.kill();
+            for _ in 0..5 {
+                client.inspect("k").await.unwrap_err();
+            }
+            server.start_again();
+        } else {
+            server.command(&["FLUSHALL"]);
+            server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        }
+        // Its next renewal would be due after 20 s.
+        let loss = timeout(Duration::from_secs(10), lease.lost()).await;
+        assert_eq!(loss.expect("it is asked for at once"), Loss::Gone, "{down}");
+    }
+}

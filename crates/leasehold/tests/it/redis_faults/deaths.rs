@@ -1,0 +1,123 @@
+//! Processes die.
+
+use super::*;
+
+/// Not a test by itself: what the other processes do.
+#[tokio::test]
+async fn role() {
+    let Ok(role) = env::var("LEASEHOLD_TEST_ROLE") else {
+        return;
+    };
+    let url = env::var("LEASEHOLD_TEST_URL").unwrap();
+    match role.as_str() {
+        "hold" => {
+            let client = client_with(&url, ttl(ms(1_000))).await;
+            let lease = lock(&client).await;
+            eprintln!("held {}", lease.token());
+            lease.lost().await;
+            panic!("nobody took it");
+        }
+        "wait" => {
+            let waiters: usize = env::var("LEASEHOLD_TEST_WAITERS").unwrap().parse().unwrap();
+            let client = client(&url).await;
+            let mut all = Vec::new();
+            // Every other place is somebody else's.
+            for n in 0..waiters {
+                standing(&client, 1, 2 * n).await;
+                all.push(waiting(&client));
+            }
+            for waiting in all {
+                drop(granted(waiting).await);
+            }
+        }
+        other => panic!("no role {other}"),
+    }
+}
+
+fn spawn(role: &str, server: &RedisServer, waiters: usize) -> Process {
+    let mut program = Program::new(env::current_exe().unwrap());
+    program
+        .args(["redis_faults::deaths::role", "--exact", "--nocapture"])
+        .env("LEASEHOLD_TEST_ROLE", role)
+        .env("LEASEHOLD_TEST_URL", server.url())
+        .env("LEASEHOLD_TEST_WAITERS", waiters.to_string());
+    Process::spawn(program)
+}
+
+/// So many waiters of one process are killed, each with a live one behind it: how long it takes
+/// from the release until all who live were served.
+async fn delay_by_the_dead(dead: usize) -> Duration {
+    let server = RedisServer::start();
+    let holder = client(&server.url()).await;
+    let live = client(&server.url()).await;
+    let first = lock(&holder).await;
+    let process = spawn("wait", &server, dead);
+    let mut line = Line::new();
+    for n in 0..dead {
+        standing(&holder, 1, 2 * n + 1).await;
+        line.join(&live);
+    }
+    standing(&holder, 1, 2 * dead).await;
+    // Holders open an inbox as well, after a while.
+    until("three inboxes", async || inboxes(&server) == 3).await;
+    process.signal(Signal::KILL);
+    process.wait().await;
+
+    let token = first.token();
+    let released = Instant::now();
+    assert_eq!(first.release().await.unwrap(), Released::StillOurs);
+    let served = line.all_served().await;
+    let delay = released.elapsed();
+    assert_eq!(served.order.len(), dead);
+    assert!(
+        served.order.is_sorted(),
+        "in order of arrival: {:?}",
+        served.order
+    );
+    assert_eq!(served.rejoined, 0);
+    served.assert_rising(token);
+    standing(&holder, 0, 0).await;
+    delay
+}
+
+#[tokio::test]
+async fn a_dead_waiter_delays_the_others_by_a_second() {
+    let delay = delay_by_the_dead(1).await;
+    eprintln!("MEASURED a dead waiter, next in line: {delay:?}");
+    assert!(delay <= ms(1_500) + BUSY);
+}
+
+#[tokio::test]
+async fn ten_dead_waiters_of_one_process_delay_the_others_little_more() {
+    let delay = delay_by_the_dead(10).await;
+    eprintln!("MEASURED ten dead waiters among ten live ones: {delay:?}");
+    assert!(delay <= ms(2_500) + BUSY);
+}
+
+#[tokio::test]
+async fn the_next_goes_on_as_soon_as_a_dead_holders_lease_ends() {
+    let server = RedisServer::start();
+    let ours = client(&server.url()).await;
+    let process = spawn("hold", &server, 0);
+    process.stderr().wait_for("held").await;
+    let next = waiting(&ours);
+    standing(&ours, 1, 1).await;
+    sleep(ms(1_500)).await;
+    process.signal(Signal::KILL);
+    process.wait().await;
+    let seen = ours.inspect(KEY).await.unwrap();
+    assert_eq!(
+        (seen.holders.len(), seen.waiters.len()),
+        (1, 1),
+        "kept until here"
+    );
+    let end = Instant::now() + seen.holders[0].expires_in;
+    let lease = granted(next).await;
+    let delay = after(Instant::now(), end);
+    eprintln!("MEASURED the next runs {delay} ms after a dead holder's end");
+    assert!(delay <= 300 + i64::try_from(BUSY.as_millis()).unwrap());
+    // It was looked at a little before the end was reckoned.
+    assert!(delay > -200, "not before the end");
+    assert!(lease.token() > seen.holders[0].token);
+    assert_eq!(lease.rejoined(), 0);
+}

@@ -1,0 +1,384 @@
+//! A user with all channels and no keys: it hears every push, and publishes what it likes.
+//! No claim believes it, ends or is fenced by it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use leasehold::core::{Key, Snapshot, Standpoint};
+use leasehold::store::LockStore;
+use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::{Client, Lease, Released};
+use leasehold_testkit::server::{RedisServer, Stats};
+use redis::aio::MultiplexedConnection;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+/// How long anything may take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const CHANNELS_ONLY: &str =
+    "on >secret resetkeys resetchannels &leasehold:* -@all +subscribe +psubscribe +publish";
+
+fn server() -> RedisServer {
+    RedisServer::builder()
+        .user("stranger", CHANNELS_ONLY)
+        .start()
+}
+
+async fn store(server: &RedisServer) -> Arc<RedisStore> {
+    let options = RedisOptions::from_url(&server.url()).unwrap();
+    Arc::new(RedisStore::connect(options).await.unwrap())
+}
+
+async fn client(store: &Arc<RedisStore>) -> Client {
+    let client = Client::builder().with_store(store.clone());
+    client.connect().await.unwrap()
+}
+
+async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !done().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LIMIT, wait).await.expect(what);
+}
+
+/// A message of a channel.
+type Message = (String, String);
+
+/// Whoever may use the channels, and nothing else.
+struct Stranger {
+    connection: MultiplexedConnection,
+    heard: Arc<Mutex<Vec<Message>>>,
+    listening: JoinHandle<()>,
+    chance: u64,
+}
+
+impl Stranger {
+    async fn come(server: &RedisServer) -> Self {
+        let client = redis::Client::open(server.url_as("stranger", "secret")).unwrap();
+        let mut pubsub = client.get_async_pubsub().await.unwrap();
+        pubsub.psubscribe("leasehold:*").await.unwrap();
+        let heard: Arc<Mutex<Vec<Message>>> = Arc::default();
+        let ear = heard.clone();
+        let listening = tokio::spawn(async move {
+            let mut messages = pubsub.into_on_message();
+            while let Some(message) = messages.next().await {
+                let channel = message.get_channel_name().to_owned();
+                let text = message.get_payload().unwrap_or_default();
+                ear.lock().unwrap().push((channel, text));
+            }
+        });
+        let connection = client.get_multiplexed_async_connection().await.unwrap();
+        Self {
+            connection,
+            heard,
+            listening,
+            chance: 1,
+        }
+    }
+
+    fn heard(&self) -> Vec<Message> {
+        self.heard.lock().unwrap().clone()
+    }
+
+    /// A grant that was heard, and not said by the stranger.
+    async fn hears_a_grant(&self, said: &BTreeMap<Message, usize>) {
+        let genuine = async || {
+            self.heard().iter().any(|message| {
+                let (_, line) = message;
+                line.contains(" g ") && !said.contains_key(message)
+            })
+        };
+        until("a grant that is heard", genuine).await;
+    }
+
+    fn draw(&mut self, below: usize) -> usize {
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        usize::try_from(self.chance).unwrap_or(usize::MAX >> 1) % below
+    }
+
+    fn one_of(&mut self, of: &[String]) -> String {
+        let at = self.draw(of.len());
+        of[at].clone()
+    }
+
+    async fn publish(&mut self, messages: &[Message]) {
+        let mut pipeline = redis::pipe();
+        for (channel, text) in messages {
+            pipeline.cmd("PUBLISH").arg(channel).arg(text).ignore();
+        }
+        let () = pipeline.query_async(&mut self.connection).await.unwrap();
+    }
+
+    /// One thing that it may try, with all that it can know: names, numbers, what it heard.
+    fn forge(&mut self, known: &Known) -> Message {
+        let channel = format!("leasehold:inbox:{}", self.one_of(&known.inboxes));
+        let heard = &known.heard;
+        let line = match self.draw(8) {
+            // Word for word, anywhere.
+            0 if !heard.is_empty() => heard[self.draw(heard.len())].1.clone(),
+            // A word of it is another one.
+            1 | 2 if !heard.is_empty() => {
+                let line = heard[self.draw(heard.len())].1.clone();
+                let mut words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+                let at = self.draw(words.len());
+                words[at] = match at {
+                    0 => self.one_of(&["1", "2", "3"].map(str::to_owned)),
+                    1 => self.kind(),
+                    2 => self.one_of(&known.arrivals),
+                    3 => self.one_of(&known.numbers),
+                    _ if at + 1 == words.len() => self.one_of(&known.names),
+                    _ => self.one_of(&known.numbers),
+                };
+                words.join(" ")
+            }
+            3 | 4 => self.line_of_version_1(known),
+            _ => self.line_of_version_2(known),
+        };
+        (channel, line)
+    }
+
+    fn kind(&mut self) -> String {
+        self.one_of(&["g", "n", "r", "a", "u", "c"].map(str::to_owned))
+    }
+
+    /// Without a proof, as lines were once.
+    fn line_of_version_1(&mut self, known: &Known) -> String {
+        let (kind, arrival) = (self.kind(), self.one_of(&known.arrivals));
+        let (number, name) = (self.one_of(&known.numbers), self.one_of(&known.names));
+        let (at, permits) = (self.one_of(&known.times), self.draw(3));
+        match kind.as_str() {
+            "g" => format!("1 g {arrival} {number} {at} {at} {name}"),
+            "n" => format!("1 n {arrival} {number} {at} {name}"),
+            "u" => format!("1 u {arrival} {permits} {at} {name}"),
+            "c" => format!("1 c 0 {at} {name}"),
+            kind => format!("1 {kind} {arrival} {at} {name}"),
+        }
+    }
+
+    fn line_of_version_2(&mut self, known: &Known) -> String {
+        let (kind, arrival) = (self.kind(), self.one_of(&known.arrivals));
+        let (number, name) = (self.one_of(&known.numbers), self.one_of(&known.names));
+        let (at, permits) = (self.one_of(&known.times), self.draw(3));
+        let proof = match self.draw(4) {
+            0 => "0".repeat(40),
+            1 => known.proof(self.draw(1000)).unwrap_or_default(),
+            _ => (0..40)
+                .map(|_| char::from_digit(u32::try_from(self.draw(16)).unwrap(), 16).unwrap())
+                .collect(),
+        };
+        match kind.as_str() {
+            "g" => format!("2 g {arrival} {number} {at} {proof} {name}"),
+            "n" => format!("2 n {arrival} {number} {at} {name}"),
+            "u" => format!("2 u {arrival} {permits} {at} {proof} {name}"),
+            "c" => format!("2 c 0 {at} {name}"),
+            kind => format!("2 {kind} {arrival} {at} {proof} {name}"),
+        }
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+/// What a stranger may know, which is all but the claims' ids.
+struct Known {
+    inboxes: Vec<String>,
+    arrivals: Vec<String>,
+    numbers: Vec<String>,
+    times: Vec<String>,
+    names: Vec<String>,
+    heard: Vec<Message>,
+}
+
+impl Known {
+    fn of(looks: &[Snapshot], stores: &[Arc<RedisStore>], heard: Vec<Message>) -> Self {
+        let (mut arrivals, mut numbers, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        numbers.extend(["0", "9007199254740991", "18446744073709551615"].map(str::to_owned));
+        for look in looks {
+            let claims = (look.holders.iter().map(|holder| &holder.claim))
+                .chain(look.waiters.iter().map(|waiter| &waiter.claim));
+            for claim in claims {
+                // More often right than not.
+                arrivals.extend(vec![claim.arrival.to_string(); 4]);
+                arrivals.push((claim.arrival.0 + 1).to_string());
+                times.push(claim.deadline.0.to_string());
+            }
+            numbers.push(look.last_token.to_string());
+            numbers.push((look.last_token.0 + 1).to_string());
+            times.extend([0, look.at.0, look.at.0 + 1_000_000].map(|at| at.to_string()));
+        }
+        Self {
+            inboxes: stores
+                .iter()
+                .map(|store| store.inbox().as_str().to_owned())
+                .collect(),
+            arrivals,
+            numbers,
+            times,
+            names: ["k", "k", "k", "other"].map(str::to_owned).to_vec(),
+            heard,
+        }
+    }
+
+    /// A proof that was heard.
+    fn proof(&self, at: usize) -> Option<String> {
+        let proofs: Vec<_> = (self.heard.iter())
+            .flat_map(|(_, line)| line.split([' ', '\n']))
+            .filter(|word| word.len() == 40)
+            .collect();
+        let at = at % proofs.len().max(1);
+        proofs.get(at).map(|proof| (*proof).to_owned())
+    }
+}
+
+const ROUNDS: usize = 5;
+const TRIES: usize = 1_000;
+const AT_ONCE: usize = 50;
+
+/// Two clients take turns at one key; in each turn one holds and the other waits, while a
+/// stranger tries what it can, and then again as the other holds.
+#[tokio::test]
+async fn a_user_with_channels_and_no_keys_is_not_believed() {
+    let server = server();
+    let stores = [store(&server).await, store(&server).await];
+    let clients = [client(&stores[0]).await, client(&stores[1]).await];
+    let mut stranger = Stranger::come(&server).await;
+    let key = Key::new("k").unwrap();
+    let mut said = BTreeMap::new();
+    for round in 0..ROUNDS {
+        let (holder, waiter) = (&clients[round % 2], &clients[(round + 1) % 2]);
+        let held = holder.mutex("k").unwrap().lock().await.unwrap();
+        let waiting = {
+            let mutex = waiter.mutex("k").unwrap();
+            tokio::spawn(async move { mutex.lock().await.unwrap() })
+        };
+        let in_line = async || !stores[0].inspect(&key).await.unwrap().waiters.is_empty();
+        until("the waiter in line", in_line).await;
+        if round == 3 {
+            // What was heard before is said on new connections.
+            server.command(&["CLIENT", "KILL", "USER", "default"]);
+            let back = async || stores[0].inspect(&key).await.is_ok();
+            until("a new connection", back).await;
+        }
+        let token = held.token();
+        for _ in 0..TRIES / AT_ONCE {
+            let tried = try_it(&mut stranger, &stores, &mut said).await;
+            assert!(!waiting.is_finished(), "a forged grant or end: {tried:#?}");
+            still_held(&held, &tried);
+            assert_eq!(held.token(), token);
+        }
+        assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+
+        let lease = timeout(LIMIT, waiting).await.expect("its turn").unwrap();
+        let token = stores[0].inspect(&key).await.unwrap().holders[0].token;
+        assert_eq!(lease.token(), token, "the genuine one");
+        stranger.hears_a_grant(&said).await;
+        for _ in 0..TRIES / AT_ONCE {
+            let tried = try_it(&mut stranger, &stores, &mut said).await;
+            still_held(&lease, &tried);
+            assert_eq!(lease.token(), token);
+        }
+        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    }
+    assert_eq!(said.values().sum::<usize>(), 2 * ROUNDS * TRIES);
+}
+
+fn still_held(lease: &Lease, tried: &[Message]) {
+    assert_eq!(lease.standpoint(), Standpoint::Held, "{tried:#?}");
+    assert!(lease.is_valid());
+}
+
+/// Tries several things, and waits until all have been heard.
+async fn try_it(
+    stranger: &mut Stranger,
+    stores: &[Arc<RedisStore>; 2],
+    said: &mut BTreeMap<Message, usize>,
+) -> Vec<Message> {
+    let key = Key::new("k").unwrap();
+    let look = stores[0].inspect(&key).await.unwrap();
+    let heard = stranger.heard();
+    // What it said itself comes back to it, and drowns the rest.
+    let genuine: Vec<_> = heard
+        .into_iter()
+        .filter(|message| !said.contains_key(message))
+        .collect();
+    let known = Known::of(&[look], stores, genuine);
+    let mut tried = Vec::new();
+    for _ in 0..AT_ONCE {
+        tried.push(stranger.forge(&known));
+    }
+    for message in &tried {
+        *said.entry(message.clone()).or_default() += 1;
+    }
+    stranger.publish(&tried).await;
+    for store in stores {
+        // Pushes and answers come in one order.
+        store.inspect(&key).await.unwrap();
+    }
+    tokio::task::yield_now().await;
+    tried
+}
+
+/// Each hint makes a claim ask, and a flood of them does not make it ask in a flood.
+#[tokio::test]
+async fn a_flood_of_hints_costs_few_questions() {
+    const CLAIMS: usize = 4;
+    let server = server();
+    let stores = [store(&server).await, store(&server).await];
+    let clients = [client(&stores[0]).await, client(&stores[1]).await];
+    let mut stranger = Stranger::come(&server).await;
+    let mut held = Vec::new();
+    let mut lines = Vec::new();
+    for number in 0..CLAIMS {
+        let name = format!("k{number}");
+        held.push(clients[0].mutex(&name).unwrap().lock().await.unwrap());
+        let mutex = clients[1].mutex(&name).unwrap();
+        tokio::spawn(async move { mutex.lock().await.unwrap().release().await });
+        let key = Key::new(&name).unwrap();
+        let in_line = async || !stores[0].inspect(&key).await.unwrap().waiters.is_empty();
+        until("the waiter in line", in_line).await;
+        let look = stores[0].inspect(&key).await.unwrap();
+        let arrival = look.waiters[0].claim.arrival;
+        for version in [1, 2] {
+            lines.push(format!("{version} n {arrival} 0 {} {name}", look.at.0));
+            lines.push(format!("{version} c 0 {} {name}", look.at.0));
+        }
+    }
+    let observer = clients[1].election("k0").unwrap();
+    let mut leaders = observer.observe();
+    let watching = tokio::spawn(async move { while leaders.next().await.is_ok() {} });
+    let channel = format!("leasehold:inbox:{}", stores[1].inbox().as_str());
+    let flood: Vec<_> = (0..10)
+        .map(|_| (channel.clone(), lines.join("\n")))
+        .collect();
+
+    let asked = |stats: &Stats| stats.command("evalsha").calls;
+    let (before, began) = (asked(&server.stats()), Instant::now());
+    let mut messages = 0;
+    while began.elapsed() < Duration::from_secs(2) {
+        stranger.publish(&flood).await;
+        messages += flood.len();
+    }
+    let (after, seconds) = (asked(&server.stats()), began.elapsed().as_secs() + 1);
+    watching.abort();
+    // Four that wait, and one that looks, with two questions each time.
+    let askers = CLAIMS as u64 + 2;
+    let most = askers * (20 + 25 * seconds);
+    let questions = after - before;
+    assert!(
+        questions <= most,
+        "{questions} questions, and {most} at most, for {messages} messages"
+    );
+    for lease in held {
+        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    }
+}

@@ -1,0 +1,342 @@
+//! `restart=quarantine`: servers that forget, and clients that are not told so.
+#![cfg(feature = "redis")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test fails with the message, and measured figures are printed"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::quarantine_support::{Contention, retry_after};
+use async_trait::async_trait;
+use leasehold::store::LockStore;
+use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::{Client, ErrorKind, Owner, Retry, Settings, Standpoint};
+use leasehold_testkit::conformance::Fixture;
+use leasehold_testkit::deployment::Sentinels;
+use leasehold_testkit::dice::Dice;
+use leasehold_testkit::server::{Program, RedisServer};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, sleep, timeout};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// What the clients of these tests say of a restart.
+const SHORT: &str = "restart=quarantine&max_ttl=1s";
+const QUARANTINE: Duration = Duration::from_secs(2);
+
+fn url(server: &RedisServer, parameters: &str) -> String {
+    format!("{}?{parameters}", server.url())
+}
+
+async fn init(url: &str) -> Duration {
+    let options = RedisOptions::from_url(url).unwrap();
+    RedisStore::initialise(options).await.unwrap().left()
+}
+
+async fn client(url: &str) -> Client {
+    client_with(url, Duration::from_millis(900)).await
+}
+
+async fn client_with(url: &str, ttl: Duration) -> Client {
+    let settings = Settings {
+        ttl,
+        ..Settings::default()
+    };
+    let builder = Client::builder().store(url).settings(settings);
+    builder.connect().await.unwrap()
+}
+
+// ---- the contract ----
+
+/// A server that is marked as new when the first client comes.
+struct Marked {
+    server: RedisServer,
+    marked: OnceCell<()>,
+}
+
+impl Marked {
+    fn new(program: Program) -> Self {
+        Self {
+            server: RedisServer::builder().program(program).start(),
+            marked: OnceCell::new(),
+        }
+    }
+}
+
+#[async_trait]
+impl Fixture for Marked {
+    async fn client(&self) -> Arc<dyn LockStore> {
+        let url = url(&self.server, "restart=quarantine");
+        let mark = || async {
+            assert_eq!(init(&url).await, Duration::ZERO);
+        };
+        self.marked.get_or_init(mark).await;
+        let options = RedisOptions::from_url(&url).expect("a good URL");
+        Arc::new(RedisStore::connect(options).await.expect("the store opens"))
+    }
+
+    fn open_inboxes(&self) -> Option<usize> {
+        let channels: Vec<String> = self.server.query(&["PUBSUB", "CHANNELS"]);
+        Some(channels.len())
+    }
+}
+
+mod contract {
+    leasehold_testkit::conformance!(super::Marked::new(super::Program::Default));
+}
+
+mod facade {
+    leasehold_testkit::facade!(@quick super::Marked::new(super::Program::Default));
+}
+
+mod valkey {
+    leasehold_testkit::conformance!(super::Marked::new(super::Program::Valkey));
+}
+
+mod oldest {
+    leasehold_testkit::conformance!(super::Marked::new(super::Program::OldestRedis));
+}
+
+// ---- what users see ----
+
+#[tokio::test]
+async fn a_server_that_may_have_forgotten_says_so_and_grants_when_it_is_over() {
+    let server = RedisServer::start();
+    let url = url(&server, SHORT);
+    assert_eq!(init(&url).await, Duration::ZERO);
+    let (a, b) = (client(&url).await, client(&url).await);
+    let lease = a.mutex("k").unwrap().lock().await.unwrap();
+    let before = lease.token();
+    server.kill();
+    server.start_again();
+    let restarted = Instant::now();
+
+    let lock = b.mutex("k").unwrap();
+    let refused = timeout(SOON, lock.try_lock()).await.unwrap().unwrap_err();
+    assert!(retry_after(&refused) <= QUARANTINE, "{refused}");
+    assert!(
+        refused.to_string().contains("may have forgotten"),
+        "{refused}"
+    );
+    let keys = b.multi(["k", "l"]).unwrap();
+    let refused = keys.try_lock().await.unwrap_err();
+    assert!(retry_after(&refused) <= QUARANTINE, "{refused}");
+    assert!(!init(&url).await.is_zero(), "it is not new");
+
+    let retrying = b.mutex("other").unwrap().retrying(Retry::default());
+    let (c, many) = (client(&url).await, client(&url).await);
+    let third = c.mutex("k").unwrap();
+    let many = many.multi(["m", "n"]).unwrap();
+    let granted = async {
+        let (next, other, both) = tokio::join!(lock.lock(), retrying.lock(), many.lock());
+        let after = restarted.elapsed();
+        other.unwrap().release().await.unwrap();
+        both.unwrap().release().await.unwrap();
+        (next.unwrap(), after)
+    };
+    let (next, after) = timeout(SOON, granted).await.unwrap();
+    eprintln!("granted {after:?} after the restart");
+    assert!(after > QUARANTINE - Duration::from_millis(100), "{after:?}");
+    // Asked for when it is over, by a timer: nothing happens at the server.
+    assert!(after < QUARANTINE + Duration::from_secs(1), "{after:?}");
+    assert!(next.token() > before);
+    assert!(matches!(lease.standpoint(), Standpoint::Lost(_)));
+    // Whoever comes now finds it as usual.
+    assert!(third.try_lock().await.unwrap().is_none());
+    next.release().await.unwrap();
+    third.lock().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_has_survived_is_kept_and_handed_on_when_it_is_over() {
+    let server = RedisServer::builder().persistent().start();
+    // Long enough for a busy machine to renew it over a restart.
+    let (ttl, longest) = (Duration::from_millis(2_700), Duration::from_secs(3));
+    let url = url(&server, "restart=quarantine&max_ttl=3s");
+    assert_eq!(init(&url).await, Duration::ZERO);
+    let (a, b) = (client_with(&url, ttl).await, client_with(&url, ttl).await);
+    let lease = a.mutex("k").unwrap().lock().await.unwrap();
+    let owner = a.reentrant("r", &Owner::new()).unwrap();
+    let outer = owner.lock().await.unwrap();
+    server.restart(leasehold_testkit::server::Data::Keep);
+    let restarted = Instant::now();
+    let lock = b.mutex("k").unwrap();
+    let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
+    // Renewed several times meanwhile; the inner claim waits behind its own owner.
+    let inner = timeout(SOON, owner.lock()).await.unwrap().unwrap();
+    assert!(restarted.elapsed() > 2 * longest - Duration::from_millis(300));
+    assert_eq!(lease.standpoint(), Standpoint::Held);
+    assert_eq!(inner.token(), outer.token());
+    inner.release().await.unwrap();
+    outer.release().await.unwrap();
+    lease.release().await.unwrap();
+    let next = timeout(SOON, waiting).await.unwrap().unwrap();
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_was_flushed_is_one_that_has_forgotten() {
+    let server = RedisServer::start();
+    let url = url(&server, SHORT);
+    assert_eq!(init(&url).await, Duration::ZERO);
+    let client = client(&url).await;
+    let lock = client.mutex("k").unwrap();
+    lock.lock().await.unwrap().release().await.unwrap();
+    server.command(&["FLUSHALL"]);
+    retry_after(&lock.try_lock().await.unwrap_err());
+}
+
+#[tokio::test]
+async fn clients_that_disagree_are_refused() {
+    let server = RedisServer::start();
+    let ours = url(&server, SHORT);
+    assert_eq!(init(&ours).await, Duration::ZERO);
+    let _client = client(&ours).await;
+    for other in [
+        "restart=quarantine",
+        "restart=quarantine&max_ttl=1s&quarantine=3s",
+    ] {
+        let refused = leasehold::connect(&url(&server, other)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+        assert!(refused.to_string().contains("other settings"), "{refused}");
+    }
+    // Moved, and closed for the longer of both.
+    let left = init(&url(&server, "restart=quarantine&max_ttl=2s")).await;
+    assert_eq!(left, Duration::from_secs(4));
+    // A lease may not outlive the quarantine.
+    let long = Settings {
+        ttl: Duration::from_secs(5),
+        ..Settings::default()
+    };
+    let server = RedisServer::start();
+    let builder = Client::builder().store(url(&server, SHORT)).settings(long);
+    let client = builder.connect().await.unwrap();
+    let refused = client.mutex("k").unwrap().try_lock().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(refused.to_string().contains("longer than"), "{refused}");
+}
+
+#[tokio::test]
+async fn only_a_server_whose_clients_say_so_is_marked() {
+    let server = RedisServer::start();
+    let options = RedisOptions::from_url(&server.url()).unwrap();
+    let refused = RedisStore::initialise(options).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+}
+
+/// Nobody would notice that it has restarted.
+#[tokio::test]
+async fn a_server_that_does_not_say_which_process_it_is_is_refused() {
+    let rights = "on >secret ~leasehold:* &leasehold:* +@all -info";
+    let server = RedisServer::builder().user("alice", rights).start();
+    let url = format!("{}?{SHORT}", server.url_as("alice", "secret"));
+    let refused = leasehold::connect(&url).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+    assert!(refused.to_string().contains("run id"), "{refused}");
+}
+
+// ---- crashes ----
+
+/// A server without persistence that is killed again and again.
+async fn killed_again_and_again(
+    parameters: &str,
+    seed: u64,
+    kills: u64,
+) -> Arc<crate::quarantine_support::Witness> {
+    let server = RedisServer::start();
+    let url = url(&server, parameters);
+    if parameters.contains("quarantine") {
+        assert_eq!(init(&url).await, Duration::ZERO);
+    }
+    let contention = Contention::start(&url, 6, seed).await;
+    let mut dice = Dice(seed);
+    for _ in 0..kills {
+        let so_far = contention.witness.grants();
+        let more = async {
+            while contention.witness.grants() < so_far + 2 {
+                sleep(Duration::from_millis(2)).await;
+            }
+        };
+        timeout(SOON, more).await.expect("it grants again");
+        sleep(dice.millis(0, 400)).await;
+        server.kill();
+        if dice.roll(2) == 0 {
+            sleep(dice.millis(0, 200)).await;
+        }
+        server.start_again();
+    }
+    contention.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crashes_never_let_two_clients_hold() {
+    let schedules = (1..=4).map(|seed| killed_again_and_again(SHORT, seed, 3));
+    for witness in futures_util::future::join_all(schedules).await {
+        let quarantined = witness.quarantined.load(Ordering::Acquire);
+        eprintln!("{} grants, {quarantined} refusals", witness.grants());
+        assert_eq!(witness.double_grants(), 0);
+        witness.assert_tokens_rise();
+        assert!(quarantined > 0);
+    }
+}
+
+/// The schedules above find it where nobody waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_quarantine_crashes_do() {
+    let mut doubled = 0;
+    // One round shows it, but for a machine that is so busy that little happens in it.
+    for first in [1, 5, 9, 13, 17, 21] {
+        let seeds = first..first + 4;
+        let schedules = seeds.map(|seed| killed_again_and_again("restart=trust", seed, 3));
+        for witness in futures_util::future::join_all(schedules).await {
+            doubled += witness.double_grants();
+            witness.assert_tokens_rise();
+        }
+        eprintln!("{doubled} times two held at once");
+        if doubled > 0 {
+            return;
+        }
+    }
+    panic!("no two held at once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fail_overs_never_let_two_clients_hold() {
+    let server = RedisServer::builder()
+        .config("min-replicas-to-write", "1")
+        .config("min-replicas-max-lag", "10");
+    let sentinels = Sentinels::builder().server(server).start();
+    sentinels.wait_for_replicas().await;
+    let url = format!("{}?{SHORT}", sentinels.url());
+    assert_eq!(init(&url).await, Duration::ZERO);
+    let contention = Contention::start(&url, 6, 77).await;
+    let progress = async |what| {
+        let so_far = contention.witness.grants();
+        let more = async {
+            while contention.witness.grants() < so_far + 3 {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(SOON, more).await.expect(what);
+    };
+    progress("grants at first").await;
+    let old = sentinels.primary();
+    old.kill();
+    sentinels.wait_for_another_primary(old).await;
+    progress("grants after the death of the primary").await;
+    old.start_again();
+    sentinels.wait_for_replicas().await;
+    sentinels.fail_over().await;
+    progress("grants after a planned fail-over").await;
+    let witness = contention.stop().await;
+    let quarantined = witness.quarantined.load(Ordering::Acquire);
+    eprintln!("{} grants, {quarantined} refusals", witness.grants());
+    assert_eq!(witness.double_grants(), 0);
+    witness.assert_tokens_rise();
+    assert!(quarantined > 0);
+}

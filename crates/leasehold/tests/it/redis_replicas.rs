@@ -1,0 +1,446 @@
+//! Grants that must be acknowledged, with real replicas that stop, are cut off
+//! and are promoted.
+#![cfg(feature = "redis")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails with the message"
+)]
+
+use std::time::Duration;
+
+use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::store::{LockStore, Verbs as _};
+
+use crate::redis_support::*;
+use leasehold::{Client, ErrorKind, Loss, Settings, Standpoint};
+use leasehold_testkit::proxy::Proxy;
+use leasehold_testkit::server::Program;
+use tokio::time::{Instant, timeout};
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn with_replicas(count: usize) -> (RedisServer, Vec<RedisServer>) {
+    let primary = RedisServer::start();
+    let replica = RedisServer::builder().replica_of(primary.port());
+    let replicas = (0..count).map(|_| replica.clone().start()).collect();
+    in_step(&primary, count);
+    (primary, replicas)
+}
+
+/// Twice: one that has just come to a Valkey answers its first `WAIT` after a second.
+fn in_step(primary: &RedisServer, replicas: usize) {
+    primary.wait_for_replicas(replicas);
+    primary.wait_for_replicas(replicas);
+}
+
+async fn client_with(server: &RedisServer, query: &str) -> Client {
+    client_as(server, query, Settings::default()).await
+}
+
+async fn client_as(server: &RedisServer, query: &str, settings: Settings) -> Client {
+    let url = format!("{}?{query}", server.url());
+    let builder = Client::builder().store(url).settings(settings);
+    builder.connect().await.unwrap()
+}
+
+fn short(ttl: Duration) -> Settings {
+    Settings {
+        ttl,
+        ..Settings::default()
+    }
+}
+
+fn promote(replica: &RedisServer) {
+    replica.command(&["REPLICAOF", "NO", "ONE"]);
+}
+
+/// As if the network between them had failed: it waits for a primary that is nowhere.
+fn cut_off(replica: &RedisServer) {
+    replica.command(&["REPLICAOF", "127.0.0.1", "1"]);
+}
+
+#[tokio::test]
+async fn a_grant_says_who_has_it() {
+    let (primary, replicas) = with_replicas(2);
+    for (policy, wanted) in [("1", 1), ("2", 2), ("majority", 2)] {
+        let client = client_with(&primary, &format!("acknowledge={policy}")).await;
+        let lease = client.mutex(policy).unwrap().lock().await.unwrap();
+        let acknowledged = lease.acknowledged().unwrap();
+        assert_eq!(acknowledged.wanted, wanted);
+        assert!(acknowledged.is_enough(), "{acknowledged}");
+        let there: usize = replicas
+            .iter()
+            .map(|it| it.query::<usize>(&["EXISTS", &format!("leasehold:lock:{policy}")]))
+            .sum();
+        assert!(there >= wanted as usize, "{there} replicas have it");
+    }
+    let client = client_with(&primary, "acknowledge=none").await;
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    assert_eq!(lease.acknowledged(), None);
+}
+
+/// Claims travel on connections of their own, which releases could overtake; and the key
+/// remembers a few of those who have left only.
+#[tokio::test]
+async fn a_claim_that_was_given_up_on_its_way_holds_nothing_however_many_leave() {
+    let (primary, _replicas) = with_replicas(1);
+    let proxy = Proxy::to(&primary);
+    let url = proxy.through(&format!("{}?acknowledge=1", primary.url()));
+    let strict = RedisStore::connect(RedisOptions::from_url(&url).unwrap());
+    let strict = std::sync::Arc::new(strict.await.unwrap());
+    let plain = store(&primary).await;
+    let key = key("k");
+    // From here on the server knows the scripts.
+    strict.claim(&key, &claim(&strict, 1)).await.unwrap();
+    strict.release(&key, &release(1)).await.unwrap();
+    let before = plain.inspect(&key).await.unwrap().last_token;
+
+    let held = proxy.hold_request(|it| it.is("EVALSHA") && it.has("lock:k"), 1);
+    let asking = tokio::spawn({
+        let (store, key, claim) = (strict.clone(), key.clone(), claim(&strict, 2));
+        async move { store.claim(&key, &claim).await }
+    });
+    held.wait().await;
+    asking.abort();
+    assert!(asking.await.unwrap_err().is_cancelled());
+    let leaving = tokio::spawn({
+        let (store, key) = (strict.clone(), key.clone());
+        async move { store.release(&key, &release(2)).await }
+    });
+    for number in 100..300 {
+        plain.release(&key, &release(number)).await.unwrap();
+    }
+    held.release();
+    leaving.await.unwrap().unwrap();
+    timeout(SOON, async {
+        while plain.inspect(&key).await.unwrap().last_token == before {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
+    .expect("the claim arrives");
+    let seen = plain.inspect(&key).await.unwrap();
+    assert!(seen.holders.is_empty(), "{seen:?}");
+}
+
+#[tokio::test]
+async fn without_a_replica_there_is_no_grant_and_nothing_is_left() {
+    let (primary, replicas) = with_replicas(2);
+    let strict = client_with(&primary, "acknowledge=2").await;
+    let plain = client_with(&primary, "").await;
+    replicas[0].stop();
+    let started = Instant::now();
+    let error = strict.mutex("k").unwrap().lock().await.unwrap_err();
+    assert!(
+        started.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        started.elapsed()
+    );
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(
+        error
+            .to_string()
+            .contains("not acknowledged within 1s: 1 of 2 replicas answered"),
+        "{error}"
+    );
+    // Given back in the background: long before its TTL.
+    let lease = timeout(SOON, plain.mutex("k").unwrap().lock()).await;
+    lease.unwrap().unwrap().release().await.unwrap();
+    let several = strict.multi(["a", "b"]).unwrap();
+    let error = several.lock().await.unwrap_err();
+    assert!(error.to_string().contains("1 of 2 replicas"), "{error}");
+    for key in ["a", "b"] {
+        let lease = timeout(SOON, plain.mutex(key).unwrap().lock()).await;
+        lease.unwrap().unwrap().release().await.unwrap();
+    }
+    replicas[0].cont();
+    in_step(&primary, 2);
+    let lease = strict.mutex("k").unwrap().lock().await.unwrap();
+    assert!(lease.acknowledged().unwrap().is_enough());
+}
+
+#[tokio::test]
+async fn who_waits_for_replicas_holds_up_nobody_else() {
+    let (primary, replicas) = with_replicas(1);
+    let client = client_with(&primary, "acknowledge=1&acknowledge_timeout=10s").await;
+    let held = client.mutex("held").unwrap().lock().await.unwrap();
+    replicas[0].stop();
+    let wanted = client.mutex("wanted").unwrap();
+    let waiting = wanted.lock();
+    let others = async {
+        client.inspect("held").await.unwrap();
+        client.list("*").await.unwrap();
+        held.release().await.unwrap();
+    };
+    tokio::select! {
+        _ = waiting => panic!("nobody has acknowledged it"),
+        () = others => {}
+    }
+}
+
+/// The release that grants is another client's, who waits for nobody.
+#[tokio::test]
+async fn a_pushed_grant_is_acknowledged_before_it_is_used() {
+    let (primary, replicas) = with_replicas(1);
+    let plain = client_with(&primary, "").await;
+    for stops in [false, true] {
+        for renewals in ["yes", "no"] {
+            let query =
+                format!("acknowledge=1&acknowledge_timeout=300ms&acknowledge_renewals={renewals}");
+            let strict = client_with(&primary, &query).await;
+            let lock = plain.mutex("k").unwrap();
+            let held = lock.lock().await.unwrap();
+            let wanted = strict.mutex("k").unwrap();
+            let waiting = tokio::spawn(async move { wanted.lock().await });
+            timeout(SOON, async {
+                while plain.inspect("k").await.unwrap().waiters.is_empty() {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await
+            .unwrap();
+            if stops {
+                replicas[0].stop();
+            }
+            held.release().await.unwrap();
+            let granted = timeout(SOON, waiting).await.unwrap().unwrap();
+            if stops {
+                let error = granted.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unavailable);
+                assert!(error.to_string().contains("0 of 1 replica"), "{error}");
+                let lease = timeout(SOON, lock.lock()).await.unwrap().unwrap();
+                lease.release().await.unwrap();
+                replicas[0].cont();
+                in_step(&primary, 1);
+            } else {
+                assert!(granted.unwrap().acknowledged().unwrap().is_enough());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn renewals_obey_by_choice() {
+    let (primary, replicas) = with_replicas(1);
+    let ttl = short(Duration::from_secs(6));
+    let query = "acknowledge=1";
+    let strict = client_as(&primary, query, ttl.clone()).await;
+    let lax = client_as(&primary, &format!("{query}&acknowledge_renewals=no"), ttl).await;
+    let strictly = strict.mutex("strict").unwrap().lock().await.unwrap();
+    let laxly = lax.mutex("lax").unwrap().lock().await.unwrap();
+    replicas[0].stop();
+    let loss = timeout(SOON, strictly.lost()).await.unwrap();
+    assert_eq!(loss, Loss::Unanswered);
+    assert_eq!(laxly.standpoint(), Standpoint::Held);
+    assert!(laxly.is_valid());
+    let error = strictly.renew().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+}
+
+/// Whoever asks the promoted replica finds the lease there.
+#[tokio::test]
+async fn an_acknowledged_grant_outlives_its_primary() {
+    let (primary, replicas) = with_replicas(1);
+    let client = client_with(&primary, "acknowledge=1").await;
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    primary.kill();
+    promote(&replicas[0]);
+    let other = client_with(&replicas[0], "").await;
+    assert!(
+        other
+            .mutex("k")
+            .unwrap()
+            .try_lock()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(lease.is_valid());
+}
+
+/// Without acknowledgement two clients believe that they hold; their tokens say
+/// who is the later one all the same.
+#[tokio::test]
+async fn an_unacknowledged_grant_can_be_given_twice_and_tokens_tell() {
+    let (primary, replicas) = with_replicas(1);
+    cut_off(&replicas[0]);
+    let client = client_with(&primary, "").await;
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    primary.kill();
+    promote(&replicas[0]);
+    let other = client_with(&replicas[0], "").await;
+    let second = other.mutex("k").unwrap().try_lock().await.unwrap().unwrap();
+    assert!(lease.is_valid() && second.is_valid(), "the double grant");
+    assert!(second.token() > lease.token());
+}
+
+/// What closes it only in part: one of two has acknowledged, the other is promoted.
+#[tokio::test]
+async fn one_of_two_replicas_is_not_enough_if_the_other_is_promoted() {
+    let (primary, replicas) = with_replicas(2);
+    cut_off(&replicas[1]);
+    let client = client_with(&primary, "acknowledge=1").await;
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    assert!(lease.acknowledged().unwrap().is_enough());
+    primary.kill();
+    promote(&replicas[1]);
+    let other = client_with(&replicas[1], "").await;
+    let second = other.mutex("k").unwrap().try_lock().await.unwrap().unwrap();
+    assert!(lease.is_valid() && second.token() > lease.token());
+}
+
+#[tokio::test]
+async fn many_are_acknowledged_together() {
+    let (primary, _replicas) = with_replicas(1);
+    let client = client_with(&primary, "acknowledge=1").await;
+    let tasks: Vec<_> = (0..200)
+        .map(|number| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let lock = client.mutex(format!("k{}", number % 50)).unwrap();
+                let lease = lock.lock().await.unwrap();
+                assert!(lease.acknowledged().unwrap().is_enough());
+                lease.release().await.unwrap();
+            })
+        })
+        .collect();
+    for task in tasks {
+        timeout(SOON, task).await.unwrap().unwrap();
+    }
+    // After a moment one connection is left of those that wait, besides the shared one.
+    let connections = || {
+        let clients: String = primary.query(&["CLIENT", "LIST", "TYPE", "normal"]);
+        clients
+            .lines()
+            .filter(|line| line.contains("addr=127"))
+            .count()
+            + primary
+                .query::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"])
+                .lines()
+                .count()
+    };
+    timeout(SOON, async {
+        while connections() > 2 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// From 7.2 on `WAIT` waits for what its own connection has written: an answer
+/// that changes nothing must write all the same.
+#[tokio::test]
+async fn every_repetition_writes() {
+    for program in [Program::Default, Program::Valkey] {
+        let server = RedisServer::builder().program(program);
+        let primary = server.clone().start();
+        let _replica = server.replica_of(primary.port()).start();
+        in_step(&primary, 1);
+        repetitions_write(&primary).await;
+    }
+}
+
+async fn repetitions_write(primary: &RedisServer) {
+    let store = store(primary).await;
+    let key = key("k");
+    let offset = || {
+        let info: String = primary.query(&["INFO", "replication"]);
+        let field = |line: &str| {
+            line.trim()
+                .strip_prefix("master_repl_offset:")?
+                .parse()
+                .ok()
+        };
+        info.lines().find_map(field).unwrap_or(0_u64)
+    };
+    store.claim(&key, &claim(&store, 1)).await.unwrap();
+    store.claim(&key, &claim(&store, 2)).await.unwrap();
+    let parts = [(crate::redis_support::key("other"), {
+        let mut claim = claim(&store, 3);
+        claim.wait = false;
+        claim
+    })];
+    store.claim_all(&parts).await.unwrap();
+    // Pings of the primary to its replicas come every ten seconds.
+    for (what, asks) in [
+        ("claim again", 0),
+        ("claim again while waiting", 1),
+        ("renew, shorter", 2),
+        ("claim all again", 3),
+    ] {
+        let before = offset();
+        match asks {
+            0 => drop(store.claim(&key, &claim(&store, 1)).await.unwrap()),
+            1 => drop(store.claim(&key, &claim(&store, 2)).await.unwrap()),
+            2 => {
+                let mut renew = renew(1);
+                renew.ttl = Duration::from_secs(1);
+                store.renew(&key, &renew).await.unwrap();
+            }
+            _ => drop(store.claim_all(&parts).await.unwrap()),
+        }
+        let grown = offset() - before;
+        assert!(grown > 50, "{what}: {grown} bytes");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_acknowledged_is_refused_at_once() {
+    let server = RedisServer::builder()
+        .user(
+            "nowait",
+            "on >secret ~leasehold:* resetchannels &leasehold:* +@all -wait",
+        )
+        .start();
+    let refused = |query: &str, url: String| {
+        let url = format!("{url}?{query}");
+        async move { leasehold::connect(&url).await.map(drop).unwrap_err() }
+    };
+    let error = refused("acknowledge=1", server.url_as("nowait", "secret")).await;
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.to_string().contains("WAIT does not work"), "{error}");
+    assert_eq!(error.hint(), Some("add +wait to the rule of the user"));
+
+    let memory_only = RedisServer::start();
+    let error = refused("acknowledge=disk", memory_only.url()).await;
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    if knows_waitaof(&memory_only) {
+        assert!(error.to_string().contains("appendonly no"), "{error}");
+        memory_only.command(&["CONFIG", "SET", "appendonly", "yes"]);
+        memory_only.command(&["CONFIG", "SET", "appendfsync", "no"]);
+        let error = refused("acknowledge=disk", memory_only.url()).await;
+        assert!(error.to_string().contains("appendfsync no"), "{error}");
+    } else {
+        assert!(error.hint().unwrap().contains("7.2"), "{error:?}");
+    }
+}
+
+fn knows_waitaof(server: &RedisServer) -> bool {
+    server.try_command(&["WAITAOF", "0", "0", "0"]).is_ok()
+}
+
+#[tokio::test]
+async fn a_grant_is_on_disk_if_the_policy_says_so() {
+    // Redis 7.0 cannot: see `what_cannot_be_acknowledged_is_refused_at_once`.
+    let server = RedisServer::builder().program(Program::Valkey).persistent();
+    let primary = server.clone().start();
+    let replica = server.replica_of(primary.port()).start();
+    in_step(&primary, 1);
+    let disk = client_with(&primary, "acknowledge=disk").await;
+    let both = client_with(&primary, "acknowledge=disk:1&acknowledge_timeout=2s").await;
+    let lease = disk.mutex("k").unwrap().lock().await.unwrap();
+    assert_eq!(lease.acknowledged().unwrap().disk, Some(true));
+    let lock = both.mutex("both").unwrap();
+    let lease = lock.lock().await.unwrap();
+    assert!(lease.acknowledged().unwrap().is_enough());
+    lease.release().await.unwrap();
+    replica.stop();
+    let error = lock.lock().await.unwrap_err();
+    assert!(
+        error.to_string().contains("on those of 0 of 1 replica"),
+        "{error}"
+    );
+}

@@ -1,0 +1,453 @@
+//! Servers and users that forbid something: what is done without, and what is not.
+#![cfg(feature = "redis")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails with the message"
+)]
+
+use std::cell::RefCell;
+use std::io::Write;
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
+
+use crate::redis_support::*;
+use leasehold::core::Reply;
+use leasehold::store::redis::{
+    RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
+};
+use leasehold::store::{LockStore, Push, Verbs as _};
+use leasehold::{Client, ErrorKind, Released, Settings, StoreError};
+use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
+use leasehold_testkit::server::{Program, RedisServerBuilder};
+use tokio::time::Instant;
+
+const ALL: &str = "on >secret ~* &* +@all";
+
+const PROGRAMS: [Program; 3] = [Program::Default, Program::Valkey, Program::OldestRedis];
+
+/// A server of `program`, on which `alice` may do everything but this.
+fn without(program: Program, rule: &str) -> RedisServer {
+    forbidding(RedisServer::builder().program(program), rule).start()
+}
+
+fn forbidding(server: RedisServerBuilder, rule: &str) -> RedisServerBuilder {
+    server
+        .user("alice", &format!("{ALL} {rule}"))
+        .user("carol", ALL)
+}
+
+fn url(server: &RedisServer) -> String {
+    server.url_as("alice", "secret")
+}
+
+async fn connect(url: &str) -> Result<RedisStore, StoreError> {
+    RedisStore::connect(RedisOptions::from_url(url).unwrap()).await
+}
+
+async fn client(store: impl LockStore) -> Client {
+    let client = Client::builder().with_store(Arc::new(store));
+    client.connect().await.unwrap()
+}
+
+thread_local! {
+    static LOGGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What is logged on this thread, which is a test's own. One for the whole process: a
+/// subscriber of one thread is not always asked by what another has reached before.
+struct Log;
+
+impl Write for Log {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        LOGGED.with_borrow_mut(|logged| logged.write(text))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn start() -> Self {
+        static STARTED: Once = Once::new();
+        STARTED.call_once(|| {
+            let subscriber = tracing_subscriber::fmt().with_writer(|| Self);
+            subscriber.with_ansi(false).init();
+        });
+        Self
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let text = LOGGED.with_borrow(|logged| String::from_utf8(logged.clone()).unwrap());
+        let lines = text.lines().filter(|line| line.contains("WARN"));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+/// Three tasks that wait for a lock are served in order, the holder's release
+/// succeeds, and the same of the waiters' own.
+async fn serves_in_order(client: &Client) {
+    let lock = client.mutex("line").unwrap();
+    let held = lock.lock().await.unwrap();
+    let (order, mut tasks) = (Arc::new(Mutex::new(Vec::new())), Vec::new());
+    for number in 0..3 {
+        let (lock, order) = (lock.clone(), Arc::clone(&order));
+        tasks.push(tokio::spawn(async move {
+            let lease = lock.lock().await.unwrap();
+            order.lock().unwrap().push(number);
+            assert_eq!(
+                lease.release().await.unwrap(),
+                Released::StillOurs,
+                "{number}"
+            );
+        }));
+        let limit = Instant::now() + Duration::from_secs(20);
+        while client.inspect("line").await.unwrap().waiters.len() <= number {
+            assert!(Instant::now() < limit, "waiter {number}");
+            tokio::task::yield_now().await;
+        }
+    }
+    let started = Instant::now();
+    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    // Their renewals, by which they would find it too, are seconds away.
+    assert!(started.elapsed() < Duration::from_secs(3));
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2]);
+}
+
+#[tokio::test]
+async fn without_channels_those_who_wait_ask() {
+    for program in PROGRAMS {
+        for rule in ["-subscribe", "-publish", "resetchannels"] {
+            let server = without(program.clone(), rule);
+            let store = connect(&url(&server)).await.unwrap();
+            assert!(!store.capabilities().push, "{program:?} {rule}");
+            serves_in_order(&client(store).await).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_resp3_those_who_wait_ask() {
+    for program in PROGRAMS {
+        let server = RedisServer::builder()
+            .program(program)
+            .config("rename-command", "HELLO \"\"")
+            .password("hunter2")
+            .start();
+        let store = connect(&server.url()).await.unwrap();
+        assert!(!store.capabilities().push);
+        serves_in_order(&client(store).await).await;
+        let wrong = connect(&server.url().replace("hunter2", "wr0ng")).await;
+        let wrong = wrong.unwrap_err();
+        assert_eq!(wrong.kind(), ErrorKind::Refused, "{wrong:?}");
+    }
+}
+
+/// Nobody cuts the claims of a client that cannot hear, which would look dead.
+#[tokio::test]
+async fn those_who_hear_and_those_who_do_not_wait_for_each_other() {
+    let server = without(Program::Default, "resetchannels");
+    let deaf = connect(&url(&server)).await.unwrap();
+    let hears = connect(&server.url_as("carol", "secret")).await.unwrap();
+    assert_eq!(
+        (deaf.capabilities().push, hears.capabilities().push),
+        (false, true)
+    );
+    let (heard, mut pushes) = sink();
+    let _ear = hears.listen(heard).await.unwrap();
+    let name = key("k");
+    let answer = hears.claim(&name, &claim(&hears, 1)).await.unwrap();
+    assert!(answer.reply.is_grant());
+    for (number, store) in [(2, &deaf), (3, &hears), (4, &deaf)] {
+        store.claim(&name, &claim(store, number)).await.unwrap();
+    }
+    let freed = Reply::Released { held: true };
+    for number in [1, 2, 3] {
+        let store = if number == 2 { &deaf } else { &hears };
+        let released = store.release(&name, &release(number)).await.unwrap();
+        assert_eq!(released.reply, freed, "{number}");
+        let look = hears.inspect(&name).await.unwrap();
+        let heirs: Vec<_> = look
+            .holders
+            .iter()
+            .map(|heir| heir.claim.deadline)
+            .collect();
+        assert_eq!(heirs.len(), 1, "{number}");
+        // One that was taken for dead has a second left.
+        let left = heirs[0].since(released.at);
+        assert!(left > Duration::from_secs(2), "{number}: {left:?}");
+        let waiting = look.waiters.iter().map(|claim| claim.claim.deadline);
+        for deadline in waiting {
+            assert!(deadline.since(released.at) > Duration::from_secs(2));
+        }
+    }
+    // Those that can be told are: that they are next, and what others did.
+    let mut next_in_line = 0;
+    while let Ok(push) = pushes.try_recv() {
+        next_in_line += usize::from(matches!(push, Push::Next { .. }));
+    }
+    assert_eq!(next_in_line, 1, "by the release of the first");
+}
+
+#[tokio::test]
+async fn one_who_hears_is_served_after_one_who_cannot_tell() {
+    let server = without(Program::Default, "resetchannels");
+    let short = Duration::from_millis(1_500);
+    let client = async |user: &str| {
+        let url = server.url_as(user, "secret");
+        let settings = Settings {
+            waiter_ttl: short,
+            ..Settings::default()
+        };
+        let store = Arc::new(connect(&url).await.unwrap());
+        let client = Client::builder().with_store(store).settings(settings);
+        client.connect().await.unwrap()
+    };
+    let (deaf, hears) = (client("alice").await, client("carol").await);
+    let held = deaf.mutex("k").unwrap().lock().await.unwrap();
+    let lock = hears.mutex("k").unwrap();
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    let limit = Instant::now() + Duration::from_secs(20);
+    while hears.inspect("k").await.unwrap().waiters.is_empty() {
+        assert!(Instant::now() < limit);
+        tokio::task::yield_now().await;
+    }
+    let started = Instant::now();
+    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    let _lease = waiter.await.unwrap().unwrap();
+    // A third of its waiter TTL, and room for a busy machine.
+    assert!(started.elapsed() < short, "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn scripts_are_sent_as_they_may_be() {
+    for program in PROGRAMS {
+        for rule in ["-evalsha", "-script", "-evalsha -script", "-eval"] {
+            let server = without(program.clone(), rule);
+            let store = connect(&url(&server)).await.unwrap();
+            let key = key("k");
+            for number in [1, 2] {
+                let claimed = store.claim(&key, &claim(&store, number)).await.unwrap();
+                assert_eq!(claimed.reply.is_grant(), number == 1, "{rule}");
+                server.command(&["SCRIPT", "FLUSH"]);
+            }
+            store.release(&key, &release(1)).await.unwrap();
+            let renewed = store.renew(&key, &renew(2)).await.unwrap();
+            assert!(renewed.reply.is_grant(), "{rule}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_any_scripts_it_is_refused_at_once() {
+    for program in PROGRAMS {
+        for rule in ["-eval -evalsha", "-eval -script"] {
+            let server = without(program.clone(), rule);
+            let error = connect(&format!("{}?prefix=app:", url(&server))).await;
+            let error = format!("{:?}", error.unwrap_err());
+            for part in [
+                "Refused",
+                "scripts are forbidden",
+                "~app:*",
+                "layout=classic",
+            ] {
+                assert!(error.contains(part), "{program:?} {rule}: {error}");
+            }
+        }
+    }
+}
+
+/// A script that may not do all that it must would stop halfway.
+#[tokio::test]
+async fn what_scripts_may_not_run_is_named_at_once() {
+    for program in PROGRAMS {
+        for (rule, named) in [
+            ("-time", "TIME"),
+            ("-hset", "HSET"),
+            ("-pexpire -del", "DEL, PEXPIRE"),
+            ("-set -setrange", "SET, SETRANGE"),
+            ("resetkeys ~other:*", "MGET, EXISTS, TYPE, SET"),
+        ] {
+            let server = without(program.clone(), rule);
+            let error = connect(&url(&server)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+            let said = error.to_string();
+            assert!(said.contains(named), "{program:?} {rule}: {said}");
+            let keys: u64 = server.query(&["DBSIZE"]);
+            assert_eq!(keys, 0, "asking changes nothing");
+        }
+        let server = without(program.clone(), "");
+        let server = (server, RedisServer::builder().program(program));
+        connect(&url(&server.0)).await.unwrap();
+        assert_eq!(server.0.query::<u64>(&["DBSIZE"]), 0);
+        let renamed = server.1.config("rename-command", "TIME \"\"").start();
+        let error = connect(&renamed.url()).await.unwrap_err();
+        assert!(error.to_string().contains("TIME"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn without_info_what_rests_on_it_is_refused() {
+    for program in PROGRAMS {
+        let server = without(program.clone(), "-info");
+        let store = connect(&url(&server)).await.unwrap();
+        assert!(store.capabilities().push, "{program:?}");
+        serves_in_order(&client(store).await).await;
+
+        let acknowledged = format!("{}?acknowledge=1", url(&server));
+        let error = connect(&acknowledged).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
+        assert!(error.to_string().contains("run id"), "{error}");
+    }
+    let replica = |primary: &RedisServer| {
+        forbidding(RedisServer::builder(), "-info")
+            .replica_of(primary.port())
+            .start()
+    };
+    let primary = RedisServer::start();
+    let replica = replica(&primary);
+    primary.wait_for_replicas(1);
+    let store = connect(&url(&replica)).await.unwrap();
+    let error = store.claim(&key("k"), &claim(&store, 1)).await.unwrap_err();
+    assert!(error.to_string().contains("read-only replica"), "{error}");
+}
+
+#[tokio::test]
+async fn without_wait_nothing_is_acknowledged() {
+    for program in PROGRAMS {
+        let server = without(program, "-wait");
+        let error = connect(&format!("{}?acknowledge=1", url(&server))).await;
+        let error = format!("{:?}", error.unwrap_err());
+        for part in ["Refused", "WAIT does not work", "+wait"] {
+            assert!(error.contains(part), "{error}");
+        }
+        connect(&url(&server)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_seldom_needed_is_missed_seldom() {
+    for program in PROGRAMS {
+        let server = without(program, "-ping -client -select -scan -hello -acl -config");
+        let store = connect(&url(&server)).await.unwrap();
+        assert!(store.capabilities().push);
+        let key = key("k");
+        store.claim(&key, &claim(&store, 1)).await.unwrap();
+        let error = store.list("*").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        assert!(error.to_string().contains("may not do this"), "{error}");
+        store.release(&key, &release(1)).await.unwrap();
+        let error = connect(&format!("{}?db=3", url(&server))).await;
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+        assert!(error.to_string().contains("select"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_missing_is_said_once() {
+    let log = Log::start();
+    let server = without(Program::Default, "-subscribe -info -evalsha");
+    let store = connect(&url(&server)).await.unwrap();
+    let said = log.warnings();
+    for (line, parts) in said.iter().zip([
+        ["INFO is forbidden", "+info"],
+        ["SUBSCRIBE is forbidden", "+subscribe"],
+        ["by their hash", "+evalsha"],
+    ]) {
+        for part in parts {
+            assert!(line.contains(part), "{line}");
+        }
+    }
+    assert_eq!(said.len(), 3, "{said:#?}");
+    // After a reconnect it is found out again, and not said again.
+    server.command(&["ACL", "LOG", "RESET"]);
+    server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    let limit = Instant::now() + Duration::from_secs(20);
+    while store.inspect(&key("k")).await.is_err() {
+        assert!(Instant::now() < limit, "it comes back");
+    }
+    let tried: Vec<redis::Value> = server.query(&["ACL", "LOG"]);
+    assert!(!tried.is_empty());
+    assert_eq!(log.warnings(), said);
+    assert!(!said.join("").contains("secret"));
+}
+
+#[tokio::test]
+async fn a_right_that_is_lost_later_costs_pushes_only() {
+    let server = without(Program::Default, "");
+    let connected = async || client(connect(&url(&server)).await.unwrap()).await;
+    let (a, b) = (connected().await, connected().await);
+    let held = a.mutex("k").unwrap().lock().await.unwrap();
+    let lock = b.mutex("k").unwrap();
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    let limit = Instant::now() + Duration::from_secs(20);
+    while a.inspect("k").await.unwrap().waiters.is_empty() {
+        assert!(Instant::now() < limit);
+        tokio::task::yield_now().await;
+    }
+    // The server ends the connections of those who listen.
+    server.command(&["ACL", "SETUSER", "alice", "resetchannels"]);
+    let started = Instant::now();
+    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    let _lease = waiter.await.unwrap().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn behind_sentinels() {
+    let server = forbidding(RedisServer::builder(), "resetchannels -info");
+    let sentinels = Sentinels::builder().server(server).start();
+    let url = sentinels.url().replace("://", "://alice:secret@");
+    let store = connect(&url).await.unwrap();
+    assert!(!store.capabilities().push);
+    serves_in_order(&client(store).await).await;
+}
+
+#[tokio::test]
+async fn in_a_cluster() {
+    let log = Log::start();
+    let server = forbidding(RedisServer::builder(), "resetchannels -info -evalsha");
+    let cluster = Cluster::builder().server(server).start();
+    let url = cluster.url().replace("://", "://alice:secret@");
+    let options = RedisClusterOptions::from_url(&url).unwrap();
+    let store = RedisStore::connect_cluster(options).await.unwrap();
+    assert!(!store.capabilities().push);
+    let client = client(store).await;
+    serves_in_order(&client).await;
+    for number in 0..20 {
+        let lock = client.mutex(format!("k{number}")).unwrap();
+        lock.lock().await.unwrap().release().await.unwrap();
+    }
+    let said = log.warnings();
+    assert_eq!(said.len(), 4, "of all nodes together: {said:#?}");
+}
+
+#[tokio::test]
+async fn with_a_vote() {
+    let open = async |rule: &str| {
+        let server = forbidding(RedisServer::builder(), rule);
+        let servers = Independent::builder(3).each(server).start();
+        let url = servers.url().replace("127.0.0.1", "alice:secret@127.0.0.1");
+        let options = RedlockOptions::from_url(&format!("{url}?quarantine=0s")).unwrap();
+        (servers, RedlockStore::connect(options).await)
+    };
+    let (_servers, store) = open("resetchannels -hset -del -evalsha").await;
+    let store = store.unwrap();
+    assert!(!store.capabilities().push);
+    let client = client(store).await;
+    let lock = client.mutex("k").unwrap();
+    let held = lock.lock().await.unwrap();
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    tokio::task::yield_now().await;
+    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    let _lease = waiter.await.unwrap().unwrap();
+
+    let (_servers, store) = open("-info").await;
+    let error = format!("{:?}", store.unwrap_err());
+    assert!(error.contains("run id"), "{error}");
+}

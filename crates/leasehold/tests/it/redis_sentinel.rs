@@ -1,0 +1,126 @@
+//! A primary under Sentinels keeps the contract of a store, and users may rely
+//! on it.
+#![allow(clippy::expect_used, reason = "a fixture fails the test that uses it")]
+#![cfg(feature = "redis")]
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold::store::LockStore;
+use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold_testkit::conformance::Fixture;
+use leasehold_testkit::deployment::Sentinels;
+use leasehold_testkit::server::{Program, RedisServer};
+
+/// One deployment for all cases of the contract, which would be slow to start for
+/// each; a prefix of its own makes each of them a fresh one.
+type Shared = LazyLock<Sentinels>;
+static REDIS: Shared = LazyLock::new(|| start(Program::Default));
+static VALKEY: Shared = LazyLock::new(|| start(Program::Valkey));
+static OLDEST: Shared = LazyLock::new(|| start(Program::OldestRedis));
+
+fn start(program: Program) -> Sentinels {
+    let server = RedisServer::builder().program(program);
+    // Nothing fails here, and a busy machine must not look like it.
+    let patient = Duration::from_secs(20);
+    let builder = Sentinels::builder().server(server).down_after(patient);
+    builder.replicas(1).start()
+}
+
+struct Part {
+    deployment: &'static Sentinels,
+    prefix: String,
+}
+
+fn fresh(deployment: &'static Shared) -> Part {
+    static CASES: AtomicUsize = AtomicUsize::new(0);
+    let case = CASES.fetch_add(1, Ordering::Relaxed);
+    Part {
+        deployment,
+        prefix: format!("case-{case}:"),
+    }
+}
+
+#[async_trait]
+impl Fixture for Part {
+    async fn client(&self) -> Arc<dyn LockStore> {
+        let options = RedisOptions::from_url(&self.deployment.url()).expect("a good URL");
+        let store = RedisStore::connect(options.prefix(&self.prefix)).await;
+        Arc::new(store.expect("the store opens"))
+    }
+
+    fn open_inboxes(&self) -> Option<usize> {
+        let ours = format!("{}*", self.prefix);
+        let primary = self.deployment.primary();
+        let channels: Vec<String> = primary.query(&["PUBSUB", "CHANNELS", &ours]);
+        Some(channels.len())
+    }
+}
+
+/// A deployment for each case: some count tasks, and those that hear of fail-overs
+/// must be told from those of other cases.
+struct Watched(Sentinels);
+
+#[async_trait]
+impl Fixture for Watched {
+    async fn client(&self) -> Arc<dyn LockStore> {
+        let options = RedisOptions::from_url(&self.0.url()).expect("a good URL");
+        let before = self.listeners();
+        let store = RedisStore::connect(options).await.expect("the store opens");
+        // The task that hears of fail-overs is there from now on, and counted as such.
+        let listens = async {
+            while self.listeners().is_subset(&before) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let listens = tokio::time::timeout(Duration::from_secs(20), listens).await;
+        listens.expect("a Sentinel is listened to");
+        Arc::new(store)
+    }
+
+    fn open_inboxes(&self) -> Option<usize> {
+        let channels: Vec<String> = self.0.primary().query(&["PUBSUB", "CHANNELS", "lease*"]);
+        Some(channels.len())
+    }
+}
+
+impl Watched {
+    /// Who listens to a Sentinel. One that has just left may still be among them.
+    fn listeners(&self) -> BTreeSet<(u16, String)> {
+        let mut listeners = BTreeSet::new();
+        for sentinel in self.0.sentinels() {
+            let clients: String = sentinel.query(&["CLIENT", "LIST"]);
+            let listening = clients.lines().filter(|line| line.contains(" sub=1 "));
+            let ids = listening.filter_map(|line| line.split(' ').next());
+            listeners.extend(ids.map(|id| (sentinel.port(), id.to_owned())));
+        }
+        listeners
+    }
+}
+
+mod contract {
+    mod redis {
+        leasehold_testkit::conformance!(crate::redis_sentinel::fresh(
+            &crate::redis_sentinel::REDIS
+        ));
+    }
+
+    mod valkey {
+        leasehold_testkit::conformance!(crate::redis_sentinel::fresh(
+            &crate::redis_sentinel::VALKEY
+        ));
+    }
+
+    mod oldest {
+        leasehold_testkit::conformance!(crate::redis_sentinel::fresh(
+            &crate::redis_sentinel::OLDEST
+        ));
+    }
+}
+
+mod facade {
+    leasehold_testkit::facade!(@quick super::Watched(super::Sentinels::start()));
+}

@@ -1,0 +1,703 @@
+//! What the server can be and do: full, foreign, forgetful, forbidding.
+#![cfg(feature = "redis")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails with the message"
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::redis_support::*;
+use leasehold::core::{Claim, Key, Mode, Note, Renew, Reply, Rotate, Standing, Token};
+use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::store::{AllAnswer, Answer, LockStore, Push, Verbs as _};
+use leasehold::{Client, ErrorKind, Settings, StoreError};
+use tokio::time::Instant;
+
+fn standing(answer: &Answer) -> Standing {
+    match answer.reply {
+        Reply::Standing(standing) => standing,
+        other => panic!("not in the queue: {other:?}"),
+    }
+}
+
+fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, named: &str) -> String {
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(error.to_string().contains(named), "{error:?}");
+    format!("{error:?}")
+}
+
+#[tokio::test]
+async fn every_verb_with_any_name() {
+    let server = RedisServer::start();
+    let (alice, bob) = (store(&server).await, store(&server).await);
+    let (heard, mut pushes) = sink();
+    let _ear = bob.listen(heard).await.unwrap();
+    for name in ["orders/42", "a b lock: {x} é 🦀 *?[", &"x".repeat(512)] {
+        let key = key(name);
+        let holds = standing(&alice.claim(&key, &claim(&alice, 1)).await.unwrap());
+        assert!(holds.token.unwrap() > Token(0));
+        let answer = bob.claim(&key, &claim(&bob, 2)).await.unwrap();
+        let waits = standing(&answer);
+        assert_eq!((waits.token, waits.position), (None, 1));
+        assert_eq!(waits.blocked_until, Some(holds.deadline));
+
+        let snapshot = alice.inspect(&key).await.unwrap();
+        assert_eq!((snapshot.holders.len(), snapshot.waiters.len()), (1, 1));
+        let listed = alice.list("*").await.unwrap();
+        assert_eq!(listed.len(), 1);
+        assert_eq!(listed[0].0, key);
+
+        let released = alice.release(&key, &release(1)).await.unwrap();
+        assert_eq!(released.reply, Reply::Released { held: true });
+        let Push::Granted {
+            epoch,
+            key: told,
+            arrival,
+            token,
+            ..
+        } = next(&mut pushes).await
+        else {
+            panic!("not a grant")
+        };
+        assert_eq!((epoch, &told, arrival), (answer.epoch, &key, waits.arrival));
+        // To the last digit, though Lua prints such numbers rounded.
+        let renewed = standing(&bob.renew(&key, &renew(2)).await.unwrap());
+        assert_eq!(renewed.token, Some(token));
+        let broken = alice.break_key(&key).await.unwrap();
+        // To the last digit.
+        let raised = alice.inspect(&key).await.unwrap().last_token;
+        let reply = Reply::Broken {
+            holders: 1,
+            token: raised,
+        };
+        assert!(broken.reply == reply && raised > token, "{broken:?}");
+        assert!(matches!(next(&mut pushes).await, Push::Revoked { .. }));
+        assert!(alice.list("*").await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn lists_by_pattern_under_its_own_prefix() {
+    let server = RedisServer::start();
+    let odd = options(&server).prefix("app[1]*:");
+    let odd = RedisStore::connect(odd).await.unwrap();
+    let plain = store(&server).await;
+    for name in ["a/1", "a/2", "b/1", "idle"] {
+        odd.claim(&key(name), &claim(&odd, 1)).await.unwrap();
+        plain.claim(&key("plain"), &claim(&plain, 1)).await.unwrap();
+    }
+    odd.release(&key("idle"), &release(1)).await.unwrap();
+    server.command(&["RPUSH", "app[1]*:lock:foreign", "x"]);
+    let names = |listed: Vec<(Key, _)>| -> Vec<String> {
+        listed.into_iter().map(|(key, _)| key.to_string()).collect()
+    };
+    assert_eq!(names(odd.list("*").await.unwrap()), ["a/1", "a/2", "b/1"]);
+    assert_eq!(names(odd.list("a/[2-9]").await.unwrap()), ["a/2"]);
+    assert_eq!(names(odd.list("?/1").await.unwrap()), ["a/1", "b/1"]);
+    assert_eq!(names(plain.list("*").await.unwrap()), ["plain"]);
+}
+
+/// The record of a key that was used and is idle, as it lies on the server: under so many names.
+fn make_idle_keys(server: &RedisServer, of: &str, prefix: &str, count: u32) {
+    let script = "local record = redis.call('GET', KEYS[1]) \
+                  for i = 1, ARGV[2] do redis.call('SET', ARGV[1] .. i, record) end";
+    let (of, prefix) = (
+        format!("leasehold:lock:{of}"),
+        format!("leasehold:lock:{prefix}"),
+    );
+    server.command(&["EVAL", script, "1", &of, &prefix, &count.to_string()]);
+}
+
+/// A listing of very many keys takes longer than an answer may take, and each page less.
+#[tokio::test]
+async fn a_listing_takes_as_long_as_it_takes() {
+    let server = RedisServer::start();
+    let limit = Duration::from_millis(500);
+    let settings = Settings {
+        operation_timeout: limit,
+        ..Settings::default()
+    };
+    let client = Client::builder().store(server.url()).settings(settings);
+    let client = client.connect().await.unwrap();
+    let used = client.mutex("used").unwrap().lock().await.unwrap();
+    used.release().await.unwrap();
+    let _held = client.mutex("held").unwrap().lock().await.unwrap();
+    for round in 1.. {
+        make_idle_keys(&server, "used", &format!("idle/{round}/"), 20_000);
+        let begun = Instant::now();
+        let mut listing = client.listing("*");
+        let (mut live, mut parts) = (Vec::new(), 0);
+        while let Some(part) = listing.next().await.unwrap() {
+            live.extend(part.keys.into_iter().map(|seen| seen.key.to_string()));
+            parts += 1;
+        }
+        assert_eq!(live, ["held"]);
+        assert!(parts > 50, "{parts} parts");
+        if begun.elapsed() > limit {
+            break;
+        }
+    }
+    let listed = client.list("*").await.unwrap();
+    assert_eq!(listed.len(), 1);
+}
+
+/// What is passed over has a name and a reason, and hides nothing else.
+#[tokio::test]
+async fn a_listing_names_what_it_passes_over() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    store.claim(&key("held"), &claim(&store, 1)).await.unwrap();
+    server.command(&["RPUSH", "leasehold:lock:list", "x"]);
+    server.command(&["SET", "leasehold:lock:string", "not ours"]);
+    server.command(&["HSET", "leasehold:lock:hash", "f", "v"]);
+    server.command(&["SET", "leasehold:lock:tab\there", "x"]);
+    let damaged = "return redis.call('SET', KEYS[1], 'lh\\1' .. string.rep('\\255', 60))";
+    server.command(&["EVAL", damaged, "1", "leasehold:lock:damaged"]);
+    let later = "return redis.call('SET', KEYS[1], 'lh\\9' .. string.rep('\\0', 60))";
+    server.command(&["EVAL", later, "1", "leasehold:lock:later"]);
+    let bytes = "return redis.call('SET', KEYS[1] .. '\\255', 'x')";
+    server.command(&["EVAL", bytes, "1", "leasehold:lock:bytes"]);
+
+    let mut listing = store.listing("*");
+    let (mut found, mut skipped) = (Vec::new(), Vec::new());
+    while let Some(page) = listing.next_page().await.unwrap() {
+        found.extend(page.found.into_iter().map(|(key, _)| key.to_string()));
+        skipped.extend(page.skipped);
+    }
+    assert_eq!(found, ["held"]);
+    skipped.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let told: Vec<_> = skipped
+        .iter()
+        .map(|(name, error)| (name.as_str(), error.to_string()))
+        .collect();
+    for ((name, said), (wanted, why)) in told.iter().zip([
+        ("bytes\u{fffd}", "not UTF-8"),
+        ("damaged", "is damaged"),
+        ("hash", "a hash that is not leasehold's"),
+        ("later", "version 9"),
+        ("list", "a list that is not leasehold's"),
+        ("string", "a string that is not leasehold's"),
+        ("tab\there", "control character"),
+    ]) {
+        assert_eq!(*name, wanted, "{told:?}");
+        assert!(said.contains(why), "{said}");
+    }
+    assert_eq!(told.len(), 7, "{told:?}");
+}
+
+/// So many keys, each with a claim that does not wait.
+fn parts(store: &RedisStore, names: &[&str]) -> Vec<(Key, Claim)> {
+    let part = |(number, name): (u128, &&str)| {
+        let claim = Claim {
+            wait: false,
+            ..claim(store, number)
+        };
+        (key(name), claim)
+    };
+    (1..).zip(names).map(part).collect()
+}
+
+#[tokio::test]
+async fn several_keys_are_claimed_at_once_or_not_at_all() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let all = parts(&store, &["a", "b", "c"]);
+    for _ in 0..2 {
+        let Some(AllAnswer::All(answers)) = store.claim_all(&all).await.unwrap() else {
+            panic!("all are free, or held by these very claims");
+        };
+        assert_eq!(answers.len(), 3);
+        assert!(answers.iter().all(|answer| answer.reply.is_grant()));
+    }
+
+    let mut other = parts(&store, &["d", "e", "b"]);
+    other[2].1.id = id(9);
+    let Some(AllAnswer::NotAll { part: 2, answer }) = store.claim_all(&other).await.unwrap() else {
+        panic!("the third is held");
+    };
+    assert!(matches!(answer.reply, Reply::Busy { .. }), "{answer:?}");
+    server.command(&["RPUSH", "leasehold:lock:f", "x"]);
+    let foreign = parts(&store, &["d", "f"]);
+    let error = store.claim_all(&foreign).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let held: Vec<String> = server.query(&["KEYS", "leasehold:lock:[de]"]);
+    assert_eq!(held, Vec::<String>::new());
+
+    let twice = parts(&store, &["g", "g"]);
+    let error = store.claim_all(&twice).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(
+        matches!(store.claim_all(&[]).await.unwrap(), Some(AllAnswer::All(none)) if none.is_empty())
+    );
+}
+
+#[tokio::test]
+async fn a_watched_semaphore_is_resized_and_forgotten() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let (heard, mut pushes) = sink();
+    let _ear = store.listen(heard).await.unwrap();
+    let key = key("k");
+    let watched = store.watch(&key, Duration::from_secs(60)).await.unwrap();
+    assert_eq!(watched.reply, Reply::Done);
+    assert_eq!(store.list("*").await.unwrap(), [], "nobody holds or waits");
+
+    let permit = |number, take| Claim {
+        mode: Mode::Permits { of: 3, take },
+        ..claim(&store, number)
+    };
+    standing(&store.claim(&key, &permit(1, 3)).await.unwrap());
+    assert_eq!(next(&mut pushes).await, Push::Changed { key: key.clone() });
+    standing(&store.claim(&key, &permit(2, 2)).await.unwrap());
+    assert_eq!(
+        store.resize(&key, 3, 1).await.unwrap().reply,
+        Reply::Resized
+    );
+    store.release(&key, &release(1)).await.unwrap();
+    assert!(matches!(next(&mut pushes).await, Push::Unfit { .. }));
+    assert!(matches!(next(&mut pushes).await, Push::Changed { .. }));
+    let kind: String = server.query(&["TYPE", "leasehold:lock:k"]);
+    assert_eq!(kind, "hash");
+    store.watch(&key, Duration::ZERO).await.unwrap();
+    let kind: String = server.query(&["TYPE", "leasehold:lock:k"]);
+    assert_eq!(kind, "string", "nothing is left but the last token");
+}
+
+#[tokio::test]
+async fn a_full_server_takes_no_claims_but_lets_go() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let (heard, mut pushes) = sink();
+    let _ear = store.listen(heard).await.unwrap();
+    let (lone, queued, idle) = (key("lone"), key("queued"), key("idle"));
+    store.claim(&lone, &claim(&store, 1)).await.unwrap();
+    for number in [1, 2, 3] {
+        store.claim(&queued, &claim(&store, number)).await.unwrap();
+    }
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+
+    for key in [&idle, &lone, &queued] {
+        refused(store.claim(key, &claim(&store, 9)).await, "out of memory");
+    }
+    for key in [&lone, &queued] {
+        // Asking again for what is there is no new claim.
+        standing(&store.claim(key, &claim(&store, 1)).await.unwrap());
+        standing(&store.renew(key, &renew(1)).await.unwrap());
+    }
+    standing(&store.renew(&queued, &renew(3)).await.unwrap());
+    // Several at once: not one, wherever the part stands that takes memory.
+    for keys in [[&idle, &lone], [&lone, &idle]] {
+        let parts = keys.map(|key| {
+            let number = if *key == lone { 1 } else { 9 };
+            let trying = Claim {
+                wait: false,
+                ..claim(&store, number)
+            };
+            (key.clone(), trying)
+        });
+        let error = store.claim_all(&parts).await.unwrap_err();
+        assert!(error.to_string().contains("out of memory"), "{error}");
+    }
+    assert_eq!(store.inspect(&idle).await.unwrap().holders, []);
+    let change = |number, to| Renew {
+        note: Some(Note::new("x".repeat(Note::MAX_BYTES)).unwrap()),
+        rotate: Some(Rotate {
+            to: id(to),
+            version: 0,
+            adopt: None,
+        }),
+        ..renew(number)
+    };
+    standing(&store.renew(&lone, &change(1, 11)).await.unwrap());
+    standing(&store.renew(&queued, &change(1, 11)).await.unwrap());
+    assert_eq!(
+        store.release(&idle, &release(7)).await.unwrap().reply,
+        Reply::Absent
+    );
+    assert_eq!(store.inspect(&queued).await.unwrap().waiters.len(), 2);
+    let freed = Reply::Released { held: true };
+    assert_eq!(
+        store.release(&lone, &release(11)).await.unwrap().reply,
+        freed
+    );
+    for number in [11, 2, 3] {
+        assert_eq!(
+            store
+                .release(&queued, &release(number))
+                .await
+                .unwrap()
+                .reply,
+            freed
+        );
+        if number != 3 {
+            assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
+        }
+        if number == 11 {
+            assert!(matches!(next(&mut pushes).await, Push::Next { .. }));
+        }
+    }
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(
+        store.claim(&lone, &claim(&store, 1)).await.unwrap().reply,
+        Reply::Gone
+    );
+    for name in ["lone", "queued", "idle"] {
+        let left: i64 = server.query(&["PTTL", &format!("leasehold:lock:{name}")]);
+        assert!(left > 23 * 3_600_000, "{name} expires in {left} ms");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_ours_is_left_alone() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let redis_key = "leasehold:lock:taken";
+    let key = key("taken");
+    for (kind, make) in [
+        ("string", vec!["SET", redis_key, "mine"]),
+        (
+            "string",
+            vec![
+                "SET",
+                redis_key,
+                "lh, and long enough to be taken for a record of ours",
+            ],
+        ),
+        (
+            "string",
+            vec![
+                "SET",
+                redis_key,
+                "xx, and long enough to be taken for a record of ours, too",
+            ],
+        ),
+        ("list", vec!["RPUSH", redis_key, "x"]),
+        ("set", vec!["SADD", redis_key, "x"]),
+        ("zset", vec!["ZADD", redis_key, "1", "x"]),
+        ("hash", vec!["HSET", redis_key, "field", "x"]),
+        ("hash", vec!["HSET", redis_key, " head", "x"]),
+        ("stream", vec!["XADD", redis_key, "1-1", "field", "x"]),
+    ] {
+        server.command(&["DEL", redis_key]);
+        server.command(&make);
+        let before: Vec<u8> = server.query(&["DUMP", redis_key]);
+        for answer in [
+            store.claim(&key, &claim(&store, 1)).await.map(drop),
+            store.renew(&key, &renew(1)).await.map(drop),
+            store.release(&key, &release(1)).await.map(drop),
+            store.break_key(&key).await.map(drop),
+            store.inspect(&key).await.map(drop),
+        ] {
+            let error = answer.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{kind}: {error:?}");
+            assert!(
+                error.to_string().contains(&format!("a {kind} ")),
+                "{kind}: {error:?}"
+            );
+        }
+        assert!(store.list("*").await.unwrap().is_empty());
+        assert_eq!(
+            server.query::<Vec<u8>>(&["DUMP", redis_key]),
+            before,
+            "{kind}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_newer_format_asks_for_an_upgrade() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let (string, hash) = ("leasehold:lock:string", "leasehold:lock:hash");
+    let newer = format!("lh\u{2}{}", "x".repeat(60));
+    server.command(&["SET", string, &newer]);
+    server.command(&["HSET", hash, " head", &newer]);
+    for name in ["string", "hash"] {
+        let key = key(name);
+        for answer in [
+            store.claim(&key, &claim(&store, 1)).await.map(drop),
+            store.release(&key, &release(1)).await.map(drop),
+            store.inspect(&key).await.map(drop),
+        ] {
+            assert!(refused(answer, "version 2").contains("upgrade"));
+        }
+    }
+    assert_eq!(server.query::<String>(&["GET", string]), newer);
+}
+
+#[tokio::test]
+async fn a_damaged_record_is_named() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let key = key("damaged");
+    for number in [1, 2, 3] {
+        store.claim(&key, &claim(&store, number)).await.unwrap();
+    }
+    let second = id(2);
+    server.command(&["HDEL", "leasehold:lock:damaged", second.expose()]);
+    let error = store.release(&key, &release(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+    let error = store.inspect(&key).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_is_told_again() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let key = key("k");
+    let first = standing(&store.claim(&key, &claim(&store, 1)).await.unwrap());
+    server.command(&["SCRIPT", "FLUSH"]);
+    let again = standing(&store.claim(&key, &claim(&store, 1)).await.unwrap());
+    assert_eq!((again.arrival, again.token), (first.arrival, first.token));
+
+    server.command(&["FLUSHALL"]);
+    assert_eq!(
+        store.renew(&key, &renew(1)).await.unwrap().reply,
+        Reply::Gone
+    );
+    let later = standing(&store.claim(&key, &claim(&store, 2)).await.unwrap());
+    assert!(later.token > first.token && later.arrival > first.arrival);
+}
+
+#[tokio::test]
+async fn one_bad_command_spoils_no_batch() {
+    let server = RedisServer::start();
+    let store = Arc::new(store(&server).await);
+    server.command(&["RPUSH", "leasehold:lock:7", "x"]);
+    let claims = (0..100).map(|number: u128| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            let key = key(&number.to_string());
+            (number, store.claim(&key, &claim(&store, number)).await)
+        })
+    });
+    for claimed in futures_util::future::join_all(claims).await {
+        match claimed.unwrap() {
+            (7, answer) => assert_eq!(answer.unwrap_err().kind(), ErrorKind::Corrupt),
+            (_, answer) => assert!(standing(&answer.unwrap()).token.is_some()),
+        }
+    }
+}
+
+const RULE: &str = "resetchannels ~leasehold:* &leasehold:* -@all +evalsha +script|load +time +mget +exists \
+    +type +set +setrange +del +hset +hget +hmget +hgetall +hdel +pexpire +publish +subscribe \
+    +unsubscribe +scan +info +ping";
+
+#[tokio::test]
+async fn the_least_rights_are_enough() {
+    let server = RedisServer::builder()
+        .user("alice", &format!("on >secret {RULE}"))
+        .user("carol", "on >secret +@all")
+        .user("default", "off")
+        .start();
+    let connect = async |user: &str, password: &str| {
+        let url = server.url_as(user, password);
+        RedisStore::connect(RedisOptions::from_url(&url).unwrap()).await
+    };
+    let alice = connect("alice", "secret").await.unwrap();
+    let (heard, mut pushes) = sink();
+    let _ear = alice.listen(heard).await.unwrap();
+    let key = key("k");
+    for number in [1, 2, 3] {
+        standing(&alice.claim(&key, &claim(&alice, number)).await.unwrap());
+    }
+    standing(&alice.renew(&key, &renew(2)).await.unwrap());
+    alice.release(&key, &release(1)).await.unwrap();
+    assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
+    assert_eq!(alice.list("*").await.unwrap().len(), 1);
+    alice.watch(&key, Duration::from_secs(9)).await.unwrap();
+    alice.resize(&key, 1, 2).await.unwrap();
+    let trying = Claim {
+        wait: false,
+        ..claim(&alice, 5)
+    };
+    alice.claim_all(&[(key.clone(), trying)]).await.unwrap();
+    alice.break_key(&key).await.unwrap();
+    alice.break_key(&key).await.unwrap();
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    alice.claim(&key, &claim(&alice, 4)).await.unwrap_err();
+    alice.release(&key, &release(3)).await.unwrap();
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    server.command(&["RPUSH", "leasehold:lock:list", "x"]);
+    let foreign = alice
+        .inspect(&crate::redis_support::key("list"))
+        .await
+        .unwrap_err();
+    assert_eq!(foreign.kind(), ErrorKind::Corrupt);
+
+    let log: Vec<redis::Value> = server.query(&["ACL", "LOG"]);
+    assert_eq!(log, [], "nothing is tried that is forbidden");
+
+    let carol = refused(connect("carol", "secret").await, "may not run");
+    assert!(carol.contains(RULE), "{carol}");
+
+    for (user, password) in [("alice", "wr0ng"), ("nobody", "wr0ng")] {
+        let message = refused(connect(user, password).await, "user name or password");
+        assert!(!message.contains("wr0ng"), "{message}");
+    }
+    let nobody = RedisStore::connect(options(&server)).await;
+    refused(nobody, "NOAUTH");
+}
+
+#[tokio::test]
+async fn a_replica_is_refused() {
+    let primary = RedisServer::start();
+    let replica = RedisServer::builder().replica_of(primary.port()).start();
+    primary.wait_for_replicas(1);
+    let connected = RedisStore::connect(options(&replica)).await;
+    refused(connected, "read-only replica");
+
+    // One that becomes a replica later.
+    let store = store(&primary).await;
+    let key = key("k");
+    store.claim(&key, &claim(&store, 1)).await.unwrap();
+    replica.command(&["REPLICAOF", "NO", "ONE"]);
+    primary.command(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
+    refused(
+        store.claim(&key, &claim(&store, 2)).await,
+        "read-only replica",
+    );
+    refused(store.renew(&key, &renew(1)).await, "read-only replica");
+    refused(store.release(&key, &release(1)).await, "read-only replica");
+}
+
+#[tokio::test]
+async fn other_ways_in() {
+    let server = RedisServer::builder().password("hunter2").start();
+    let socket = RedisOptions::from_url(&server.unix_url()).unwrap();
+    let socket = RedisStore::connect(socket.db(3)).await.unwrap();
+    let client = redis::Client::open(server.url()).unwrap();
+    let brought = RedisStore::from_client(&client, RedisOptions::default())
+        .await
+        .unwrap();
+    for store in [&socket, &brought] {
+        assert!(!format!("{store:?} {}", store.redacted_url()).contains("hunter2"));
+        let (heard, _pushes) = sink();
+        let _ear = store.listen(heard).await.unwrap();
+        let answer = store.claim(&key("k"), &claim(store, 1)).await.unwrap();
+        assert!(standing(&answer).token.is_some());
+        assert_eq!(answer.epoch, 1);
+    }
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn encrypted() {
+    use leasehold_testkit::server::ClientCertificate;
+    let server = RedisServer::builder()
+        .tls(ClientCertificate::Required)
+        .start();
+    let certificates = server.certificates();
+    let strange = RedisStore::connect(options(&server)).await.unwrap_err();
+    assert_eq!(strange.kind(), ErrorKind::Refused, "{strange:?}");
+    assert!(strange.to_string().contains("not trusted"), "{strange:?}");
+    let trusting = options(&server).ca_file(&certificates.authority.path);
+    let nameless = RedisStore::connect(trusting.clone()).await.unwrap_err();
+    assert_eq!(nameless.kind(), ErrorKind::Refused, "{nameless:?}");
+    assert!(
+        nameless.to_string().contains("TLS handshake"),
+        "{nameless:?}"
+    );
+    let known = trusting.client_certificate(
+        &certificates.client_certificate.path,
+        &certificates.client_key.path,
+    );
+    let store = RedisStore::connect(known).await.unwrap();
+    let (heard, mut pushes) = sink();
+    let _ear = store.listen(heard).await.unwrap();
+    for number in [1, 2] {
+        standing(
+            &store
+                .claim(&key("k"), &claim(&store, number))
+                .await
+                .unwrap(),
+        );
+    }
+    store.release(&key("k"), &release(1)).await.unwrap();
+    assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
+
+    let missing = options(&server).ca_file("/nowhere/ca.pem");
+    let missing = RedisStore::connect(missing).await.unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::Invalid);
+    assert!(missing.to_string().contains("/nowhere/ca.pem"));
+}
+
+#[tokio::test]
+async fn nobody_there() {
+    let server = RedisServer::start();
+    let options = options(&server).connect_timeout(Duration::from_secs(2));
+    drop(server);
+    let error = RedisStore::connect(options).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    let said = error.to_string();
+    assert!(said.starts_with("cannot connect to 127.0.0.1:"), "{said}");
+    assert!(said.ends_with(": connection refused"), "{said}");
+}
+
+/// What the doctor's trial leaves if nobody comes to remove it is gone within seconds.
+#[tokio::test]
+async fn an_examination_that_is_given_up_leaves_nothing_for_long() {
+    let server = RedisServer::start();
+    let (url, access) = (server.url(), Default::default());
+    let mut examined = Box::pin(leasehold::doctor::examine(&url, &access));
+    let key = loop {
+        tokio::select! {
+            biased;
+            report = &mut examined => panic!("its lock was not seen: {report:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+        let keys: Vec<String> = server.query(&["KEYS", "*leasehold-doctor/*"]);
+        if let Some(key) = keys.into_iter().next() {
+            break key;
+        }
+    };
+    drop(examined);
+    let left: i64 = server.query(&["PTTL", &key]);
+    assert!((-2..15_000).contains(&left), "{left} ms");
+}
+
+#[tokio::test]
+async fn a_loss_has_what_the_server_said_for_its_cause() {
+    let server = RedisServer::start();
+    let settings = Settings {
+        ttl: Duration::from_secs(1),
+        ..Settings::default()
+    };
+    let builder = Client::builder().store(server.url()).settings(settings);
+    let client = builder.connect().await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    assert!(lease.last_error().is_none());
+    server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let lost = lease.run(std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Lost, "{lost}");
+    assert!(lost.to_string().contains("too few replicas"), "{lost}");
+    let said = lease.last_error().unwrap();
+    assert_eq!(said.kind(), ErrorKind::Refused, "{said}");
+    assert_eq!(
+        said.reason(),
+        "the server has too few replicas and refuses writes"
+    );
+}
+
+#[test]
+fn a_url_that_names_no_host_is_not_one_of_this_machine() {
+    for url in [
+        "redis://",
+        "redis:///",
+        "redis:///2",
+        "rediss://?prefix=a",
+        "valkey://",
+    ] {
+        let invalid = RedisOptions::from_url(url).unwrap_err();
+        assert!(
+            invalid.message.contains("names no host"),
+            "{url}: {invalid}"
+        );
+        assert!(invalid.hint.unwrap().contains("127.0.0.1"), "{url}");
+    }
+}

@@ -1,0 +1,76 @@
+//! What the tests of the Redis store share.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails with the message"
+)]
+
+pub(crate) mod fake_sentinel;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::core::{Claim, ClaimId, Key, Mode, Owner, Release, Renew};
+use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::store::{LockStore, Push, PushSink};
+pub(crate) use leasehold_testkit::server::RedisServer;
+use tokio::sync::mpsc;
+
+pub(crate) async fn store(server: &RedisServer) -> RedisStore {
+    RedisStore::connect(options(server)).await.unwrap()
+}
+
+pub(crate) fn options(server: &RedisServer) -> RedisOptions {
+    RedisOptions::from_url(&server.url()).unwrap()
+}
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+pub(crate) fn id(number: u128) -> ClaimId {
+    ClaimId::from_random(number)
+}
+
+pub(crate) fn claim(store: &RedisStore, number: u128) -> Claim {
+    Claim {
+        inbox: Some(store.inbox().clone()),
+        owner: Owner::new("host", 7, Some("a label")),
+        ..Claim::new(id(number), Mode::Exclusive, Duration::from_secs(30))
+    }
+}
+
+pub(crate) fn renew(number: u128) -> Renew {
+    Renew::new(id(number), Duration::from_secs(30))
+}
+
+pub(crate) fn release(number: u128) -> Release {
+    Release {
+        id: id(number),
+        hand_off: true,
+        settled: false,
+        unused: false,
+    }
+}
+
+struct Sink(mpsc::UnboundedSender<Push>);
+
+impl PushSink for Sink {
+    fn push(&self, push: Push) {
+        let _ = self.0.send(push);
+    }
+}
+
+/// The next push; fails where none comes.
+pub(crate) async fn next(pushes: &mut mpsc::UnboundedReceiver<Push>) -> Push {
+    tokio::time::timeout(Duration::from_secs(20), pushes.recv())
+        .await
+        .expect("a push in time")
+        .expect("an open inbox")
+}
+
+/// A sink, and what it took.
+pub(crate) fn sink() -> (Arc<dyn PushSink>, mpsc::UnboundedReceiver<Push>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Arc::new(Sink(sender)), receiver)
+}

@@ -1,0 +1,117 @@
+//! Independent servers, for the tests of Redlock.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails with the message"
+)]
+
+use std::time::Duration;
+
+use leasehold::core::{Claim, ClaimId, Key, Mode, Owner, Release, Renew, Reply, Token};
+use leasehold::store::LockStore;
+use leasehold::store::redis::{RedlockOptions, RedlockStore};
+use leasehold::{Client, Settings};
+pub(crate) use leasehold_testkit::server::{Data, Program, RedisServer};
+
+/// So many servers that are known to be new: Redis, Valkey and the oldest Redis in
+/// turn, which have to agree with each other.
+pub(crate) struct Set {
+    pub(crate) servers: Vec<RedisServer>,
+    parameters: String,
+}
+
+impl Set {
+    pub(crate) async fn start(servers: usize, parameters: &str) -> Self {
+        let set = Self::unmarked(servers, parameters);
+        set.init().await;
+        set
+    }
+
+    pub(crate) fn unmarked(servers: usize, parameters: &str) -> Self {
+        let programs = Program::ALL.into_iter().cycle();
+        Self::of(programs.take(servers), parameters)
+    }
+
+    pub(crate) fn of(programs: impl IntoIterator<Item = Program>, parameters: &str) -> Self {
+        let start = |program| RedisServer::builder().program(program).start();
+        Self {
+            servers: programs.into_iter().map(start).collect(),
+            parameters: parameters.to_owned(),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let ports = self
+            .servers
+            .iter()
+            .map(|server| format!("127.0.0.1:{}", server.port()));
+        let members = ports.collect::<Vec<_>>().join(",");
+        format!("redlock://{members}/?{}", self.parameters)
+    }
+
+    pub(crate) fn options(&self) -> RedlockOptions {
+        RedlockOptions::from_url(&self.url()).unwrap()
+    }
+
+    pub(crate) async fn init(&self) {
+        for marked in RedlockStore::initialise(self.options()).await.unwrap() {
+            assert_eq!(
+                marked.outcome.unwrap().left(),
+                Duration::ZERO,
+                "{}",
+                marked.server
+            );
+        }
+    }
+
+    pub(crate) async fn store(&self) -> RedlockStore {
+        RedlockStore::connect(self.options()).await.unwrap()
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        self.client_with(Settings::default()).await
+    }
+
+    pub(crate) async fn client_with(&self, settings: Settings) -> Client {
+        let builder = Client::builder().store(self.url()).settings(settings);
+        builder.connect().await.unwrap()
+    }
+}
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+pub(crate) fn id(number: u128) -> ClaimId {
+    ClaimId::from_random(number)
+}
+
+pub(crate) fn claim(store: &RedlockStore, number: u128, ttl: Duration) -> Claim {
+    Claim {
+        inbox: Some(store.inbox().clone()),
+        owner: Owner::new("host", 7, Some("a label")),
+        wait: false,
+        ..Claim::new(id(number), Mode::Exclusive, ttl)
+    }
+}
+
+pub(crate) fn renew(number: u128, ttl: Duration) -> Renew {
+    Renew::new(id(number), ttl)
+}
+
+pub(crate) fn release(number: u128) -> Release {
+    Release {
+        id: id(number),
+        hand_off: true,
+        settled: false,
+        unused: false,
+    }
+}
+
+pub(crate) fn token(reply: Reply) -> Token {
+    match reply {
+        Reply::Standing(standing) => standing.token.expect("granted"),
+        other => panic!("{other:?} where a grant was due"),
+    }
+}

@@ -1,0 +1,527 @@
+//! Pushes from strangers: whatever comes to an inbox, nobody believes in a grant or an end
+//! that the store did not give, and it costs the store a question at most.
+//!
+//! What *is* believed is proved by the claim's id. Who can read the records knows it, and
+//! could as well take the claim (SAFETY.md). Strangers here know all the rest: inboxes,
+//! keys, arrivals, tokens, times, connections, and all that was ever pushed.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails with the message"
+)]
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold::core::{
+    Arrival, Capacity, ClaimId, Command, Event, Inbox, Key, Proof, Snapshot, StoreTime, Token,
+};
+use leasehold::store::memory::MemoryStore;
+use leasehold::store::{Answer, Capabilities, Listening, Listing, LockStore, Push, PushSink};
+use leasehold::{ClaimIds, Client, Lease, Loss, Released, Standpoint, StoreError};
+use proptest::prelude::*;
+use tokio::time::timeout;
+
+/// How long anything may take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A store whose inbox strangers know.
+#[derive(Debug)]
+struct Overheard {
+    store: MemoryStore,
+    inbox: Mutex<Option<Ear>>,
+    heard: Arc<Mutex<Vec<Push>>>,
+    asked: AtomicUsize,
+    epoch: AtomicU64,
+}
+
+struct Ear(Arc<dyn PushSink>);
+
+/// Hears all that the store pushes.
+struct Tap(Arc<dyn PushSink>, Arc<Mutex<Vec<Push>>>);
+
+impl PushSink for Tap {
+    fn push(&self, push: Push) {
+        self.1.lock().unwrap().push(push.clone());
+        self.0.push(push);
+    }
+}
+
+impl std::fmt::Debug for Ear {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ear")
+    }
+}
+
+impl Overheard {
+    fn new(store: MemoryStore) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            inbox: Mutex::default(),
+            heard: Arc::default(),
+            asked: AtomicUsize::new(0),
+            epoch: AtomicU64::new(0),
+        })
+    }
+
+    fn note(&self, answer: Result<Answer, StoreError>) -> Result<Answer, StoreError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if let Ok(answer) = &answer {
+            self.epoch.store(answer.epoch, Ordering::SeqCst);
+        }
+        answer
+    }
+
+    fn push(&self, push: Push) {
+        let inbox = self.inbox.lock().unwrap();
+        let Ear(sink) = inbox.as_ref().expect("an open inbox");
+        sink.push(push);
+    }
+}
+
+#[async_trait]
+impl LockStore for Overheard {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
+        let answer = self.store.step(key, command).await;
+        match command {
+            Command::Claim(_) | Command::Renew(_) => self.note(answer),
+            _ => answer,
+        }
+    }
+    async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        self.store.inspect(key).await
+    }
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        self.store.listing(pattern)
+    }
+    fn inbox(&self) -> &Inbox {
+        self.store.inbox()
+    }
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        *self.inbox.lock().unwrap() = Some(Ear(sink.clone()));
+        let tap = Arc::new(Tap(sink, self.heard.clone()));
+        self.store.listen(tap).await
+    }
+}
+
+/// A push that nobody sent; what it says is told apart from the truth, or near to it.
+#[derive(Debug, Clone)]
+struct Forged {
+    kind: u8,
+    right_key: bool,
+    /// Added to the arrival of the victim.
+    off: i64,
+    right_epoch: bool,
+    number: u64,
+    /// Whose id made the proof: nobody's, another claim's, or that of a push before.
+    proof: u8,
+}
+
+fn forged() -> impl Strategy<Value = Forged> {
+    let off = prop_oneof![Just(0_i64), -3..3_i64, any::<i64>()];
+    let number = prop_oneof![Just(0), Just(u64::MAX), any::<u64>()];
+    (
+        0..8_u8,
+        prop::bool::weighted(0.8),
+        off,
+        any::<bool>(),
+        number,
+        0..3_u8,
+    )
+        .prop_map(
+            |(kind, right_key, off, right_epoch, number, proof)| Forged {
+                kind,
+                right_key,
+                off,
+                right_epoch,
+                number,
+                proof,
+            },
+        )
+}
+
+impl Forged {
+    fn push(
+        &self,
+        key: &Key,
+        arrival: Arrival,
+        epoch: u64,
+        look: &Snapshot,
+        heard: &[Push],
+    ) -> Push {
+        let Self { number, .. } = *self;
+        let key = if self.right_key {
+            key.clone()
+        } else {
+            Key::new("another").unwrap()
+        };
+        let arrival = Arrival(arrival.0.wrapping_add_signed(self.off));
+        // Another than that, by chance too.
+        let epoch = if self.right_epoch {
+            epoch
+        } else {
+            epoch ^ number.max(1)
+        };
+        let (token, at) = (Token(look.last_token.0 + 1), look.at);
+        let before = heard.iter().rev().find_map(|push| match push {
+            Push::Granted { proof, .. } => Some(*proof),
+            _ => None,
+        });
+        let proof = match (self.proof, before) {
+            (0, _) => Proof::parse(&"0".repeat(40)).unwrap(),
+            (1, Some(proof)) => proof,
+            _ => Proof::of(&ClaimId::from_random(number.into()), "g"),
+        };
+        match self.kind {
+            0 => Push::Granted {
+                epoch,
+                key,
+                arrival,
+                token: if number == 0 { token } else { Token(number) },
+                at,
+                proof,
+            },
+            1 => Push::Next {
+                key,
+                arrival,
+                left: Duration::from_micros(number),
+            },
+            2 => Push::Revoked {
+                key,
+                arrival,
+                at,
+                proof,
+            },
+            3 => Push::Adopted {
+                key,
+                arrival,
+                at,
+                proof,
+            },
+            4 => Push::Unfit {
+                key,
+                arrival,
+                in_use: Capacity::Permits(1),
+                at,
+                proof,
+            },
+            5 => Push::Changed { key },
+            6 if !heard.is_empty() => {
+                // Word for word, on this connection.
+                let at = usize::try_from(number).unwrap_or_default() % heard.len();
+                match heard[at].clone() {
+                    Push::Granted {
+                        key,
+                        arrival,
+                        token,
+                        at,
+                        proof,
+                        ..
+                    } => Push::Granted {
+                        epoch,
+                        key,
+                        arrival,
+                        token,
+                        at,
+                        proof,
+                    },
+                    push => push,
+                }
+            }
+            _ => Push::Reset,
+        }
+    }
+}
+
+/// Waits for what others are to do.
+async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !done().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LIMIT, wait).await.expect(what);
+}
+
+fn waits_for(client: &Client, key: &str) -> tokio::task::JoinHandle<Lease> {
+    let mutex = client.mutex(key).unwrap();
+    tokio::spawn(async move { mutex.lock().await.unwrap() })
+}
+
+async fn nobody_believes(pushes: Vec<Forged>) {
+    let store = MemoryStore::new();
+    let victim = Overheard::new(store.client());
+    let holder = Client::builder().with_store(Arc::new(store)).connect();
+    let holder = holder.await.unwrap();
+    let client = Client::builder().with_store(victim.clone()).connect();
+    let client = client.await.unwrap();
+    let key = Key::new("k").unwrap();
+
+    // A turn before, so that there is something to be repeated.
+    let held = holder.mutex("k").unwrap().lock().await.unwrap();
+    let waiting = waits_for(&client, "k");
+    let in_line = async || !victim.inspect(&key).await.unwrap().waiters.is_empty();
+    until("the waiter in line", in_line).await;
+    held.release().await.unwrap();
+    let lease = timeout(LIMIT, waiting).await.expect("a grant").unwrap();
+    lease.release().await.unwrap();
+    victim.epoch.store(0, Ordering::SeqCst);
+
+    let held = holder.mutex("k").unwrap().lock().await.unwrap();
+    let waiting = waits_for(&client, "k");
+    // An answer on an open inbox: from now on a right push would be believed.
+    let heard = async || victim.epoch.load(Ordering::SeqCst) > 0;
+    until("an answer with the inbox open", heard).await;
+    let epoch = victim.epoch.load(Ordering::SeqCst);
+    let look = victim.inspect(&key).await.unwrap();
+    let arrival = look.waiters[0].claim.arrival;
+
+    let before = victim.asked.load(Ordering::SeqCst);
+    for forged in &pushes {
+        let heard = victim.heard.lock().unwrap().clone();
+        victim.push(forged.push(&key, arrival, epoch, &look, &heard));
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!waiting.is_finished(), "{forged:?} was believed");
+    }
+    assert!(held.is_valid());
+    let asked = victim.asked.load(Ordering::SeqCst) - before;
+    assert!(asked <= 2 * pushes.len() + 2, "{asked} questions");
+    let look = victim.inspect(&key).await.unwrap();
+    assert_eq!((look.holders.len(), look.waiters.len()), (1, 1));
+    assert_eq!(look.waiters[0].claim.arrival, arrival, "it keeps its place");
+
+    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    let lease = timeout(LIMIT, waiting).await.expect("a grant").unwrap();
+    let look = victim.inspect(&key).await.unwrap();
+    assert_eq!(lease.token(), look.holders[0].token);
+
+    for forged in &pushes {
+        let heard = victim.heard.lock().unwrap().clone();
+        victim.push(forged.push(&key, arrival, epoch, &look, &heard));
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        assert!(lease.is_valid(), "{forged:?} ended it");
+        assert_eq!(lease.token(), look.holders[0].token, "{forged:?}");
+    }
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_forged_push_is_not_believed(pushes in prop::collection::vec(forged(), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(nobody_believes(pushes));
+    }
+}
+
+/// Where ids can be guessed, a stranger can prove what it likes. Then a push is worth a
+/// question, and what the store answers counts; the reason is the one that was pushed.
+#[tokio::test]
+async fn ids_that_can_be_guessed_prove_nothing() {
+    let store = MemoryStore::new();
+    let victim = Overheard::new(store.client());
+    let holder = Client::builder().with_store(Arc::new(store)).connect();
+    let holder = holder.await.unwrap();
+    let guessed = ClaimId::new("guessed").unwrap();
+    let ids = {
+        let id = guessed.clone();
+        ClaimIds::custom(Arc::new(move || Ok(id.clone())))
+    };
+    let client = Client::builder().with_store(victim.clone()).claim_ids(ids);
+    let client = client.connect().await.unwrap();
+    let key = Key::new("k").unwrap();
+    let held = holder.mutex("k").unwrap().lock().await.unwrap();
+    let waiting = waits_for(&client, "k");
+    let heard = async || victim.epoch.load(Ordering::SeqCst) > 0;
+    until("an answer with the inbox open", heard).await;
+    let look = victim.inspect(&key).await.unwrap();
+    let arrival = look.waiters[0].claim.arrival;
+    let forge = |event: &dyn Fn(Inbox, ClaimId) -> Event, at: StoreTime| {
+        let event = event(victim.inbox().clone(), guessed.clone());
+        let push = Push::of(&event, &key, at, victim.epoch.load(Ordering::SeqCst));
+        assert!(push.is_proved_by(&guessed));
+        let asked = victim.asked.load(Ordering::SeqCst);
+        victim.push(push);
+        asked
+    };
+    let asks = async |before: usize| {
+        let asked = async || victim.asked.load(Ordering::SeqCst) > before;
+        until("a question", asked).await;
+        tokio::task::yield_now().await;
+    };
+    let granted = |inbox, id| Event::Granted {
+        inbox,
+        arrival,
+        id,
+        token: Token(look.last_token.0 + 1),
+        deadline: StoreTime(u64::MAX),
+    };
+    let unfit = |inbox, id| Event::Unfit {
+        inbox,
+        arrival,
+        id,
+        in_use: Capacity::Permits(1),
+    };
+    asks(forge(&granted, look.at)).await;
+    asks(forge(&unfit, look.at)).await;
+    assert!(!waiting.is_finished());
+    held.release().await.unwrap();
+    let lease = timeout(LIMIT, waiting).await.expect("a grant").unwrap();
+    let revoked = |inbox, id| Event::Revoked { inbox, arrival, id };
+    let adopted = |inbox, id| Event::Adopted { inbox, arrival, id };
+    asks(forge(&revoked, look.at)).await;
+    asks(forge(&adopted, look.at)).await;
+    assert_eq!(lease.standpoint(), Standpoint::Held);
+    holder.break_key("k").await.unwrap();
+    let lost = timeout(LIMIT, lease.lost()).await;
+    assert_eq!(lost.expect("it is told"), Loss::Revoked);
+}
+
+/// What strangers may write: forgeries that miss, and noise.
+#[cfg(any(feature = "local", feature = "redis"))]
+fn noise(arrival: Arrival) -> Vec<Vec<u8>> {
+    let near = [arrival.0 - 1, arrival.0, arrival.0 + 1, 0, u64::MAX];
+    let proof = "0123456789abcdef0123456789abcdef01234567";
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    for other in near {
+        for line in [
+            // Of the version before, which proved nothing.
+            format!("1 g {other} 9 9 9 k"),
+            format!("1 r {other} 9 k"),
+            format!("1 k\nG {other} 9\nN {other} 0\nR {other}\nA {other}\nU {other} 1"),
+            format!("2 g {other} 9 9 {proof} k"),
+            format!("2 u {other} 1 9 {proof} k"),
+            format!("2 n {other} 9 1 k"),
+            format!("2 k\nG {other} 9 9 {proof}\nN {other} 0\nU {other} 1 9 {proof}"),
+            format!("2 k\nR {other} 9 {proof}\nA {other} 9 {proof}"),
+        ] {
+            all.push(line.into_bytes());
+        }
+    }
+    let right = arrival.0;
+    for line in [
+        // Another key, another version, another order of words, too much, too little.
+        format!("2 g {right} 9 9 {proof} other"),
+        format!("3 g {right} 9 9 {proof} k"),
+        format!("2 G {right} 9 9 {proof} k"),
+        format!("2 g {right} -9 9 {proof} k"),
+        format!("2 g {right} 9"),
+        format!("2 g  {right} 9 9 {proof} k"),
+        format!("2 g {right} 9 9 k"),
+        format!("2 other\nG {right} 9 9 {proof}"),
+        format!("3 k\nG {right} 9 9 {proof}"),
+        format!("2 k\ng {right} 9 9 {proof}"),
+        format!("2 k\nG {right}"),
+        format!("2 n {right} 0 18446744073709551615 k"),
+        format!("2 k\nN {right} 18446744073709551615"),
+        "\n".repeat(5_000),
+        "2 c 0 9 k".to_owned(),
+        "2 k\nC".to_owned(),
+    ] {
+        all.push(line.into_bytes());
+    }
+    all.push(vec![0xff; 10_000]);
+    all.push(vec![0; 10_000]);
+    all.push(Vec::new());
+    all
+}
+
+/// Two clients; one holds, the other waits, while `send` brings what strangers say.
+#[cfg(any(feature = "local", feature = "redis"))]
+async fn noise_is_passed_over(
+    clients: [Client; 2],
+    watch: &dyn LockStore,
+    send: impl AsyncFn(Vec<u8>),
+) {
+    let [holder, client] = clients;
+    let key = Key::new("k").unwrap();
+    let held = holder.mutex("k").unwrap().lock().await.unwrap();
+    let waiting = {
+        let mutex = client.mutex("k").unwrap();
+        tokio::spawn(async move { mutex.lock().await.unwrap() })
+    };
+    let in_line = async || !watch.inspect(&key).await.unwrap().waiters.is_empty();
+    until("the waiter in line", in_line).await;
+    let look = watch.inspect(&key).await.unwrap();
+    for message in noise(look.waiters[0].claim.arrival) {
+        send(message).await;
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+    }
+    assert!(held.is_valid());
+    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    let lease = timeout(LIMIT, waiting).await.expect("a grant").unwrap();
+    let look = watch.inspect(&key).await.unwrap();
+    assert_eq!(lease.token(), look.holders[0].token);
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn strangers_publish_on_the_channel_of_an_inbox() {
+    use leasehold::store::redis::{RedisOptions, RedisStore};
+
+    let server = leasehold_testkit::server::RedisServer::start();
+    let options = RedisOptions::from_url(&server.url()).unwrap();
+    let store = async || Arc::new(RedisStore::connect(options.clone()).await.unwrap());
+    let connect =
+        async |store: Arc<RedisStore>| Client::builder().with_store(store).connect().await.unwrap();
+    let victim = store().await;
+    let clients = [connect(store().await).await, connect(victim.clone()).await];
+    let raw = redis::Client::open(server.url()).unwrap();
+    let stranger = raw.get_multiplexed_async_connection().await.unwrap();
+    let channel = format!("leasehold:inbox:{}", victim.inbox().as_str());
+    let heard = Arc::new(AtomicUsize::new(0));
+    let send = async |message: Vec<u8>| {
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(&channel).arg(message);
+        let to: usize = publish.query_async(&mut stranger.clone()).await.unwrap();
+        heard.fetch_add(to, Ordering::SeqCst);
+    };
+    noise_is_passed_over(clients, &*victim, send).await;
+    assert!(heard.load(Ordering::SeqCst) > 0, "nobody listened");
+}
+
+#[cfg(feature = "local")]
+#[tokio::test]
+async fn strangers_send_to_the_socket_of_an_inbox() {
+    use leasehold::store::local::{LocalOptions, LocalStore};
+    use std::os::unix::net::UnixDatagram;
+
+    let place = tempfile::tempdir().unwrap();
+    let options = LocalOptions {
+        directory: Some(place.path().join("d")),
+        ..LocalOptions::default()
+    };
+    let store = async || Arc::new(LocalStore::open(options.clone()).await.unwrap());
+    let connect =
+        async |store: Arc<LocalStore>| Client::builder().with_store(store).connect().await.unwrap();
+    let victim = store().await;
+    let clients = [connect(store().await).await, connect(victim.clone()).await];
+    let stranger = UnixDatagram::unbound().unwrap();
+    stranger.set_nonblocking(true).unwrap();
+    let socket = place
+        .path()
+        .join(format!("d/inbox/{}.sock", victim.inbox().as_str()));
+    let heard = AtomicUsize::new(0);
+    let send = async |message: Vec<u8>| {
+        until("the socket", async || socket.exists()).await;
+        // Full as long as nobody reads.
+        let sent = async || stranger.send_to(&message, &socket).is_ok();
+        until("room in the socket", sent).await;
+        heard.fetch_add(1, Ordering::SeqCst);
+    };
+    noise_is_passed_over(clients, &*victim, send).await;
+    assert!(heard.load(Ordering::SeqCst) > 0);
+}

@@ -7,9 +7,10 @@
 //!   applies one [`Command`] at a time and hands on the [`Event`]s. The memory
 //!   and local stores run this code; Redis runs its twin in Lua and is held
 //!   against it by replay.
-//! - the **client's half**: [`Waiter`] brings a claim to its grant, [`Renewal`]
-//!   keeps it, [`Validity`] says how long a client may believe in it. Inputs are
-//!   `handle_*`, outputs `poll_*`, the next deadline is `poll_timeout`.
+//! - the **client's half**: [`Life`] is one claim, from before its first request until
+//!   nothing of it is left. Inputs are `handle_*` and what its caller wants, outputs
+//!   `poll_*`, the next deadline is `poll_timeout`. [`Rejoining`] says when another claim
+//!   is worth making.
 //!
 //! Where several independent servers decide by majority, [`quorum`] has both halves.
 //!
@@ -21,20 +22,18 @@
 mod backoff;
 mod claim;
 mod command;
-mod identity;
 mod key;
 mod kind;
+mod life;
 mod marker;
 mod mutant;
 mod owner;
 mod push;
 mod queue;
 pub mod quorum;
-mod renewal;
 mod time;
 mod token;
 mod validity;
-mod waiter;
 
 pub use backoff::{Backoff, Pauses, Retry};
 pub use claim::{Arrival, ClaimId, Inbox, Note};
@@ -42,18 +41,19 @@ pub use command::{
     Adopt, Claim, ClaimView, Command, Event, Holder, Outcome, Release, Renew, Reply, Rotate,
     Snapshot, Standing, WaiterView,
 };
-pub use identity::Identity;
 pub use key::Key;
 pub use kind::{Capacity, Mode};
+pub use life::{
+    Acknowledges, COLLISIONS, Change, ChangeId, Changed, Collected, End, Failure, Heard, HintLimit,
+    Life, Limits, Loss, Phase, Rejoining, RenewalPolicy, Standpoint, Terms, Transmit,
+};
 pub use marker::{Closed, Marked, Marker, SetTerms};
 pub use owner::{Owner, OwnerSecret};
-pub use push::{HintLimit, LastAnswer, Proof};
+pub use push::{Proof, Push};
 pub use queue::{DROPS_PER_STEP, PROMOTED_FLOOR, Queue, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT};
-pub use renewal::{Loss, Renewal, RenewalPolicy, Standpoint};
 pub use time::{Moment, Now, StoreTime};
 pub use token::Token;
 pub use validity::{Validity, drift_allowance};
-pub use waiter::{Request, Verdict, Waiter, WaiterConfig};
 
 /// A value that was refused, in one sentence, with a hint where there is one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

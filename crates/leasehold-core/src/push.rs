@@ -1,4 +1,4 @@
-//! Which pushes a client believes, and how often the others may make it ask.
+//! What a client's inbox hears, and what shows that the store has said it.
 //!
 //! A push comes on a channel that others may listen to and publish on. What ends or
 //! begins a hold therefore carries a proof that only the store and the claim's client
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sha1_smol::Sha1;
 
-use crate::{ClaimId, Moment, StoreTime, Token};
+use crate::{Arrival, Capacity, ClaimId, Event, Key, StoreTime, Token};
 
 /// Shows that whoever made a push knows the claim's id, which is never published: a
 /// keyed hash of what the push says.
@@ -68,63 +68,203 @@ impl fmt::Display for Proof {
     }
 }
 
-/// How much further than the client's clock the store's may have gone since the last
-/// answer, beside one per cent. A clock that was stepped by more costs a question.
-const AHEAD: Duration = Duration::from_secs(10);
-
-/// The last answer about a claim that waits: what is pushed later comes from the same
-/// clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LastAnswer {
-    sent: Moment,
-    at: StoreTime,
+/// Something a client's inbox heard.
+///
+/// Others may listen to an inbox and send to it. What begins or ends a hold carries a
+/// proof, which needs the claim's id ([`Push::is_proved_by`]); without it, it counts for
+/// nothing. The rest are hints, on which a client asks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Push {
+    /// A waiting claim was granted.
+    Granted {
+        /// The connection epoch on which it came.
+        epoch: u64,
+        /// The key.
+        key: Key,
+        /// Which claim.
+        arrival: Arrival,
+        /// Its fencing token.
+        token: Token,
+        /// The store's time of the grant.
+        at: StoreTime,
+        /// That the store says so.
+        proof: Proof,
+    },
+    /// A claim is next in line.
+    Next {
+        /// The key.
+        key: Key,
+        /// Which claim.
+        arrival: Arrival,
+        /// After how long what blocks it can lapse.
+        left: Duration,
+    },
+    /// An administrator took the key from a holder.
+    Revoked {
+        /// The key.
+        key: Key,
+        /// Which claim.
+        arrival: Arrival,
+        /// The store's time.
+        at: StoreTime,
+        /// That the store says so.
+        proof: Proof,
+    },
+    /// Another client has adopted a claim.
+    Adopted {
+        /// The key.
+        key: Key,
+        /// Which claim.
+        arrival: Arrival,
+        /// The store's time.
+        at: StoreTime,
+        /// That the store says so, by the id that the claim had before.
+        proof: Proof,
+    },
+    /// A waiting claim was removed: the semaphore shrank below what it takes.
+    Unfit {
+        /// The key.
+        key: Key,
+        /// Which claim.
+        arrival: Arrival,
+        /// The capacity in use.
+        in_use: Capacity,
+        /// The store's time.
+        at: StoreTime,
+        /// That the store says so.
+        proof: Proof,
+    },
+    /// Another holds a watched key first, or its note has changed; or, where there is
+    /// no queue, a key that was busy may be free.
+    Changed {
+        /// The key.
+        key: Key,
+    },
+    /// Pushes may have been missed, and the store can be asked again: every
+    /// waiting claim should.
+    Reset,
 }
 
-impl LastAnswer {
-    /// An answer to a request sent at `sent`; the store took the step at `at`.
+impl Push {
+    /// The push that tells `event` of a step on `key` at `at`.
     #[must_use]
-    pub fn new(sent: Moment, at: StoreTime) -> Self {
-        Self { sent, at }
-    }
-
-    /// Whether a grant pushed at `now` can be of a step at `at` with this token: not
-    /// older than the answer that the claim waits, and neither further ahead than the
-    /// store's clock can have gone since. A token is never ahead of the step's time, so
-    /// none that would fence every later one is believed.
-    #[must_use]
-    pub fn allows(&self, now: Moment, at: StoreTime, token: Token) -> bool {
-        let passed = now.since(self.sent);
-        let latest = self.at + passed + passed / 100 + AHEAD;
-        (self.at..=latest).contains(&at) && token.0 <= latest.0
-    }
-}
-
-/// So many questions in a row may be caused by pushes that prove nothing,
-const BURST: u32 = 16;
-
-/// and then one in such a time.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// How often pushes that prove nothing may make a claim ask, so that a flood of them is
-/// none of questions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct HintLimit {
-    /// When the last question was allowed.
-    asks: Moment,
-    /// When all of a burst is allowed again.
-    full: Moment,
-}
-
-impl HintLimit {
-    /// When to ask because of a hint that came at `now`: at once, or a little later
-    /// together with those before it.
-    pub fn ask_at(&mut self, now: Moment) -> Moment {
-        if self.asks > now {
-            return self.asks;
+    pub fn of(event: &Event, key: &Key, at: StoreTime, epoch: u64) -> Self {
+        let key = key.clone();
+        match event {
+            Event::Granted {
+                arrival, id, token, ..
+            } => Self::Granted {
+                epoch,
+                arrival: *arrival,
+                token: *token,
+                at,
+                proof: Proof::of(id, &said('g', *arrival, Some(token.0), at, &key)),
+                key,
+            },
+            Event::Next {
+                arrival,
+                blocked_until,
+                ..
+            } => Self::Next {
+                key,
+                arrival: *arrival,
+                left: blocked_until.since(at),
+            },
+            Event::Revoked { arrival, id, .. } => Self::Revoked {
+                arrival: *arrival,
+                at,
+                proof: Proof::of(id, &said('r', *arrival, None, at, &key)),
+                key,
+            },
+            Event::Adopted { arrival, id, .. } => Self::Adopted {
+                arrival: *arrival,
+                at,
+                proof: Proof::of(id, &said('a', *arrival, None, at, &key)),
+                key,
+            },
+            Event::Unfit {
+                arrival,
+                id,
+                in_use,
+                ..
+            } => Self::Unfit {
+                arrival: *arrival,
+                in_use: *in_use,
+                at,
+                proof: Proof::of(id, &said('u', *arrival, Some(in_use.units()), at, &key)),
+                key,
+            },
+            Event::Changed { .. } => Self::Changed { key },
         }
-        self.asks = now.max(self.full.before(PAUSE * (BURST - 1)));
-        self.full = self.full.max(self.asks) + PAUSE;
-        self.asks
+    }
+
+    /// Which claim it is about; `None` for one that is about the key, or all of them.
+    #[must_use]
+    pub fn arrival(&self) -> Option<Arrival> {
+        self.claim().map(|(_, arrival)| arrival)
+    }
+
+    /// The key and the claim that it is about.
+    #[must_use]
+    pub fn claim(&self) -> Option<(&Key, Arrival)> {
+        match self {
+            Self::Granted { key, arrival, .. }
+            | Self::Next { key, arrival, .. }
+            | Self::Unfit { key, arrival, .. }
+            | Self::Adopted { key, arrival, .. }
+            | Self::Revoked { key, arrival, .. } => Some((key, *arrival)),
+            Self::Changed { .. } | Self::Reset => None,
+        }
+    }
+
+    /// Whether its proof was made with this claim id. A hint proves nothing.
+    #[must_use]
+    pub fn is_proved_by(&self, id: &ClaimId) -> bool {
+        let by = |(said, proof): (String, &Proof)| Proof::of(id, &said) == *proof;
+        self.proved().is_some_and(by)
+    }
+
+    /// What it says that has to be proved, and the proof.
+    pub(crate) fn proved(&self) -> Option<(String, &Proof)> {
+        match self {
+            Self::Granted {
+                key,
+                arrival,
+                token,
+                at,
+                proof,
+                ..
+            } => Some((said('g', *arrival, Some(token.0), *at, key), proof)),
+            Self::Revoked {
+                key,
+                arrival,
+                at,
+                proof,
+            } => Some((said('r', *arrival, None, *at, key), proof)),
+            Self::Adopted {
+                key,
+                arrival,
+                at,
+                proof,
+            } => Some((said('a', *arrival, None, *at, key), proof)),
+            Self::Unfit {
+                key,
+                arrival,
+                in_use,
+                at,
+                proof,
+            } => Some((said('u', *arrival, Some(in_use.units()), *at, key), proof)),
+            Self::Next { .. } | Self::Changed { .. } | Self::Reset => None,
+        }
+    }
+}
+
+/// What is proved, word for word as the scripts of Redis write it.
+fn said(kind: char, arrival: Arrival, number: Option<u64>, at: StoreTime, key: &Key) -> String {
+    let at = at.0;
+    match number {
+        Some(number) => format!("{kind} {arrival} {number} {at} {key}"),
+        None => format!("{kind} {arrival} {at} {key}"),
     }
 }
 
@@ -147,53 +287,5 @@ mod tests {
         ] {
             assert_eq!(Proof::parse(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_grant_is_of_the_time_since_the_last_answer() {
-        let second = 1_000_000;
-        let answer = LastAnswer::new(Moment(5 * second), StoreTime(100 * second));
-        let allows = |now, at, token| {
-            answer.allows(
-                Moment(now * second),
-                StoreTime(at * second),
-                Token(token * second),
-            )
-        };
-        assert!(allows(6, 101, 101));
-        assert!(allows(6, 100, 3), "a store may count its tokens otherwise");
-        assert!(!allows(6, 99, 99), "before the answer that it waits");
-        assert!(!allows(6, 112, 100), "ahead of the clock");
-        assert!(
-            !allows(6, 101, 112),
-            "a token that the clock does not reach for long"
-        );
-        assert!(allows(26, 131, 131));
-    }
-
-    #[test]
-    fn a_flood_of_hints_is_asked_about_in_pauses() {
-        let mut limit = HintLimit::default();
-        let (start, millisecond) = (1_000_000, 1_000);
-        let mut asked = Vec::new();
-        for hint in 0..10_000 {
-            let at = limit.ask_at(Moment(start + hint * millisecond));
-            if asked.last() != Some(&at) {
-                asked.push(at);
-            }
-        }
-        assert_eq!(asked[0], Moment(start), "the first at once");
-        assert!(
-            asked.len() <= 16 + 10_000 / 50 + 1,
-            "{} questions",
-            asked.len()
-        );
-        let last = Moment(start + 10_000 * millisecond);
-        assert!(
-            asked[asked.len() - 1] <= last + PAUSE,
-            "and none is put off for long"
-        );
-        let later = last + Duration::from_secs(1);
-        assert_eq!(limit.ask_at(later), later, "after a while at once again");
     }
 }

@@ -10,7 +10,6 @@ use futures_util::future::join;
 use leasehold_core::{Key, Mode, Owner as OwnerInfo, Reply};
 
 pub use self::builder::ClientBuilder;
-use crate::driver::{Driver, unanswered};
 use crate::election::Election;
 use crate::error::{Error, Operation, StoreError};
 use crate::inspection::{Broken, Inspection, Shutdown};
@@ -20,6 +19,7 @@ use crate::mutex::Mutex;
 use crate::reentrant::{Owner, Reentrant};
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
+use crate::session::{Session, unanswered};
 use crate::store::{Capabilities, Verbs as _};
 use crate::sync::timeout;
 
@@ -62,7 +62,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Client, Error> {
 /// left. Leases outlive the client value they came from.
 #[derive(Clone)]
 pub struct Client {
-    driver: Arc<Driver>,
+    session: Arc<Session>,
     owner: OwnerInfo,
     url: Arc<str>,
 }
@@ -91,7 +91,7 @@ impl Client {
     /// `Invalid`: a key is 1 to 512 bytes without control characters.
     pub fn mutex(&self, key: impl AsRef<str>) -> Result<Mutex, Error> {
         let key = check_key(Operation::Acquire, key)?;
-        Ok(Mutex::new(self.driver.clone(), key, self.owner.clone()))
+        Ok(Mutex::new(self.session.clone(), key, self.owner.clone()))
     }
 
     /// A read-write lock on `key`. No I/O: a bad key fails here.
@@ -100,7 +100,7 @@ impl Client {
     /// As [`Client::mutex`].
     pub fn rwlock(&self, key: impl AsRef<str>) -> Result<RwLock, Error> {
         let key = check_key(Operation::Acquire, key)?;
-        Ok(RwLock::new(self.driver.clone(), key, self.owner.clone()))
+        Ok(RwLock::new(self.session.clone(), key, self.owner.clone()))
     }
 
     /// A semaphore of so many permits on `key`. No I/O: a bad key fails here.
@@ -117,8 +117,8 @@ impl Client {
             Error::new(Operation::Acquire, Some(key.clone()), invalid.into())
         };
         mode.check().map_err(invalid)?;
-        let (driver, owner) = (self.driver.clone(), self.owner.clone());
-        Ok(Semaphore::new(driver, key, owner, permits))
+        let (session, owner) = (self.session.clone(), self.owner.clone());
+        Ok(Semaphore::new(session, key, owner, permits))
     }
 
     /// A mutex on `key` that `owner` may enter again. No I/O: a bad key fails here.
@@ -127,8 +127,8 @@ impl Client {
     /// As [`Client::mutex`].
     pub fn reentrant(&self, key: impl AsRef<str>, owner: &Owner) -> Result<Reentrant, Error> {
         let key = check_key(Operation::Acquire, key)?;
-        let (driver, who) = (self.driver.clone(), self.owner.clone());
-        Ok(Reentrant::new(driver, key, who, *owner))
+        let (session, who) = (self.session.clone(), self.owner.clone());
+        Ok(Reentrant::new(session, key, who, *owner))
     }
 
     /// Several keys as one lock: all or nothing. No I/O: bad keys fail here.
@@ -144,7 +144,7 @@ impl Client {
             .into_iter()
             .map(|key| check_key(Operation::Acquire, key))
             .collect();
-        MultiLock::new(&self.driver, keys?, &self.owner)
+        MultiLock::new(&self.session, keys?, &self.owner)
     }
 
     /// An election on `key`. No I/O: a bad key fails here.
@@ -153,7 +153,7 @@ impl Client {
     /// As [`Client::mutex`].
     pub fn election(&self, key: impl AsRef<str>) -> Result<Election, Error> {
         let key = check_key(Operation::Acquire, key)?;
-        Ok(Election::new(self.driver.clone(), key, self.owner.clone()))
+        Ok(Election::new(self.session.clone(), key, self.owner.clone()))
     }
 
     /// Looks at a key; changes nothing.
@@ -177,7 +177,7 @@ impl Client {
     /// ```
     pub async fn inspect(&self, key: impl AsRef<str>) -> Result<Inspection, Error> {
         let key = check_key(Operation::Inspect, key)?;
-        Inspection::of(&self.driver, &key).await
+        Inspection::of(&self.session, &key).await
     }
 
     /// The keys that somebody holds or waits for, by name; `pattern` is a glob
@@ -239,7 +239,7 @@ impl Client {
     /// ```
     #[must_use]
     pub fn listing(&self, pattern: impl AsRef<str>) -> Listing<'_> {
-        Listing::new(self, self.driver.store.listing(pattern.as_ref()))
+        Listing::new(self, self.session.store.listing(pattern.as_ref()))
     }
 
     /// Takes the key from all who hold it: for administrators. The token is
@@ -263,7 +263,7 @@ impl Client {
     /// ```
     pub async fn break_key(&self, key: impl AsRef<str>) -> Result<Broken, Error> {
         let key = check_key(Operation::Break, key)?;
-        let answer = self.within(self.driver.store.break_key(&key)).await;
+        let answer = self.within(self.session.store.break_key(&key)).await;
         let answer = answer.map_err(|error| Error::new(Operation::Break, Some(key), error))?;
         Ok(match answer.reply {
             Reply::Broken { holders, token } => Broken { holders, token },
@@ -293,8 +293,8 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self, within: Duration) -> Shutdown {
-        let watches = timeout(within, self.driver.watches.ended());
-        let ((released, unconfirmed), _) = join(self.driver.shut_down(within), watches).await;
+        let watches = timeout(within, self.session.watches.ended());
+        let ((released, unconfirmed), _) = join(self.session.shut_down(within), watches).await;
         Shutdown {
             released,
             unconfirmed,
@@ -311,7 +311,7 @@ impl Client {
     /// What the store can do.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
-        self.driver.store.capabilities()
+        self.session.store.capabilities()
     }
 
     /// The file descriptors that a guarded child process should inherit, so that
@@ -319,14 +319,14 @@ impl Client {
     #[cfg(unix)]
     #[must_use]
     pub fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
-        self.driver.store.lifelines()
+        self.session.store.lifelines()
     }
 
     pub(crate) async fn within<T>(
         &self,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let limit = self.driver.settings.operation_timeout;
+        let limit = self.session.settings.operation_timeout;
         timeout(limit, work)
             .await
             .unwrap_or_else(|_| Err(unanswered(limit)))

@@ -9,18 +9,20 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::Stream;
 use futures_util::stream::{BoxStream, unfold};
-use leasehold_core::{Arrival, Backoff, HintLimit, Key, Loss, Mode, Moment, Note, Owner, Token};
+use leasehold_core::{
+    Arrival, Backoff, Change, HintLimit, Key, Loss, Mode, Moment, Note, Owner, Token,
+};
 use tokio::sync::Notify;
 
 use crate::clock;
-use crate::driver::closing::Closed;
-use crate::driver::watches::Watch;
-use crate::driver::{Driver, random_u64, unanswered};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::face::{Face, options};
 use crate::hold::Released;
 use crate::inspection::Inspection;
 use crate::lease::Lease;
+use crate::session::closing::Closed;
+use crate::session::watches::Watch;
+use crate::session::{Session, random_u64, unanswered};
 use crate::sync::{sleep, timeout};
 use crate::waiting::{Acquire, Wait};
 
@@ -72,8 +74,8 @@ pub struct Leader {
 }
 
 impl Election {
-    pub(crate) fn new(driver: Arc<Driver>, key: Key, owner: Owner) -> Self {
-        let face = Face::new(driver, key, owner, Mode::Exclusive);
+    pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner) -> Self {
+        let face = Face::new(session, key, owner, Mode::Exclusive);
         Self { face }
     }
 
@@ -164,7 +166,7 @@ impl Election {
     /// # Examples
     /// See [`Election`].
     pub async fn leader(&self) -> Result<Option<Leader>, Error> {
-        let leader = look(&self.face.driver, self.key()).await;
+        let leader = look(&self.face.session, self.key()).await;
         leader.map_err(|error| observe_error(self.key(), error))
     }
 
@@ -193,8 +195,8 @@ impl Election {
     #[must_use]
     pub fn observe(&self) -> Leaders {
         let observer = Observer {
-            watch: Watch::start(&self.face.driver, self.key()),
-            driver: self.face.driver.clone(),
+            watch: Watch::start(&self.face.session, self.key()),
+            session: self.face.session.clone(),
             key: self.key().clone(),
             told: None,
             hints: HintLimit::default(),
@@ -222,9 +224,9 @@ impl fmt::Debug for Election {
     }
 }
 
-async fn look(driver: &Driver, key: &Key) -> Result<Option<Leader>, StoreError> {
-    let limit = driver.settings.operation_timeout;
-    let look = timeout(limit, driver.store.inspect(key)).await;
+async fn look(session: &Session, key: &Key) -> Result<Option<Leader>, StoreError> {
+    let limit = session.settings.operation_timeout;
+    let look = timeout(limit, session.store.inspect(key)).await;
     let look = look.unwrap_or_else(|_| Err(unanswered(limit)))?;
     let arrivals: Vec<_> = look.holders.iter().map(|it| it.claim.arrival).collect();
     let seen = Inspection::new(key.clone(), look);
@@ -304,12 +306,7 @@ impl Leadership {
         let hold = self.lease.hold();
         let note = Note::new(note);
         let note = note.map_err(|invalid| hold.error(Operation::Proclaim, invalid.into()))?;
-        hold.change(Operation::Proclaim, |subject, ttl| {
-            let mut renew = subject.renewal(ttl);
-            renew.note = Some(note.clone());
-            renew
-        })
-        .await
+        hold.change(Operation::Proclaim, Change::Note(note)).await
     }
 
     /// What other tasks watch the leadership by.
@@ -407,7 +404,7 @@ impl fmt::Debug for Leaders {
 
 struct Observer {
     watch: Watch,
-    driver: Arc<Driver>,
+    session: Arc<Session>,
     key: Key,
     /// What was told last: the claim, the term and the note.
     told: Option<Option<(Arrival, Token, Option<String>)>>,
@@ -421,8 +418,8 @@ struct Observer {
 
 impl Observer {
     async fn next(&mut self) -> Result<Option<Leader>, Error> {
-        let (driver, key) = (self.driver.clone(), self.key.clone());
-        let told = driver.while_open(self.next_change()).await;
+        let (session, key) = (self.session.clone(), self.key.clone());
+        let told = session.while_open(self.next_change()).await;
         told.map_err(|closed| observe_error(&key, closed))?
     }
 
@@ -467,10 +464,10 @@ impl Observer {
 
     /// Who leads, and when to ask again at the latest.
     async fn ask(&self) -> Result<(Option<Leader>, Moment), StoreError> {
-        let limit = self.driver.settings.operation_timeout;
+        let limit = self.session.settings.operation_timeout;
         let asked = timeout(limit, self.watch.ask()).await;
         let pause = asked.unwrap_or_else(|_| Err(unanswered(limit)))?;
-        let leader = look(&self.driver, &self.key).await?;
+        let leader = look(&self.session, &self.key).await?;
         Ok((leader, clock::now() + pause))
     }
 }

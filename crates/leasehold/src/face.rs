@@ -6,39 +6,39 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Mode, Owner, RenewalPolicy, Retry};
+use leasehold_core::{Key, Mode, Owner, RenewalPolicy, Retry, Terms};
 
 use crate::clock;
-use crate::driver::Driver;
-use crate::driver::acquire::acquire;
-use crate::driver::subject::Terms;
-use crate::driver::wish::{Patience, Wish, timed_out};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::Inspection;
 use crate::lease::{Lease, LeaseKind};
+use crate::session::Session;
+use crate::session::wish::{Patience, Wish, timed_out};
 use crate::settings::{MAX_TTL, check_ttl};
 use crate::waiting::{Acquire, Progress, Wait};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Face {
-    pub(crate) driver: Arc<Driver>,
+    pub(crate) session: Arc<Session>,
     pub(crate) wish: Wish,
 }
 
 impl Face {
-    pub(crate) fn new(driver: Arc<Driver>, key: Key, owner: Owner, mode: Mode) -> Self {
-        let settings = &driver.settings;
+    pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner, mode: Mode) -> Self {
+        let settings = &session.settings;
         let wish = Wish {
             key,
             mode,
             terms: Terms {
                 ttl: settings.ttl,
+                waiter_ttl: settings.waiter_ttl.min(settings.ttl),
                 policy: RenewalPolicy::Automatic(settings.renew_at),
                 hand_off: true,
                 max_hold: None,
                 rotate_every: settings.rotate_every,
+                acknowledges: session.store.capabilities().acknowledges,
+                guessable: session.may_be_guessed(),
             },
-            waiter_ttl: settings.waiter_ttl.min(settings.ttl),
             ahead: false,
             retry: None,
             owner,
@@ -47,7 +47,7 @@ impl Face {
             note: None,
             tells_position: false,
         };
-        Self { driver, wish }
+        Self { session, wish }
     }
 
     /// The same lock, claimed in another mode.
@@ -62,7 +62,7 @@ impl Face {
         let max_hold = self.wish.terms.max_hold;
         let ttl = max_hold.map_or(ttl, |max_hold| ttl.min(max_hold));
         self.wish.terms.ttl = ttl;
-        self.wish.waiter_ttl = self.driver.settings.waiter_ttl.min(ttl);
+        self.wish.terms.waiter_ttl = self.session.settings.waiter_ttl.min(ttl);
         Ok(())
     }
 
@@ -139,10 +139,9 @@ impl Face {
         wish.mode
             .check()
             .map_err(|invalid| self.error(invalid.into()))?;
-        let grant = acquire(&self.driver, &wish, patience, tell)
-            .await
-            .map_err(|error| self.error(error))?;
-        let lease = |grant| Lease::new(self.driver.clone(), grant, &self.wish, waited());
+        let grant = self.session.acquire(&wish, patience, tell).await;
+        let grant = grant.map_err(|error| self.error(error))?;
+        let lease = |grant| Lease::new(grant, &self.wish, waited());
         Ok(grant.map(|grant| lease(grant).hand_out()))
     }
 
@@ -167,7 +166,7 @@ impl Face {
     }
 
     pub(crate) async fn inspect(&self) -> Result<Inspection, Error> {
-        Inspection::of(&self.driver, &self.wish.key).await
+        Inspection::of(&self.session, &self.wish.key).await
     }
 
     pub(crate) fn error(&self, error: StoreError) -> Error {

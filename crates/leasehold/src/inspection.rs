@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::{Capacity, ClaimView, Key, Mode, Owner, Snapshot, StoreTime, Token};
 
-use crate::driver::{Driver, unanswered};
 use crate::error::{Error, Operation};
+use crate::session::{Session, unanswered};
 use crate::sync::timeout;
 
 /// A key as it was looked at.
@@ -80,9 +80,9 @@ pub struct WaiterInfo {
 
 impl Inspection {
     /// Looks at a key.
-    pub(crate) async fn of(driver: &Driver, key: &Key) -> Result<Self, Error> {
-        let limit = driver.settings.operation_timeout;
-        let look = timeout(limit, driver.store.inspect(key)).await;
+    pub(crate) async fn of(session: &Session, key: &Key) -> Result<Self, Error> {
+        let limit = session.settings.operation_timeout;
+        let look = timeout(limit, session.store.inspect(key)).await;
         let look = look.unwrap_or_else(|_| Err(unanswered(limit)));
         match look {
             Ok(look) => Ok(Self::new(key.clone(), look)),

@@ -3,17 +3,16 @@
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Loss, Mode, Standpoint, Token};
+use leasehold_core::{Change, Key, Loss, Mode, Standpoint, Token};
 
 use crate::clock;
-use crate::driver::Driver;
-use crate::driver::wish::{Grant, Wish};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::hold::{Hold, Released};
 use crate::loss::LossSignal;
+use crate::session::acquire::Grant;
+use crate::session::wish::Wish;
 use crate::store::Acknowledged;
 
 /// A hold on a key, limited in time and renewed by the watchdog.
@@ -153,12 +152,7 @@ impl Lease {
             .with_hint("use a read-write lock");
             return Err(hold.error(Operation::Downgrade, error));
         }
-        hold.change(Operation::Downgrade, |subject, ttl| {
-            let mut renew = subject.renewal(ttl);
-            renew.downgrade = true;
-            renew
-        })
-        .await?;
+        hold.change(Operation::Downgrade, Change::Downgrade).await?;
         hold.set_mode(Mode::Shared);
         Ok(Lease::of(hold))
     }
@@ -206,13 +200,13 @@ impl<K: Overlapping> Lease<K> {
 
 impl<K: LeaseKind> Lease<K> {
     /// A lease that its caller does not have in hand yet.
-    pub(crate) fn new(driver: Arc<Driver>, grant: Grant, wish: &Wish, waited: Duration) -> Self {
-        Self::of(Hold::new(driver, grant, wish, waited))
+    pub(crate) fn new(grant: Grant, wish: &Wish, waited: Duration) -> Self {
+        Self::of(Hold::new(grant, wish, waited))
     }
 
     /// Gives it to its caller.
     pub(crate) fn hand_out(self) -> Self {
-        self.hold.subject().hand_out();
+        self.hold.hand_out();
         self
     }
 

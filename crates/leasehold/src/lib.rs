@@ -27,7 +27,6 @@ pub mod blocking;
 mod client;
 mod clock;
 pub mod doctor;
-mod driver;
 mod election;
 mod error;
 mod face;
@@ -47,6 +46,7 @@ mod parts;
 mod reentrant;
 mod rwlock;
 mod semaphore;
+mod session;
 mod settings;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::select_all;
 use leasehold_core::Loss;
 
-use crate::driver::signal::Signal;
+use crate::session::signal::Signal;
 
 /// Says when a lease is lost, to any task that watches: cheap to clone, and independent of the
 /// lease, which stays free to be released.

@@ -10,15 +10,14 @@ use futures_util::future::{join_all, select_all};
 use leasehold_core::{Key, Loss, Mode, Owner, Token};
 
 use crate::clock;
-use crate::driver::Driver;
-use crate::driver::acquire::acquire;
-use crate::driver::acquire_all::{Together, acquire_all};
-use crate::driver::wish::{Patience, Wish, timed_out};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::face::{Face, options, patience};
 use crate::hold::Released;
 use crate::lease::{Exclusive, Lease, LeaseKind, Shared};
 use crate::loss::LossSignal;
+use crate::session::Session;
+use crate::session::together::Together;
+use crate::session::wish::{Patience, Wish, timed_out};
 use crate::waiting::{Acquire, Progress, Wait};
 
 /// Several keys as one lock: all of them, or none.
@@ -54,7 +53,11 @@ pub struct MultiLock<K: LeaseKind = Exclusive> {
 options!(MultiLock<K>, K: LeaseKind);
 
 impl MultiLock {
-    pub(crate) fn new(driver: &Arc<Driver>, keys: Vec<Key>, owner: &Owner) -> Result<Self, Error> {
+    pub(crate) fn new(
+        session: &Arc<Session>,
+        keys: Vec<Key>,
+        owner: &Owner,
+    ) -> Result<Self, Error> {
         let invalid = |key: Option<&Key>, message: &str, hint: &str| {
             let error = StoreError::new(ErrorKind::Invalid, message).with_hint(hint);
             Error::new(Operation::Acquire, key.cloned(), error)
@@ -70,7 +73,7 @@ impl MultiLock {
             return Err(invalid(None, "a multi-lock needs a key", hint));
         };
         let face = Face::new(
-            driver.clone(),
+            session.clone(),
             first.clone(),
             owner.clone(),
             Mode::Exclusive,
@@ -185,19 +188,19 @@ impl<K: LeaseKind> MultiLock<K> {
     pub async fn acquire(&self, how: Acquire) -> Result<Option<MultiLease<K>>, Error> {
         let started = clock::now();
         let patience = patience(how.wait);
-        let driver = &self.face.driver;
+        let session = &self.face.session;
         let mut keys = self.keys.clone();
         keys.sort();
         let wishes: Vec<_> = keys.into_iter().map(|key| self.wish(key, &how)).collect();
         let waited = || clock::now().since(started);
         let error =
             |wish: &Wish, error| Error::new(Operation::Acquire, Some(wish.key.clone()), error);
-        let together = acquire_all(driver, &wishes).await;
+        let together = session.acquire_all(&wishes).await;
         match together.map_err(|(part, failed)| error(&wishes[part], failed))? {
             Together::Granted(grants) => {
                 let leases = grants.into_iter().zip(&wishes);
                 let leases = leases
-                    .map(|(grant, wish)| Lease::new(driver.clone(), grant, wish, waited()))
+                    .map(|(grant, wish)| Lease::new(grant, wish, waited()))
                     .collect();
                 return Ok(Some(self.lease(leases)));
             }
@@ -218,7 +221,7 @@ impl<K: LeaseKind> MultiLock<K> {
                         });
                     }
                 };
-                let next = acquire(driver, wish, patience, tell);
+                let next = session.acquire(wish, patience, tell);
                 let granted = tokio::select! {
                     biased;
                     () = any_lost(&leases) => break,
@@ -226,7 +229,7 @@ impl<K: LeaseKind> MultiLock<K> {
                 };
                 match granted {
                     Ok(Some(grant)) => {
-                        leases.push(Lease::new(driver.clone(), grant, wish, waited()));
+                        leases.push(Lease::new(grant, wish, waited()));
                     }
                     Ok(None) => {
                         release_all(leases).await.ok();

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use leasehold_core::{Key, Mode, Owner};
 
-use crate::driver::Driver;
 use crate::error::Error;
 use crate::face::{Face, looking, options, unfair_options};
 use crate::lease::Lease;
 use crate::parts::adopting;
+use crate::session::Session;
 use crate::waiting::{Acquire, Wait};
 
 /// A fair, fenced mutex: one holder at a time, first come, first served.
@@ -40,8 +40,8 @@ unfair_options!(Mutex);
 adopting!(Mutex, crate::Exclusive);
 
 impl Mutex {
-    pub(crate) fn new(driver: Arc<Driver>, key: Key, owner: Owner) -> Self {
-        let face = Face::new(driver, key, owner, Mode::Exclusive);
+    pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner) -> Self {
+        let face = Face::new(session, key, owner, Mode::Exclusive);
         Self { face }
     }
 

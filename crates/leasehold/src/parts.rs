@@ -7,10 +7,10 @@ use leasehold_core::{ClaimId, Invalid, Key, Mode, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
-use crate::driver::adopt::{Adopted, adopt};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::face::Face;
 use crate::lease::{Exclusive, Lease, LeaseKind};
+use crate::session::acquire::Adopted;
 use crate::waiting::Acquire;
 
 /// A lease as data: to be handed to another process, or kept for the one that
@@ -119,11 +119,11 @@ impl<K: LeaseKind> Lease<K> {
     }
 
     fn written(&self, handed_over: bool) -> LeaseParts<K> {
-        let identity = self.hold().subject().identity();
+        let (claim, version) = self.hold().identity();
         let written = Written {
             key: self.key().clone(),
-            claim: identity.id().clone(),
-            version: identity.version(),
+            claim,
+            version,
             token: self.hold().token(),
             mode: self.mode(),
             reentrant: self.hold().is_reentrant(),
@@ -160,11 +160,10 @@ impl<K: LeaseKind> Lease<K> {
     /// ```
     pub async fn into_parts(self) -> Result<LeaseParts<K>, Error> {
         let parts = self.written(true);
-        let subject = self.into_hold().forsake().await?;
-        let identity = subject.identity();
+        let (claim, version) = self.into_hold().hand_over().await?;
         let written = Written {
-            claim: identity.id().clone(),
-            version: identity.version(),
+            claim,
+            version,
             ..parts.written
         };
         Ok(LeaseParts {
@@ -256,11 +255,12 @@ impl Face {
         }
         let mut wish = self.wish.clone();
         wish.mode = written.mode;
-        let adopted = adopt(&self.driver, &wish, &written.claim, written.version).await;
+        let (claim, version) = (&written.claim, written.version);
+        let adopted = self.session.adopt(&wish, claim, version).await;
         Ok(match adopted.map_err(|error| self.adopt_error(error))? {
             Adopted::Lease(grant) => {
                 let took = clock::now().since(started);
-                Ok(Lease::new(self.driver.clone(), grant, &wish, took))
+                Ok(Lease::new(grant, &wish, took))
             }
             Adopted::Gone => Err("the claim has gone: it was released, or it lapsed"),
             Adopted::Superseded => {

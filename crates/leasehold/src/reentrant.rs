@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use leasehold_core::{Key, Mode, OwnerSecret, Retry};
 
-use crate::driver::{Driver, random_u128};
 use crate::error::{Error, Operation};
 use crate::face::{Face, looking, options};
 use crate::lease::Lease;
 use crate::parts::adopting;
+use crate::session::{Session, random_u128};
 use crate::waiting::{Acquire, Wait};
 
 /// Who owns a [`Reentrant`] lock: a value that you make, clone and pass on. It
@@ -90,12 +90,12 @@ adopting!(Reentrant, crate::Exclusive);
 
 impl Reentrant {
     pub(crate) fn new(
-        driver: Arc<Driver>,
+        session: Arc<Session>,
         key: Key,
         who: leasehold_core::Owner,
         owner: Owner,
     ) -> Self {
-        let mut face = Face::new(driver, key, who, Mode::Exclusive);
+        let mut face = Face::new(session, key, who, Mode::Exclusive);
         face.wish.secret = Some(owner.0);
         Self { face, owner }
     }

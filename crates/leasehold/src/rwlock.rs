@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use leasehold_core::{Key, Mode, Owner};
 
-use crate::driver::Driver;
 use crate::error::Error;
 use crate::face::{Face, looking, options, unfair_options};
 use crate::lease::{Exclusive, Lease, LeaseKind, Shared};
 use crate::parts::{LeaseParts, Recovered};
+use crate::session::Session;
 use crate::waiting::{Acquire, Wait};
 
 /// A fair read-write lock: many readers together, or one writer alone.
@@ -46,8 +46,8 @@ looking!(RwLock);
 unfair_options!(RwLock);
 
 impl RwLock {
-    pub(crate) fn new(driver: Arc<Driver>, key: Key, owner: Owner) -> Self {
-        let face = Face::new(driver, key, owner, Mode::Exclusive);
+    pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner) -> Self {
+        let face = Face::new(session, key, owner, Mode::Exclusive);
         Self { face }
     }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use leasehold_core::{Capacity, Key, Mode, Owner, Reply};
 
-use crate::driver::wish::mismatch;
-use crate::driver::{Driver, unanswered};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::face::{Face, looking, options, unfair_options};
 use crate::inspection::Kind;
 use crate::lease::{Lease, Permits};
 use crate::parts::adopting;
+use crate::session::wish::mismatch;
+use crate::session::{Session, unanswered};
 use crate::store::Verbs as _;
 use crate::sync::timeout;
 use crate::waiting::{Acquire, Wait};
@@ -50,12 +50,12 @@ unfair_options!(Semaphore);
 adopting!(Semaphore, Permits);
 
 impl Semaphore {
-    pub(crate) fn new(driver: Arc<Driver>, key: Key, owner: Owner, permits: u32) -> Self {
+    pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner, permits: u32) -> Self {
         let mode = Mode::Permits {
             of: permits,
             take: 1,
         };
-        let face = Face::new(driver, key, owner, mode);
+        let face = Face::new(session, key, owner, mode);
         Self { face, permits }
     }
 
@@ -283,9 +283,9 @@ impl Semaphore {
         };
         let mode = resized.face.wish.mode;
         mode.check().map_err(|invalid| fail(invalid.into()))?;
-        let driver = &self.face.driver;
-        let limit = driver.settings.operation_timeout;
-        let answer = timeout(limit, driver.store.resize(key, self.permits, permits)).await;
+        let session = &self.face.session;
+        let limit = session.settings.operation_timeout;
+        let answer = timeout(limit, session.store.resize(key, self.permits, permits)).await;
         let answer = answer.unwrap_or_else(|_| Err(unanswered(limit)));
         match answer.map_err(fail)?.reply {
             Reply::Resized | Reply::Absent => Ok(resized),

@@ -15,7 +15,7 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Inbox, Mode, Moment, Queue, Renewal, Request, StoreTime, Token, Waiter,
+    Arrival, Inbox, Life, Mode, Moment, Phase, Queue, StoreTime, Token, Transmit,
 };
 
 use self::site::Site;
@@ -132,33 +132,19 @@ pub(super) enum Act {
     Forge(usize),
 }
 
-#[derive(Debug, Clone, PartialEq, Hash)]
-enum Stage {
-    Idle,
-    Waiting(Box<Waiter>),
-    Held(Box<Held>),
-}
-
-#[derive(Debug, Clone, PartialEq, Hash)]
-struct Held {
-    renewal: Renewal,
-    arrival: Arrival,
-    token: Token,
-}
-
 /// A request whose answer is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Hash)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 struct Pending {
     serial: u8,
-    kind: Request,
-    sent: Moment,
+    transmit: Transmit,
     /// Since then a push has told of the grant: the answer may be older.
     overtaken: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Hash)]
 struct Client {
-    stage: Stage,
+    /// Its claim; none while it is idle.
+    life: Option<Box<Life>>,
     pending: Option<Pending>,
     /// How often it may still begin, and how often it has.
     attempts: u8,
@@ -167,6 +153,22 @@ struct Client {
     epoch: u64,
     connected: bool,
     dead: bool,
+}
+
+impl Client {
+    fn is_idle(&self) -> bool {
+        self.life.is_none()
+    }
+
+    fn is_in(&self, phase: Phase) -> bool {
+        self.life.as_ref().is_some_and(|life| life.phase() == phase)
+    }
+
+    /// Whether it asked so long ago.
+    fn has_asked(&self, now: Moment, before: Duration) -> bool {
+        let sent = self.pending.as_ref().map(|pending| pending.transmit.sent);
+        sent.is_some_and(|sent| now.since(sent) >= before)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -225,7 +227,7 @@ impl ClientsModel {
                 state.left.late -= 1;
                 self.time_out(state, client);
             }
-            Act::GiveBack(client) => self.leave(state, client, true),
+            Act::GiveBack(client) => self.leave(state, client),
             Act::Deliver(at) => {
                 let message = state.wire.remove(at);
                 self.arrive(state, message);
@@ -244,7 +246,7 @@ impl ClientsModel {
                 state.left.deaths -= 1;
                 let client = &mut state.clients[client];
                 (client.dead, client.connected) = (true, false);
-                client.stage = Stage::Idle;
+                client.life = None;
             }
             Act::Break => {
                 state.left.breaks -= 1;
@@ -280,32 +282,27 @@ impl ClientsModel {
             return;
         }
         let now = self.moment(state, number);
-        let due = match &client.stage {
-            Stage::Idle => None,
-            Stage::Waiting(waiter) => waiter.poll_timeout(),
-            Stage::Held(held) => held.renewal.poll_timeout(),
-        };
+        let due = client.life.as_ref().and_then(|life| life.poll_timeout());
         if due.is_some_and(|due| due <= now) {
             actions.push(Act::Drive(number));
         }
-        let slow = |pending: Pending| now.since(pending.sent) >= TICK / 2;
-        if client.pending.is_some_and(slow) && state.left.late > 0 {
+        if client.has_asked(now, TICK / 2) && state.left.late > 0 {
             actions.push(Act::TimeOut(number));
         }
-        match client.stage {
-            Stage::Idle if client.attempts > 0 => actions.push(Act::Begin(number)),
-            Stage::Held(_) => actions.push(Act::GiveBack(number)),
-            _ => {}
+        if client.is_idle() && client.attempts > 0 {
+            actions.push(Act::Begin(number));
+        } else if client.is_in(Phase::Held) {
+            actions.push(Act::GiveBack(number));
         }
         if !client.connected {
             actions.push(Act::Connect(number));
-        } else if state.left.cuts > 0 && !matches!(client.stage, Stage::Idle) {
+        } else if state.left.cuts > 0 && !client.is_idle() {
             actions.push(Act::Cut(number));
         }
-        if state.left.deaths > 0 && !matches!(client.stage, Stage::Idle) {
+        if state.left.deaths > 0 && !client.is_idle() {
             actions.push(Act::Die(number));
         }
-        let waits = matches!(&client.stage, Stage::Waiting(waiter) if waiter.position().is_some());
+        let waits = client.is_in(Phase::Waiting);
         if state.left.forged > 0 && waits && client.connected {
             actions.push(Act::Forge(number));
         }
@@ -328,7 +325,7 @@ impl Subject for ClientsModel {
 
     fn init(&self) -> State {
         let clients = self.people.iter().map(|person| Client {
-            stage: Stage::Idle,
+            life: None,
             pending: None,
             attempts: person.attempts,
             begun: 0,

@@ -8,9 +8,9 @@ use leasehold_core::Owner as OwnerInfo;
 
 use super::Client;
 use crate::access::{Access, TlsFiles};
-use crate::driver::{Driver, unanswered};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::ids::ClaimIds;
+use crate::session::{Session, unanswered};
 use crate::settings::Settings;
 use crate::store::LockStore;
 use crate::store::scheme::Opened;
@@ -147,9 +147,9 @@ impl ClientBuilder {
         }
         let (host, process) = whereabouts();
         let owner = OwnerInfo::new(&host, process, self.settings.label.as_deref());
-        let driver = Driver::new(store, self.settings, self.ids, runtime);
+        let session = Session::new(store, self.settings, self.ids, runtime);
         Ok(Client {
-            driver,
+            session,
             owner,
             url: url.into(),
         })

@@ -8,18 +8,6 @@ use leasehold_core::{Reply, Standing};
 use super::Answer;
 use crate::error::{ErrorKind, StoreError};
 
-/// Which answers of a store count only once others have acknowledged them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Acknowledges {
-    /// None: what the store answers counts.
-    #[default]
-    Nothing,
-    /// A grant. One that was pushed is confirmed before it is used.
-    Grants,
-    /// A grant, and each renewal of a lease.
-    GrantsAndRenewals,
-}
-
 /// What a policy of acknowledged writes has achieved for one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledged {

@@ -19,7 +19,6 @@ mod listing;
 #[cfg(feature = "local")]
 pub mod local;
 pub mod memory;
-mod push;
 mod records;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -27,10 +26,10 @@ pub(crate) mod report;
 pub(crate) mod scheme;
 mod verbs;
 
-pub use acknowledged::{Acknowledged, Acknowledges};
+pub use acknowledged::Acknowledged;
+pub use leasehold_core::{Acknowledges, Push};
 use listing::drain;
 pub use listing::{ListPage, Listing, OnePage};
-pub use push::Push;
 pub use records::{Records, Step, Taken, Transacted};
 pub use verbs::Verbs;
 

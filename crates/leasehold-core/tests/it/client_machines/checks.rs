@@ -1,9 +1,9 @@
 //! What must hold, at every moment and in the end.
 
-use leasehold_core::{Arrival, Mode, Moment, Reply, Standpoint};
+use leasehold_core::{Arrival, Mode, Moment, Phase, Reply, Standpoint};
 
 use crate::client_machines::climate::{MS, SECOND};
-use crate::client_machines::world::{Attempt, Stage, What, World};
+use crate::client_machines::world::{What, World};
 
 impl World {
     /// Design 1: "while a lease is valid by its client's clock, nobody else's is".
@@ -13,14 +13,10 @@ impl World {
         }
         let mut used = 0;
         for client in &self.clients {
-            if let Some(Attempt {
-                stage: Stage::Held(held),
-                mode,
-                ..
-            }) = &client.attempt
-                && held.renewal.validity().until() > Moment(client.origin + self.now)
+            if let Some(attempt) = &client.attempt
+                && attempt.life.valid_until() > Moment(client.origin + self.now)
             {
-                used += mode.weight();
+                used += attempt.mode.weight();
             }
         }
         let units = Mode::Exclusive.capacity().units();
@@ -81,13 +77,10 @@ impl World {
         self.require(self.holds(0), || format!("client 0 waits after {bound} µs"));
         self.run(self.now + 2 * climate.lease_micros());
         // Its own policy may let it end; it does not stay unknown.
-        if let Some(Attempt {
-            stage: Stage::Held(held),
-            ..
-        }) = &self.clients[0].attempt
-        {
-            let standpoint = held.renewal.standpoint();
-            self.require(standpoint == Standpoint::Held, || {
+        if self.holds(0) {
+            let attempt = self.clients[0].attempt.as_ref();
+            let standpoint = attempt.and_then(|attempt| attempt.life.standpoint());
+            self.require(standpoint == Some(Standpoint::Held), || {
                 format!("{standpoint:?} in the end")
             });
         }
@@ -103,13 +96,8 @@ impl World {
     }
 
     pub(crate) fn holds(&self, client: usize) -> bool {
-        matches!(
-            self.clients[client].attempt,
-            Some(Attempt {
-                stage: Stage::Held(_),
-                ..
-            })
-        )
+        let attempt = self.clients[client].attempt.as_ref();
+        attempt.is_some_and(|attempt| attempt.life.phase() == Phase::Held)
     }
 
     /// Whether the client is still at the attempt whose end has this number.

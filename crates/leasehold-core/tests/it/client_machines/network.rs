@@ -3,7 +3,7 @@
 use leasehold_core::{Arrival, Command, Event, Reply, StoreTime, Token};
 
 use crate::client_machines::climate::MS;
-use crate::client_machines::world::{Client, Stage, What, World};
+use crate::client_machines::world::{Client, What, World};
 
 impl World {
     pub(crate) fn reach(
@@ -153,13 +153,11 @@ impl World {
         self.tell(|| format!("client {client} is cut off"));
         if self.clients[client].connected {
             self.clients[client].connected = false;
-            if let Some(pending) = self.clients[client]
-                .attempt
-                .as_ref()
-                .and_then(|a| a.pending.as_ref())
-            {
+            let attempt = self.clients[client].attempt.as_ref();
+            let pending = attempt.into_iter().flat_map(|attempt| &attempt.pending);
+            let requests: Vec<_> = pending.map(|pending| pending.request).collect();
+            for request in requests {
                 // The client notices at once, or by its time-out.
-                let request = pending.request;
                 if self.dice.chance(700) {
                     self.plan(self.now, What::Overdue { client, request });
                 }
@@ -183,11 +181,7 @@ impl World {
         process.last_back = 0;
         process.causes.push(self.now);
         if let Some(attempt) = &mut process.attempt {
-            match &mut attempt.stage {
-                Stage::Waiting(waiter) => waiter.handle_reset(now),
-                Stage::Held(held) => held.renewal.handle_reset(now),
-                Stage::Adopting(_) => {}
-            }
+            attempt.life.handle_reset(now);
         }
         self.tell(|| format!("client {client} is back"));
         self.drive(client);

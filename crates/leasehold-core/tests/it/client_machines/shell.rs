@@ -1,15 +1,14 @@
-//! The client's shell: what an adapter does around the machines.
+//! The client's shell: what an adapter does around a claim.
 
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, ClaimId, Command, Event, Identity, Loss, Mode, Owner, Release, Renew, Renewal,
-    RenewalPolicy, Reply, Request, Standpoint, StoreTime, Verdict, Waiter, WaiterConfig,
+    Acknowledges, Claim, ClaimId, Command, End, Event, Failure, Heard, Life, Limits, Loss, Mode,
+    Owner, Phase, Push, RenewalPolicy, Reply, Standpoint, StoreTime, Terms,
 };
 
-use crate::client_machines::changes::says_something;
 use crate::client_machines::climate::MS;
-use crate::client_machines::world::{Attempt, Change, Held, Pending, Stage, What, World};
+use crate::client_machines::world::{Attempt, Held, Pending, What, World};
 
 impl World {
     pub(crate) fn begin(&mut self, client: usize) {
@@ -29,68 +28,76 @@ impl World {
         };
         let give_up = (!last && self.dice.chance(150))
             .then(|| now + Duration::from_micros(self.dice.between(0, climate.lease_micros() * 2)));
-        let config = WaiterConfig {
-            lease_ttl: climate.lease,
-            waiter_ttl: climate.waiter,
-            give_up,
-            patience: Duration::from_micros(climate.op_timeout * 3),
-            seed: self.dice.draw(),
-        };
+        let limits = self.limits(give_up, 3);
         let shared = self.dice.chance(climate.shared);
         let bounded = !last && self.dice.chance(climate.bounded);
         let longest = self
             .dice
             .between(climate.lease_micros(), climate.lease_micros() * 4);
-        let attempt = Attempt {
-            turn: None,
-            downgraded: false,
-            max_hold: bounded.then(|| Duration::from_micros(longest)),
-            mode: if shared {
-                Mode::Shared
-            } else {
-                Mode::Exclusive
-            },
-            policy,
+        let max_hold = bounded.then(|| Duration::from_micros(longest));
+        let mode = if shared {
+            Mode::Shared
+        } else {
+            Mode::Exclusive
+        };
+        let claim = Claim {
+            waiter_ttl: climate.waiter,
             wait: last || !self.dice.chance(150),
             ahead: !last && climate.unfair && self.dice.chance(300),
-            stage: Stage::Waiting(Box::new(Waiter::new(config, now))),
-            pending: None,
-            told_to_wait: None,
-            end: 0,
-            identity: Identity::new(id),
+            inbox: Some(self.clients[client].inbox.clone()),
+            owner: Owner::new("host", u32::try_from(client).unwrap(), None),
+            ..Claim::new(id.clone(), mode, climate.lease)
         };
-        self.tell(|| {
-            format!(
-                "client {client} begins {id:?} {policy:?}",
-                id = attempt.identity.id()
-            )
-        });
-        self.clients[client].attempt = Some(attempt);
+        let terms = self.terms(policy, max_hold);
+        self.tell(|| format!("client {client} begins {id:?} {policy:?}"));
+        let life = Life::claim(claim, terms, limits, now);
+        self.clients[client].attempt = Some(Attempt::new(life, mode));
         self.clients[client].causes.push(self.now);
         self.drive(client);
     }
 
-    /// Ends an attempt, however it went, and begins another some time.
-    pub(crate) fn over(&mut self, client: usize, release: bool) {
-        let Some(attempt) = self.clients[client].attempt.take() else {
+    pub(crate) fn terms(&mut self, policy: RenewalPolicy, max_hold: Option<Duration>) -> Terms {
+        Terms {
+            ttl: self.climate.lease,
+            waiter_ttl: self.climate.waiter,
+            policy,
+            hand_off: !self.climate.unfair || self.dice.chance(700),
+            max_hold,
+            rotate_every: None,
+            acknowledges: Acknowledges::Nothing,
+            guessable: false,
+        }
+    }
+
+    /// Whoever asks is patient for so many operations.
+    pub(crate) fn limits(
+        &mut self,
+        give_up: Option<leasehold_core::Moment>,
+        operations: u32,
+    ) -> Limits {
+        let operation = Duration::from_micros(self.climate.op_timeout);
+        Limits {
+            give_up,
+            patience: operation * operations,
+            operation: operation * 3,
+            seed: self.dice.draw(),
+        }
+    }
+
+    /// Ends an attempt, however it went, and begins another some time. What it sends in
+    /// leaving is sent once, and may be lost.
+    pub(crate) fn over(&mut self, client: usize) {
+        let now = self.moment(client);
+        let Some(mut attempt) = self.clients[client].attempt.take() else {
             return;
         };
-        if release {
-            let hand_off = !self.climate.unfair || self.dice.chance(700);
-            for id in attempt.identity.ids() {
-                self.serial += 1;
-                let request = self.serial;
-                self.send(
-                    client,
-                    request,
-                    Command::Release(Release {
-                        id,
-                        hand_off,
-                        settled: false,
-                        unused: false,
-                    }),
-                );
-            }
+        attempt.life.leave(now);
+        while let Some(transmit) = attempt.life.poll_transmit(now, || None) {
+            self.serial += 1;
+            let request = self.serial;
+            self.send(client, request, (*transmit.command).clone());
+            let unanswered = Err(Failure::Unanswered);
+            attempt.life.handle_answer(now, &transmit, unanswered);
         }
         self.begin_again(client);
     }
@@ -108,47 +115,36 @@ impl World {
     /// The caller gives its lease back.
     pub(crate) fn leave(&mut self, client: usize) {
         self.tell(|| format!("client {client} gives back"));
-        self.over(client, true);
+        self.over(client);
     }
 
-    /// Looks at the machine's deadlines, sends what it wants sent, and sets the
+    /// Looks at the claim's deadlines, sends what it wants sent, and sets the
     /// next alarm.
     pub(crate) fn drive(&mut self, client: usize) {
         let now = self.moment(client);
         loop {
+            let Some(attempt) = &mut self.clients[client].attempt else {
+                return;
+            };
+            attempt.life.handle_timeout(now);
             self.settle(client);
             let Some(attempt) = &mut self.clients[client].attempt else {
                 return;
             };
-            let request = match &mut attempt.stage {
-                Stage::Waiting(waiter) => {
-                    waiter.handle_timeout(now);
-                    waiter.poll_transmit(now)
-                }
-                Stage::Held(held) => {
-                    held.renewal.handle_timeout(now);
-                    held.renewal.poll_transmit(now)
-                }
-                Stage::Adopting(_) => None,
+            let Some(transmit) = attempt.life.poll_transmit(now, || None) else {
+                break;
             };
-            let Some(kind) = request else { break };
-            self.transmit(client, kind);
+            self.transmit(client, transmit);
         }
-        self.settle(client);
         let Some(attempt) = &self.clients[client].attempt else {
             return;
         };
-        let next = match &attempt.stage {
-            Stage::Waiting(waiter) => waiter.poll_timeout(),
-            Stage::Held(held) => held.renewal.poll_timeout(),
-            Stage::Adopting(_) => None,
-        };
-        if let Some(next) = next {
+        if let Some(next) = attempt.life.poll_timeout() {
             let at = next
                 .0
                 .saturating_sub(self.clients[client].origin)
                 .max(self.now);
-            // A machine that wants to be called at once, again and again, would
+            // A claim that wants to be called at once, again and again, would
             // never let the world go on.
             if self.clients[client].wakes_at != Some(at) {
                 self.clients[client].wakes_at = Some(at);
@@ -157,59 +153,44 @@ impl World {
         }
     }
 
-    pub(crate) fn transmit(&mut self, client: usize, kind: Request) {
-        let now = self.moment(client);
+    fn transmit(&mut self, client: usize, transmit: leasehold_core::Transmit) {
         self.serial += 1;
         let request = self.serial;
         let climate = self.climate.clone();
         self.no_storm(client);
         let process = &mut self.clients[client];
         let attempt = process.attempt.as_mut().unwrap();
-        assert!(attempt.pending.is_none(), "two requests under way");
-        if let Stage::Held(held) = &mut attempt.stage {
-            let by_itself = matches!(attempt.policy, RenewalPolicy::Manual) && held.whole;
-            let again = std::mem::take(&mut held.ask_again);
+        let under_way = attempt.pending.len();
+        // One keeps the claim, and one for each thing that its caller wants, or wanted.
+        let most = attempt.changing.len() + attempt.given_up;
+        assert!(under_way <= most, "two requests under way");
+        if !attempt.changing.is_empty() {
+            // Callers have pauses of their own.
+            process.causes.push(self.now);
+        }
+        if let Some(held) = &mut attempt.held {
+            let policy = attempt.life.terms().policy;
+            let by_itself = matches!(policy, RenewalPolicy::Manual) && held.whole;
+            let again = std::mem::take(&mut held.ask_again) || !attempt.changing.is_empty();
             assert!(
                 !by_itself || again,
                 "seed {}: a manual lease was renewed by itself",
                 self.seed
             );
         }
-        let identity = &attempt.identity;
-        attempt.pending = Some(Pending {
-            request,
-            id: identity.id().clone(),
-            rotates: identity.pending().map(|rotate| rotate.to),
-            kind,
-            sent: now,
-        });
-        let command = match kind {
-            Request::Claim => Command::Claim(Claim {
-                waiter_ttl: climate.waiter,
-                wait: attempt.wait,
-                ahead: attempt.ahead,
-                inbox: Some(process.inbox.clone()),
-                owner: Owner::new("host", u32::try_from(client).unwrap(), None),
-                ..Claim::new(identity.id().clone(), attempt.mode, climate.lease)
-            }),
-            Request::Renew(ttl) => Command::Renew(Renew {
-                downgrade: attempt.downgraded,
-                rotate: identity.pending(),
-                ..Renew::new(identity.id().clone(), ttl)
-            }),
-        };
+        let command = (*transmit.command).clone();
+        attempt.pending.push(Pending { request, transmit });
         let (connected, end) = (process.connected, attempt.end);
-        let held = matches!(attempt.stage, Stage::Held(_));
-        self.send(client, request, command);
+        let held = attempt.held.is_some() && attempt.changing.is_empty();
+        if under_way > 0 {
+            self.send_apart(client, request, command);
+        } else {
+            self.send(client, request, command);
+        }
         if held && self.dice.chance(climate.rotates / 4) {
             // The id is replaced while the renewal is under way.
             let at = self.now + self.dice.between(0, climate.delay.1 * 2);
-            let what = What::Change {
-                client,
-                request: end,
-                change: Change::Rotate,
-            };
-            self.plan(at, what);
+            self.plan_rotation(client, end, at);
         }
         if connected {
             let at = self.now + climate.op_timeout;
@@ -219,29 +200,37 @@ impl World {
         }
     }
 
+    /// What the caller asks may overtake what keeps the claim.
+    fn send_apart(&mut self, client: usize, request: u64, command: Command) {
+        let there = self.clients[client].last_there;
+        if self.climate.callers_apart {
+            self.clients[client].last_there = 0;
+        }
+        self.send(client, request, command);
+        let process = &mut self.clients[client];
+        process.last_there = process.last_there.max(there);
+    }
+
+    fn take_pending(&mut self, client: usize, request: u64) -> Option<Pending> {
+        let attempt = self.clients[client].attempt.as_mut()?;
+        let of = |pending: &Pending| pending.request == request;
+        let at = attempt.pending.iter().position(of)?;
+        Some(attempt.pending.remove(at))
+    }
+
     pub(crate) fn unanswered(&mut self, client: usize, request: u64) {
         let now = self.moment(client);
-        let Some(attempt) = &mut self.clients[client].attempt else {
+        let Some(pending) = self.take_pending(client, request) else {
             return;
         };
-        // A rotation without an answer goes along with the next renewal.
-        attempt.turn.take_if(|turn| turn.request == request);
-        if attempt
-            .pending
-            .as_ref()
-            .is_none_or(|pending| pending.request != request)
-        {
-            return;
+        let attempt = self.clients[client].attempt.as_mut().unwrap();
+        if let Some(held) = &mut attempt.held {
+            held.ask_again = true;
         }
-        attempt.pending = None;
-        match &mut attempt.stage {
-            Stage::Waiting(waiter) => waiter.handle_unanswered(now),
-            Stage::Held(held) => {
-                held.ask_again = true;
-                held.renewal.handle_unanswered(now);
-            }
-            Stage::Adopting(_) => return self.offer_unanswered(client),
-        }
+        let unanswered = Err(Failure::Unanswered);
+        attempt
+            .life
+            .handle_answer(now, &pending.transmit, unanswered);
         self.drive(client);
     }
 
@@ -257,209 +246,151 @@ impl World {
         if self.clients[client].epoch != epoch {
             return;
         }
-        let Some(attempt) = &mut self.clients[client].attempt else {
+        let Some(pending) = self.take_pending(client, request) else {
             return;
         };
-        if let Some(turn) = attempt.turn.take_if(|turn| turn.request == request) {
-            return self.turned(client, &turn, reply);
-        }
-        let Some(pending) = attempt.pending.take_if(|p| p.request == request) else {
-            return;
-        };
-        match &mut attempt.stage {
-            Stage::Waiting(waiter) => {
-                if let Reply::Standing(standing) = reply
-                    && standing.token.is_none()
-                {
-                    attempt.told_to_wait = Some((epoch, standing.arrival));
-                }
-                waiter.handle_reply(now, pending.sent, epoch, pending.kind, reply, at);
-            }
-            Stage::Held(_) => self.renewed(client, &pending, reply),
-            Stage::Adopting(_) => self.offer_answered(client, &pending, reply),
-        }
-        self.drive(client);
-    }
-
-    /// An answer to a renewal.
-    fn renewed(&mut self, client: usize, pending: &Pending, reply: &Reply) {
-        let (now, lease) = (self.moment(client), self.climate.lease);
+        let lease = self.climate.lease;
         let attempt = self.clients[client].attempt.as_mut().unwrap();
-        let Stage::Held(held) = &mut attempt.stage else {
-            return;
+        if let Reply::Standing(standing) = reply
+            && standing.token.is_none()
+        {
+            attempt.told_to_wait = Some((epoch, standing.arrival));
+        }
+        let heard = Heard {
+            reply: *reply,
+            at,
+            epoch,
+            enough: None,
         };
-        let Request::Renew(ttl) = pending.kind else {
-            panic!("a lease was claimed again")
-        };
-        let says = says_something(&attempt.identity, pending);
-        match reply {
-            Reply::Superseded | Reply::Gone if !says => {
+        attempt
+            .life
+            .handle_answer(now, &pending.transmit, Ok(heard));
+        if let (Some(held), Command::Renew(renew)) = (&mut attempt.held, &*pending.transmit.command)
+        {
+            held.whole |= renew.ttl >= lease;
+            let arrival = held.arrival;
+            let lost = matches!(attempt.life.standpoint(), Some(Standpoint::Lost(_)));
+            let same = matches!(reply, Reply::Standing(s) if s.arrival == arrival);
+            let no_answer = matches!(reply, Reply::Superseded | Reply::Gone | Reply::Taken);
+            if no_answer && !lost {
                 self.had.stale += 1;
                 held.ask_again = true;
-                held.renewal.handle_unanswered(now);
-                return;
             }
-            Reply::Taken => {
-                attempt.identity.handle_taken();
-                held.ask_again = true;
-                held.renewal.handle_unanswered(now);
-                return;
+            self.require(lost || same || no_answer, || {
+                format!("client {client} keeps {arrival:?} by {reply:?}")
+            });
+            if lost && !self.gives(client) {
+                self.no_loss_of_what_is_held(client, arrival, reply);
             }
-            Reply::Standing(_) => {
-                if let Some(to) = &pending.rotates {
-                    attempt.identity.handle_rotated(to);
-                }
-            }
-            _ => {}
         }
-        held.renewal.handle_reply(now, pending.sent, ttl, reply);
-        held.whole |= ttl >= lease;
-        let kept = !matches!(held.renewal.standpoint(), Standpoint::Lost(_));
-        let same = matches!(reply, Reply::Standing(s) if s.arrival == held.arrival);
-        let arrival = held.arrival;
-        self.require(!kept || same, || {
-            format!("client {client} keeps {arrival:?} by {reply:?}")
-        });
-        self.no_loss_of_what_is_held(client, arrival, reply);
+        self.drive(client);
     }
 
     pub(crate) fn push(&mut self, client: usize, epoch: u64, event: &Event, at: StoreTime) {
         let now = self.moment(client);
         self.tell(|| format!("client {client} hears {event:?} of epoch {epoch}"));
         self.clients[client].causes.push(self.now);
+        let push = Push::of(event, &self.key, at, epoch);
         let Some(attempt) = &mut self.clients[client].attempt else {
             return;
         };
-        match (event, &mut attempt.stage) {
-            (Event::Granted { arrival, token, .. }, Stage::Waiting(waiter)) => {
-                let told = attempt.told_to_wait;
-                waiter.handle_granted(epoch, *arrival, *token, at);
-                let believed = matches!(waiter.verdict(), Some(Verdict::Granted { .. }));
-                self.require(!believed || told == Some((epoch, *arrival)), || {
-                    format!("client {client} believes {event:?} of epoch {epoch}, told {told:?}")
-                });
-            }
-            (
-                Event::Next {
-                    arrival,
-                    blocked_until,
-                    ..
-                },
-                Stage::Waiting(waiter),
-            ) => {
-                waiter.handle_next(now, *arrival, blocked_until.since(at));
-            }
-            (Event::Revoked { arrival, .. }, Stage::Held(held)) if *arrival == held.arrival => {
-                held.renewal.handle_revoked();
-            }
-            (Event::Adopted { arrival, .. }, Stage::Held(held)) if *arrival == held.arrival => {
-                held.renewal.handle_adopted();
-            }
-            _ => {}
+        let waited = attempt.life.phase() == Phase::Waiting;
+        attempt.life.handle_push(now, &push);
+        let believed = waited && attempt.life.phase() == Phase::Held;
+        if let Event::Granted { arrival, .. } = event {
+            let told = attempt.told_to_wait;
+            self.require(!believed || told == Some((epoch, *arrival)), || {
+                format!("client {client} believes {event:?} of epoch {epoch}, told {told:?}")
+            });
         }
         self.drive(client);
     }
 
-    /// Moves an attempt on when its machine has come to an end.
-    pub(crate) fn settle(&mut self, client: usize) {
+    /// Moves an attempt on when its claim has come to something.
+    fn settle(&mut self, client: usize) {
+        self.settle_changes(client);
         let now = self.moment(client);
-        let climate = self.climate.clone();
         let Some(attempt) = &mut self.clients[client].attempt else {
             return;
         };
-        match &mut attempt.stage {
-            Stage::Waiting(waiter) => match waiter.verdict() {
-                None => {}
-                Some(Verdict::Granted {
-                    arrival,
-                    token,
-                    validity,
-                    confirm_at,
-                }) => {
-                    let seed = self.dice.draw();
-                    let in_flight = attempt.pending.is_some();
-                    self.require_in_flight(client, in_flight);
-                    let attempt = self.clients[client].attempt.as_mut().unwrap();
-                    let renewal = Renewal::new(
-                        now,
-                        climate.lease,
-                        attempt.policy,
-                        validity,
-                        confirm_at,
-                        in_flight,
-                        seed,
-                    );
-                    let renewal = renewal.of(arrival, token).at_most(attempt.max_hold);
-                    attempt.stage = Stage::Held(Box::new(Held {
-                        renewal,
-                        arrival,
-                        since: now,
-                        whole: confirm_at.is_none(),
-                        ask_again: false,
-                    }));
-                    self.serial += 1;
-                    let end = self.serial;
-                    attempt.end = end;
-                    self.had.leases += 1;
-                    self.tell(|| {
-                        format!("client {client} holds {arrival} by {token}, {validity:?}")
-                    });
-                    self.granted(arrival, token, client);
-                    let (low, high) = climate.hold;
-                    let hold = self.dice.between(low, high + 1);
-                    if !self.healed {
-                        self.plan_changes(client, end, hold);
-                        self.plan(
-                            self.now + hold,
-                            What::End {
-                                client,
-                                request: end,
-                            },
-                        );
-                    }
-                }
-                Some(verdict) => {
-                    self.tell(|| format!("client {client} ends with {verdict:?}"));
-                    let gone = matches!(verdict, Verdict::Gone);
-                    let reached = !self.fair_weather() || verdict != Verdict::Unreachable;
-                    self.require(reached, || {
-                        format!("client {client} gave up a store that answers")
-                    });
-                    self.over(client, !gone);
-                    if self.healed {
-                        self.plan(self.now + MS, What::Begin { client });
-                    }
-                }
-            },
-            Stage::Held(held) => {
-                let fixed = matches!(attempt.policy, RenewalPolicy::Fixed);
-                let end = held.since + climate.lease;
-                let until = held.renewal.validity().until();
-                let standpoint = held.renewal.standpoint();
-                let bound = attempt.max_hold.map(|max_hold| held.since + max_hold);
-                self.require(!fixed || until <= end, || "a fixed lease goes on".into());
+        match attempt.life.phase() {
+            Phase::Asking | Phase::Waiting => {}
+            Phase::Held if attempt.held.is_none() => self.begin_to_hold(client),
+            Phase::Held => {
+                let since = attempt.held.as_ref().unwrap().since;
+                let terms = *attempt.life.terms();
+                let until = attempt.life.valid_until();
+                let fixed = matches!(terms.policy, RenewalPolicy::Fixed);
+                let bound = terms.max_hold.map(|max_hold| since + max_hold);
+                let standpoint = attempt.life.standpoint();
+                self.require(!fixed || until <= since + terms.ttl, || {
+                    "a fixed lease goes on".into()
+                });
                 self.require(bound.is_none_or(|bound| until <= bound), || {
                     "a lease goes on beyond its longest hold".into()
                 });
-                if let Standpoint::Lost(loss) = standpoint {
-                    self.tell(|| format!("client {client} lost its lease: {loss:?}"));
-                    self.had.bounded += u64::from(loss == Loss::MaxHold);
-                    self.over(client, loss != Loss::Gone);
-                    if self.healed {
-                        self.plan(self.now + MS, What::Begin { client });
-                    }
+                if let Some(Standpoint::Lost(loss)) = standpoint
+                    && !self.gives(client)
+                {
+                    self.lose(client, loss);
                 }
             }
-            Stage::Adopting(_) => {}
+            Phase::Leaving | Phase::Over => {
+                if let Some(Standpoint::Lost(loss)) = attempt.life.standpoint() {
+                    return self.lose(client, loss);
+                }
+                let end = attempt.life.end();
+                let at = now;
+                self.tell(|| format!("client {client} ends with {end:?} at {at:?}"));
+                let reached = !self.fair_weather() || end != Some(End::Unreachable);
+                self.require(reached, || {
+                    format!("client {client} gave up a store that answers")
+                });
+                self.over(client);
+                if self.healed {
+                    self.plan(self.now + MS, What::Begin { client });
+                }
+            }
         }
     }
 
-    pub(crate) fn require_in_flight(&self, client: usize, in_flight: bool) {
-        let attempt = self.clients[client].attempt.as_ref().unwrap();
-        if let Stage::Waiting(waiter) = &attempt.stage {
-            self.require(waiter.in_flight() == in_flight, || {
-                "in_flight is wrong".into()
-            });
+    fn lose(&mut self, client: usize, loss: Loss) {
+        self.tell(|| format!("client {client} lost its lease: {loss:?}"));
+        self.had.bounded += u64::from(loss == Loss::MaxHold);
+        self.over(client);
+        if self.healed {
+            self.plan(self.now + MS, What::Begin { client });
+        }
+    }
+
+    fn begin_to_hold(&mut self, client: usize) {
+        let now = self.moment(client);
+        let climate = self.climate.clone();
+        self.serial += 1;
+        let end = self.serial;
+        let attempt = self.clients[client].attempt.as_mut().unwrap();
+        let (arrival, token) = (
+            attempt.life.arrival().unwrap(),
+            attempt.life.token().unwrap(),
+        );
+        let until = attempt.life.valid_until();
+        attempt.held = Some(Held {
+            arrival,
+            since: now,
+            whole: until.since(now) > climate.waiter,
+            ask_again: false,
+        });
+        attempt.end = end;
+        self.had.leases += 1;
+        self.tell(|| format!("client {client} holds {arrival} by {token} until {until:?}"));
+        self.granted(arrival, token, client);
+        let (low, high) = climate.hold;
+        let hold = self.dice.between(low, high + 1);
+        if !self.healed {
+            self.plan_changes(client, end, hold);
+            let at = self.now + hold;
+            let request = end;
+            self.plan(at, What::End { client, request });
         }
     }
 }

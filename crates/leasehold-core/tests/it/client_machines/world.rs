@@ -2,11 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, ClaimId, Command, Event, Identity, Inbox, Mode, Moment, Queue, Renewal, RenewalPolicy,
-    Reply, Request, StoreTime, Token, Waiter,
+    Arrival, ChangeId, ClaimId, Command, Event, Inbox, Key, Life, Mode, Moment, Queue, Reply,
+    StoreTime, Token, Transmit,
 };
 
 use crate::client_machines::climate::{Climate, Dice, Real, SECOND};
@@ -71,11 +70,6 @@ pub(crate) enum What {
         client: usize,
         offer: Offer,
     },
-    /// Whoever was offered a lease asks again.
-    AskAgain {
-        client: usize,
-        request: u64,
-    },
 }
 
 /// What a caller does with its lease besides holding it.
@@ -106,52 +100,51 @@ impl What {
             | Self::End { client, .. }
             | Self::Change { client, .. }
             | Self::Offer { client, .. }
-            | Self::AskAgain { client, .. }
             | Self::Connect { client } => Some(client),
             _ => None,
         }
     }
 }
 
-/// A request of a machine that is not answered yet.
+/// A request that is not answered yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
     pub(crate) request: u64,
-    /// By which id it asked, and to which it rotates.
-    pub(crate) id: ClaimId,
-    pub(crate) rotates: Option<ClaimId>,
-    pub(crate) kind: Request,
-    pub(crate) sent: Moment,
+    pub(crate) transmit: Transmit,
 }
 
 /// A claim that is being asked for, or kept.
 pub(crate) struct Attempt {
-    pub(crate) identity: Identity,
+    pub(crate) life: Life,
     pub(crate) mode: Mode,
-    pub(crate) policy: RenewalPolicy,
-    pub(crate) wait: bool,
-    pub(crate) ahead: bool,
-    pub(crate) stage: Stage,
-    pub(crate) pending: Option<Pending>,
-    /// A rotation that the caller asked for, besides what the machine asks.
-    pub(crate) turn: Option<Pending>,
-    pub(crate) downgraded: bool,
-    pub(crate) max_hold: Option<Duration>,
+    pub(crate) held: Option<Held>,
+    pub(crate) pending: Vec<Pending>,
+    /// What its caller wants of it besides.
+    pub(crate) changing: Vec<(ChangeId, Change)>,
+    /// So many of these ended before they were answered.
+    pub(crate) given_up: usize,
     /// The last waiting answer: on which epoch, for which arrival.
     pub(crate) told_to_wait: Option<(u64, Arrival)>,
     /// When the caller gives the lease back; a lapse ends it before.
     pub(crate) end: u64,
 }
 
-pub(crate) enum Stage {
-    Waiting(Box<Waiter>),
-    Held(Box<Held>),
-    /// It was offered by another client, and asked for so often.
-    Adopting(u32),
+impl Attempt {
+    pub(crate) fn new(life: Life, mode: Mode) -> Self {
+        Self {
+            life,
+            mode,
+            held: None,
+            pending: Vec::new(),
+            changing: Vec::new(),
+            given_up: 0,
+            told_to_wait: None,
+            end: 0,
+        }
+    }
 }
 
 pub(crate) struct Held {
-    pub(crate) renewal: Renewal,
     pub(crate) arrival: Arrival,
     pub(crate) since: Moment,
     /// Whether an answer has given it the whole lease TTL.
@@ -199,6 +192,7 @@ pub(crate) struct World {
     pub(crate) agenda: BinaryHeap<Reverse<(Real, u64)>>,
     pub(crate) plans: BTreeMap<u64, What>,
     pub(crate) serial: u64,
+    pub(crate) key: Key,
     pub(crate) queue: Queue,
     pub(crate) clients: Vec<Client>,
     pub(crate) highest: Token,
@@ -239,6 +233,7 @@ impl World {
             agenda: BinaryHeap::new(),
             plans: BTreeMap::new(),
             serial: 0,
+            key: Key::new("k").unwrap(),
             queue: Queue::default(),
             clients,
             highest: Token(0),
@@ -378,11 +373,6 @@ impl World {
                 change,
             } => self.change(client, request, change),
             What::Offer { client, offer } => self.take(client, offer),
-            What::AskAgain { client, request } => {
-                if self.is_at(client, request) {
-                    self.ask_for_offer(client);
-                }
-            }
             What::Cut { .. } | What::Stall { .. } if self.healed => {}
             What::Cut { client } => self.cut(client),
             What::Connect { client } => self.connect(client),

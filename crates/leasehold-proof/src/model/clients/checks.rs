@@ -1,9 +1,9 @@
 //! What must hold in every state, and how a state is told.
 
-use leasehold_core::Mode;
+use leasehold_core::{Mode, Phase};
 
 use super::wire::What;
-use super::{ClientsModel, Stage, State};
+use super::{ClientsModel, State};
 use crate::model::promise::Promise;
 
 /// Whether these may be relied on together, by what the kinds of lock mean.
@@ -26,9 +26,8 @@ impl ClientsModel {
     pub(super) fn judge(&self, state: &mut State) {
         let mut relied_on = Vec::new();
         for (number, client) in state.clients.iter().enumerate() {
-            if let Stage::Held(held) = &client.stage
-                && held.renewal.validity().until() > self.moment(state, number)
-            {
+            let until = client.life.as_ref().map(|life| life.valid_until());
+            if until.is_some_and(|until| until > self.moment(state, number)) {
                 relied_on.push(self.people[number].mode);
             }
         }
@@ -45,13 +44,14 @@ impl ClientsModel {
         let mut lines = vec![format!("  tick {}", state.ticks)];
         for (number, client) in state.clients.iter().enumerate() {
             let now = self.moment(state, number);
-            let stage = match &client.stage {
+            let stage = match &client.life {
                 _ if client.dead => "is dead".to_owned(),
-                Stage::Idle => "is idle".to_owned(),
-                Stage::Waiting(_) => "waits".to_owned(),
-                Stage::Held(held) => {
-                    let left = held.renewal.validity().remaining(now).as_secs_f64();
-                    format!("holds {} for {left:.3} s", held.token)
+                None => "is idle".to_owned(),
+                Some(life) if life.phase() != Phase::Held => "waits".to_owned(),
+                Some(life) => {
+                    let left = life.valid_until().since(now).as_secs_f64();
+                    let token = life.token().unwrap_or_default();
+                    format!("holds {token} for {left:.3} s")
                 }
             };
             lines.push(format!("    client {number} {stage}"));

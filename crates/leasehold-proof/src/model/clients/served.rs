@@ -1,7 +1,9 @@
 //! Who stays is granted: from a sample of all states, the faults stop, and everybody
 //! does what is due.
 
-use super::{Act, Budget, ClientsModel, Pending, Stage, State, TICK};
+use leasehold_core::Phase;
+
+use super::{Act, Budget, ClientsModel, State, TICK};
 use crate::model::checker::Subject;
 use crate::model::promise::Promise;
 
@@ -34,10 +36,8 @@ impl ClientsModel {
         state.left = Budget::default();
         // Who was told that its claim is gone may come again once.
         for client in &mut state.clients {
-            client.attempts = match client.stage {
-                Stage::Waiting(_) => 1,
-                _ => 0,
-            };
+            let waits = client.is_in(Phase::Asking) || client.is_in(Phase::Waiting);
+            client.attempts = u8::from(waits);
         }
         let waits = |state: &State| state.clients.iter().any(|c| !c.dead && c.attempts > 0);
         for tick in 0..PATIENCE {
@@ -49,7 +49,7 @@ impl ClientsModel {
             }
             self.miss_what_is_lost(&mut state);
             for client in &mut state.clients {
-                if matches!(client.stage, Stage::Held(_)) {
+                if client.is_in(Phase::Held) {
                     client.attempts = 0;
                 }
             }
@@ -57,7 +57,7 @@ impl ClientsModel {
                 return true;
             }
             for number in 0..state.clients.len() {
-                if matches!(state.clients[number].stage, Stage::Held(_)) {
+                if state.clients[number].is_in(Phase::Held) {
                     self.happen(&mut state, Act::GiveBack(number));
                 }
             }
@@ -70,8 +70,7 @@ impl ClientsModel {
     fn miss_what_is_lost(&self, state: &mut State) {
         for number in 0..state.clients.len() {
             let now = self.moment(state, number);
-            let lost = |pending: Pending| now.since(pending.sent) >= TICK / 2;
-            if state.clients[number].pending.is_some_and(lost) {
+            if state.clients[number].has_asked(now, TICK / 2) {
                 self.time_out(state, number);
             }
         }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use leasehold_core::{Command, Event, Reply, StoreTime};
 
-use super::{ClientsModel, Stage, State};
+use super::{ClientsModel, State};
 
 /// Something under way between a client and the server.
 #[derive(Debug, Clone, PartialEq, Hash)]
@@ -39,11 +39,11 @@ impl ClientsModel {
         let clients = &state.clients;
         state.wire.retain(|message| {
             let client = &clients[message.client];
-            let idle = matches!(client.stage, Stage::Idle);
+            let idle = client.is_idle();
             match *message.what {
                 What::Request(..) => true,
                 What::Answer(serial, ..) => {
-                    let pending = client.pending.is_some_and(|p| p.serial == serial);
+                    let pending = client.pending.as_ref().is_some_and(|p| p.serial == serial);
                     pending && message.epoch == client.epoch && !client.dead
                 }
                 What::Push(..) => !client.dead && (!idle || client.attempts > 0),

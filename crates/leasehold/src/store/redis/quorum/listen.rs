@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 
 use super::Inner;
 use super::member::Member;
-use crate::driver::random_u64;
 use crate::error::{ErrorKind, StoreError};
+use crate::session::random_u64;
 use crate::store::{Listening, Push, PushSink};
 
 /// Open inboxes; closed on drop.

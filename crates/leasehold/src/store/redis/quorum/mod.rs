@@ -47,8 +47,8 @@ use super::script::Script;
 use super::step::{Way, run};
 use super::stores_own;
 use crate::clock;
-use crate::driver::random_u64;
 use crate::error::{ErrorKind, StoreError};
+use crate::session::random_u64;
 use crate::store::{Answer, Capabilities, Listening, Listing, LockStore, PushSink};
 
 /// What the store and its tasks share.

@@ -20,8 +20,8 @@ use super::book::{Entry, Known, Parting};
 use super::report::Report;
 use super::script::Ask;
 use crate::clock;
-use crate::driver::random_u64;
 use crate::error::{ErrorKind, StoreError};
+use crate::session::random_u64;
 
 /// A server, what was proposed to it, and what came of it.
 type Asked = BoxFuture<'static, (usize, Token, Result<Vote, StoreError>)>;

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use leasehold_core::{Moment, Verdict};
+use leasehold_core::Moment;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
 use super::registry::Registry;
 use super::signal::{Progress, Signal};
 use super::wish::timed_out;
-use super::{Driver, watchdog};
+use super::{Session, watchdog};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::sync::{AtomicUsize, Ordering, Runtime, id_of, timeout};
@@ -96,9 +96,9 @@ impl Openness {
 pub(super) struct UnderWay<'a>(&'a Openness);
 
 impl<'a> UnderWay<'a> {
-    pub(super) fn new(driver: &'a Driver) -> Self {
-        driver.openness.under_way.fetch_add(1, Ordering::SeqCst);
-        Self(&driver.openness)
+    pub(super) fn new(session: &'a Session) -> Self {
+        session.openness.under_way.fetch_add(1, Ordering::SeqCst);
+        Self(&session.openness)
     }
 }
 
@@ -111,7 +111,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-impl Driver {
+impl Session {
     /// Does what makes claims, unless the client is closed before or meanwhile. Then
     /// `work` is dropped, which gives back what it has claimed; and so is what it has
     /// come to, since the registry gives back all that is held.
@@ -196,18 +196,18 @@ impl Driver {
         timeout(within, all_left).await.unwrap_or_else(|_| left())
     }
 
-    /// Waits for the verdict on a claim that the watchdog keeps; not for ever, if there
-    /// is no watchdog that runs.
-    pub(super) async fn verdict(
+    /// Waits until a claim does not stand in line any more; not for ever, if there is no
+    /// watchdog that keeps it there.
+    pub(super) async fn wait_in_line(
         &self,
         signal: &Signal,
         give_up: Option<Moment>,
         progress: &mut impl FnMut(u64),
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<(), StoreError> {
         let (mut seen, mut late) = (0, 0);
         loop {
             match timeout(LOOK, signal.next(seen)).await {
-                Ok(Progress::Verdict(verdict)) => return Ok(verdict),
+                Ok(Progress::Over) => return Ok(()),
                 Ok(Progress::Position(position)) => {
                     seen = position;
                     progress(position);

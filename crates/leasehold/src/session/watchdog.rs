@@ -11,11 +11,11 @@ use futures_util::stream::FuturesUnordered;
 use leasehold_core::Moment;
 
 use super::closing::Closed;
-use super::registry::{Done, Errand, Send};
-use super::{Driver, unanswered};
+use super::registry::{Carried, Send};
+use super::{Session, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
-use crate::store::{Listening, Verbs as _};
+use crate::store::Listening;
 use crate::sync::{Ordering, sleep, timeout};
 
 /// With nothing to keep, the task stays this long in case there is something
@@ -35,31 +35,33 @@ const LISTEN_PAUSE: Duration = Duration::from_millis(250);
 
 /// Starts the task if none runs. With its runtime gone, the client is closed when this
 /// returns.
-pub(super) fn ensure_running(driver: &Arc<Driver>) {
-    if driver.wake_at.load(Ordering::Acquire) == 0 {
-        ensure_awake(driver, clock::now());
+pub(super) fn ensure_running(session: &Arc<Session>) {
+    if session.wake_at.load(Ordering::Acquire) == 0 {
+        ensure_awake(session, clock::now());
     }
 }
 
 /// Starts the task, or wakes it if it means to sleep beyond `due`. It is woken too if
 /// it should have woken itself: its timer is late when the machine has slept.
-pub(super) fn ensure_awake(driver: &Arc<Driver>, due: Moment) {
-    let planned = driver.wake_at.load(Ordering::Acquire);
+pub(super) fn ensure_awake(session: &Arc<Session>, due: Moment) {
+    let planned = session.wake_at.load(Ordering::Acquire);
     if planned == 0 {
-        let claimed = driver
+        let claimed = session
             .wake_at
             .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
             .is_ok();
         if claimed {
-            driver.runtime.spawn(Watchdog::new(driver.clone()).run());
+            session.runtime.spawn(Watchdog::new(session.clone()).run());
         } else {
-            driver.wake.notify_one();
+            session.wake.notify_one();
         }
     } else if due.0 < planned || planned < clock::now().0 {
-        driver.wake.notify_one();
+        session.wake.notify_one();
     }
 }
 
+/// A request, and what came of it.
+type Done = (Send, Carried);
 type Listened = Result<Box<dyn Listening>, StoreError>;
 
 /// That the inbox could not be opened.
@@ -83,7 +85,7 @@ impl Deafness {
 }
 
 struct Watchdog {
-    driver: Arc<Driver>,
+    session: Arc<Session>,
     in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
     opening: FuturesUnordered<BoxFuture<'static, Listened>>,
     inbox: Option<Box<dyn Listening>>,
@@ -97,10 +99,10 @@ struct Watchdog {
 }
 
 impl Watchdog {
-    fn new(driver: Arc<Driver>) -> Self {
+    fn new(session: Arc<Session>) -> Self {
         Self {
-            pushes: driver.store.capabilities().push,
-            driver,
+            pushes: session.store.capabilities().push,
+            session,
             in_flight: FuturesUnordered::new(),
             opening: FuturesUnordered::new(),
             inbox: None,
@@ -116,13 +118,13 @@ impl Watchdog {
         loop {
             let now = clock::now();
             let (next, empty) = {
-                let mut registry = self.driver.lock();
+                let mut registry = self.session.lock();
                 registry.collect_due(now, &mut sends);
-                self.driver.openness.departed.notify_waiters();
+                self.session.openness.departed.notify_waiters();
                 (registry.next_due(), registry.is_empty())
             };
             for send in sends.drain(..) {
-                self.in_flight.push(carry(self.driver.clone(), send));
+                self.in_flight.push(carry(self.session.clone(), send));
             }
             self.open_inbox(now);
             if empty && self.in_flight.is_empty() {
@@ -135,11 +137,12 @@ impl Watchdog {
             }
             let wake_at = self.plan(now, next);
             tokio::select! {
-                Some(done) = self.in_flight.next() => {
-                    self.driver.lock().complete(&done, clock::now());
+                Some((send, answer)) = self.in_flight.next() => {
+                    let mut registry = self.session.lock();
+                    registry.answer(send.entry, &send.transmit, answer, clock::now());
                 }
                 Some(listened) = self.opening.next() => self.listened(listened),
-                () = self.driver.wake.notified() => {}
+                () = self.session.wake.notified() => {}
                 // Not since the look above: what was held up meanwhile is not slept again.
                 () = sleep(wake_at.since(clock::now())) => {}
             }
@@ -155,11 +158,11 @@ impl Watchdog {
         if self.inbox.is_none() && self.opening.is_empty() && self.listen_after > now {
             wake_at = wake_at.min(self.listen_after);
         }
-        self.driver
+        self.session
             .wake_at
             .store(wake_at.0.max(2), Ordering::Release);
         // Something may have been registered just before that was said.
-        match self.driver.lock().next_due() {
+        match self.session.lock().next_due() {
             Some(due) if due < wake_at => due,
             _ => wake_at,
         }
@@ -172,13 +175,13 @@ impl Watchdog {
         if now.since(idle_since) < LINGER {
             return false;
         }
-        let registry = self.driver.lock();
+        let registry = self.session.lock();
         let over = registry.is_empty();
         if over {
             // Closed before anybody can start another task, which opens it again.
             self.inbox = None;
-            self.driver.listening.store(false, Ordering::Release);
-            self.driver.wake_at.store(0, Ordering::Release);
+            self.session.listening.store(false, Ordering::Release);
+            self.session.wake_at.store(0, Ordering::Release);
         }
         over
     }
@@ -190,7 +193,7 @@ impl Watchdog {
             return;
         }
         let (waiters, empty) = {
-            let registry = self.driver.lock();
+            let registry = self.session.lock();
             (registry.has_listeners(), registry.is_empty())
         };
         let due = now >= self.listen_after;
@@ -200,11 +203,11 @@ impl Watchdog {
             Some(_) => waiters && due,
         };
         if wanted {
-            self.driver.listening.store(true, Ordering::Release);
-            let driver = self.driver.clone();
-            let limit = driver.settings.operation_timeout;
+            self.session.listening.store(true, Ordering::Release);
+            let session = self.session.clone();
+            let limit = session.settings.operation_timeout;
             self.opening.push(Box::pin(async move {
-                let listened = timeout(limit, driver.store.listen(driver.clone())).await;
+                let listened = timeout(limit, session.store.listen(session.clone())).await;
                 listened.unwrap_or_else(|_| Err(unanswered(limit)))
             }));
         }
@@ -217,9 +220,8 @@ impl Watchdog {
                 self.inbox = Some(inbox);
                 self.deafness = Deafness::default();
                 // What was pushed before it was open went unheard.
-                self.driver.resets.fetch_add(1, Ordering::AcqRel);
-                self.driver.watches.wake_all();
-                self.driver.lock().reset(now);
+                self.session.watches.wake_all();
+                self.session.lock().reset(now);
             }
             Err(error) => {
                 if self.deafness.is_news(error.kind()) {
@@ -237,42 +239,15 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         if !self.over {
             // Its runtime has ended, and starts no other.
-            self.driver.close(Closed::NoRuntime);
+            self.session.close(Closed::NoRuntime);
         }
     }
 }
 
-/// Carries one request to the store and back.
-fn carry(driver: Arc<Driver>, send: Send) -> BoxFuture<'static, Done> {
-    let Send {
-        entry,
-        subject,
-        errand,
-        held,
-        sent,
-    } = send;
-    // A request must fail early enough to be repeated within the lease.
-    let limit = driver.settings.operation_timeout.min(subject.terms.ttl / 3);
+fn carry(session: Arc<Session>, send: Send) -> BoxFuture<'static, Done> {
     Box::pin(async move {
-        let store = &driver.store;
-        let ask = async {
-            match &errand {
-                Errand::Renew(renew) if held => {
-                    driver.renew_held(&subject.key, renew.clone()).await
-                }
-                Errand::Renew(renew) => store.renew(&subject.key, renew).await,
-                Errand::Release => driver.release_once(&subject).await,
-            }
-        };
-        let result = timeout(limit, ask)
-            .await
-            .unwrap_or_else(|_| Err(unanswered(limit)));
-        Done {
-            entry,
-            errand,
-            sent,
-            result,
-        }
+        let answer = session.carry(&send.key, &send.transmit).await;
+        (send, answer)
     })
 }
 

@@ -1,3 +1,5 @@
+//! A claim's id while rotations are under way.
+
 use crate::mutant::mutated;
 use crate::{ClaimId, Proof, Rotate};
 
@@ -6,18 +8,8 @@ use crate::{ClaimId, Proof, Rotate};
 /// A rotation without an answer may have been carried out or not: it is asked
 /// again, the same one, until it was answered; and whoever leaves then has two
 /// ids to release.
-///
-/// ```
-/// use leasehold_core::{ClaimId, Identity};
-/// let mut identity = Identity::new(ClaimId::from_random(1));
-/// let first = identity.rotate(|| ClaimId::from_random(2));
-/// let again = identity.rotate(|| ClaimId::from_random(3));
-/// assert_eq!(first, again, "not answered yet");
-/// identity.handle_rotated(&first.to);
-/// assert_eq!((identity.id(), identity.version()), (&first.to, 1));
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Identity {
+pub(super) struct Identity {
     id: ClaimId,
     version: u64,
     pending: Option<ClaimId>,
@@ -26,13 +18,13 @@ pub struct Identity {
 impl Identity {
     /// A claim that has never been rotated.
     #[must_use]
-    pub fn new(id: ClaimId) -> Self {
+    pub(super) fn new(id: ClaimId) -> Self {
         Self::at(id, 0)
     }
 
     /// A claim that has been rotated so many times.
     #[must_use]
-    pub fn at(id: ClaimId, version: u64) -> Self {
+    pub(super) fn at(id: ClaimId, version: u64) -> Self {
         Self {
             id,
             version,
@@ -42,18 +34,18 @@ impl Identity {
 
     /// The id that the store has confirmed last.
     #[must_use]
-    pub fn id(&self) -> &ClaimId {
+    pub(super) fn id(&self) -> &ClaimId {
         &self.id
     }
 
     /// How often it was replaced.
     #[must_use]
-    pub fn version(&self) -> u64 {
+    pub(super) fn version(&self) -> u64 {
         self.version
     }
 
     /// The rotation to send: the one that is not answered yet, or one to a new id.
-    pub fn rotate(&mut self, fresh: impl FnOnce() -> ClaimId) -> Rotate {
+    pub(super) fn rotate(&mut self, fresh: impl FnOnce() -> ClaimId) -> Rotate {
         Rotate {
             to: self.pending.get_or_insert_with(fresh).clone(),
             version: self.version,
@@ -63,7 +55,7 @@ impl Identity {
 
     /// The rotation that is not answered yet: every renewal must carry it.
     #[must_use]
-    pub fn pending(&self) -> Option<Rotate> {
+    pub(super) fn pending(&self) -> Option<Rotate> {
         self.pending.as_ref().map(|to| Rotate {
             to: to.clone(),
             version: self.version,
@@ -72,7 +64,7 @@ impl Identity {
     }
 
     /// The store has carried out the rotation to `to`.
-    pub fn handle_rotated(&mut self, to: &ClaimId) {
+    pub(super) fn handle_rotated(&mut self, to: &ClaimId) {
         if self.pending.as_ref() == Some(to) {
             self.id = to.clone();
             self.version = self.version.saturating_add(1);
@@ -81,28 +73,35 @@ impl Identity {
     }
 
     /// The store does not take the new id: the next rotation needs another.
-    pub fn handle_taken(&mut self) {
+    pub(super) fn handle_taken(&mut self) {
         self.pending = None;
     }
 
     /// Whether an answer about `id` says something about this claim now: not if
     /// the id was replaced since, or may have been.
     #[must_use]
-    pub fn is_current(&self, id: &ClaimId) -> bool {
+    pub(super) fn is_current(&self, id: &ClaimId) -> bool {
         self.pending.is_none() && self.id == *id
+    }
+
+    /// Whether an answer about a rotation to `to` says something about this claim now: not if
+    /// the id was replaced again since, or may have been.
+    #[must_use]
+    pub(super) fn is_last(&self, to: &ClaimId) -> bool {
+        self.pending.as_ref().unwrap_or(&self.id) == to
     }
 
     /// Whether what is said of the claim was said by its store: whoever knows its id, or
     /// the one that may have replaced it.
     #[must_use]
-    pub fn proves(&self, said: &str, proof: &Proof) -> bool {
+    pub(super) fn proves(&self, said: &str, proof: &Proof) -> bool {
         let mut ids = std::iter::once(&self.id).chain(&self.pending);
         ids.any(|id| Proof::of(id, said) == *proof) || mutated("push-unproved")
     }
 
     /// What to release: the id, and the one that may have replaced it.
     #[must_use]
-    pub fn ids(&self) -> Vec<ClaimId> {
+    pub(super) fn ids(&self) -> Vec<ClaimId> {
         std::iter::once(&self.id)
             .chain(&self.pending)
             .cloned()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::Key;
 use tokio::sync::{Notify, watch};
 
-use super::{Driver, watchdog};
+use super::{Session, watchdog};
 use crate::clock;
 use crate::error::StoreError;
 use crate::store::Verbs as _;
@@ -66,7 +66,7 @@ impl Watches {
 /// One who watches a key, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    driver: Arc<Driver>,
+    session: Arc<Session>,
     key: Key,
     changed: Arc<Notify>,
     /// Whether the store knows of it.
@@ -75,18 +75,18 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Starts to watch. [`Watch::ask`] makes the store take part.
-    pub(crate) fn start(driver: &Arc<Driver>, key: &Key) -> Self {
+    pub(crate) fn start(session: &Arc<Session>, key: &Key) -> Self {
         let changed = {
-            let mut watches = driver.watches.lock();
+            let mut watches = session.watches.lock();
             let watched = watches.entry(key.clone()).or_default();
             watched.watchers += 1;
             watched.changed.clone()
         };
-        driver.lock().start_watching();
-        watchdog::ensure_awake(driver, clock::now());
-        driver.want_inbox();
+        session.lock().start_watching();
+        watchdog::ensure_awake(session, clock::now());
+        session.want_inbox();
         Self {
-            driver: driver.clone(),
+            session: session.clone(),
             key: key.clone(),
             changed,
             known: AtomicBool::new(false),
@@ -95,11 +95,11 @@ impl Watch {
 
     /// Asks the store to tell, if it can, and says how soon to ask again.
     pub(crate) async fn ask(&self) -> Result<Duration, StoreError> {
-        if !self.driver.store.capabilities().push {
+        if !self.session.store.capabilities().push {
             return Ok(LOOK_PAUSE);
         }
         self.enlisted();
-        self.driver.store.watch(&self.key, WATCH_TTL).await?;
+        self.session.store.watch(&self.key, WATCH_TTL).await?;
         Ok(WATCH_TTL / 3)
     }
 
@@ -122,9 +122,9 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.driver.lock().stop_watching();
+        self.session.lock().stop_watching();
         let last = {
-            let mut watches = self.driver.watches.lock();
+            let mut watches = self.session.watches.lock();
             let last = watches.get_mut(&self.key).is_some_and(|watched| {
                 watched.watchers -= 1;
                 watched.watchers == 0
@@ -135,14 +135,14 @@ impl Drop for Watch {
             last
         };
         if last && self.known.load(Ordering::Relaxed) {
-            let (driver, key) = (self.driver.clone(), self.key.clone());
-            let limit = driver.settings.operation_timeout;
-            driver.watches.ending.send_modify(|ending| *ending += 1);
-            self.driver.runtime.spawn(async move {
+            let (session, key) = (self.session.clone(), self.key.clone());
+            let limit = session.settings.operation_timeout;
+            session.watches.ending.send_modify(|ending| *ending += 1);
+            self.session.runtime.spawn(async move {
                 // If it is not heard, it ends by itself.
-                let stop = driver.store.watch(&key, Duration::ZERO);
+                let stop = session.store.watch(&key, Duration::ZERO);
                 timeout(limit, stop).await.ok();
-                driver.watches.ending.send_modify(|ending| *ending -= 1);
+                session.watches.ending.send_modify(|ending| *ending -= 1);
             });
         }
     }

@@ -1,3 +1,5 @@
+//! A claim on its way to its grant.
+
 use std::time::Duration;
 
 use crate::mutant::mutated;
@@ -20,23 +22,23 @@ const ASK_SHARE: u32 = 8;
 
 /// How a claim is brought to its grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct WaiterConfig {
+pub(super) struct WaiterConfig {
     /// The TTL of a grant.
-    pub lease_ttl: Duration,
+    pub(super) lease_ttl: Duration,
     /// The TTL while waiting; renewed at a third.
-    pub waiter_ttl: Duration,
+    pub(super) waiter_ttl: Duration,
     /// Give up then, and withdraw: a claim in line has timed out, one that was asked for
     /// and never answered is out of reach. It is asked for once in any case.
-    pub give_up: Option<Moment>,
+    pub(super) give_up: Option<Moment>,
     /// Without any answer for this long, the store counts as out of reach.
-    pub patience: Duration,
+    pub(super) patience: Duration,
     /// Where random pauses come from.
-    pub seed: u64,
+    pub(super) seed: u64,
 }
 
 /// What is to be sent for a claim now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Request {
+pub(super) enum Request {
     /// Ask for the key, with both TTLs.
     Claim,
     /// Raise the deadline by this much.
@@ -45,7 +47,7 @@ pub enum Request {
 
 /// How waiting ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// The key is ours.
     Granted {
         /// The place in the order of arrival.
@@ -58,8 +60,9 @@ pub enum Verdict {
         /// TTL; `None` when it has the lease TTL.
         confirm_at: Option<Moment>,
     },
-    /// Somebody else has it, and the claim did not want to wait.
-    Busy,
+    /// Somebody else has it, for so long if they do not go on, and the claim did not want
+    /// to wait.
+    Busy(Duration),
     /// The store grants nothing for so long, and the claim did not want to wait.
     Quarantined(Duration),
     /// The time to wait is over; the claim is to be withdrawn.
@@ -78,7 +81,7 @@ pub enum Verdict {
 /// One claim on its way to a grant: asks, keeps its place, looks when the one
 /// ahead can lapse, and knows which pushes to believe.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Waiter {
+pub(super) struct Waiter {
     config: WaiterConfig,
     phase: Phase,
     in_flight: bool,
@@ -114,7 +117,7 @@ enum Phase {
 impl Waiter {
     /// A claim that has not been asked for yet.
     #[must_use]
-    pub fn new(config: WaiterConfig, now: Moment) -> Self {
+    pub(super) fn new(config: WaiterConfig, now: Moment) -> Self {
         let backoff = Backoff::new(
             Duration::from_millis(20),
             Duration::from_secs(1),
@@ -138,7 +141,7 @@ impl Waiter {
 
     /// How it ended, once it has.
     #[must_use]
-    pub fn verdict(&self) -> Option<Verdict> {
+    pub(super) fn verdict(&self) -> Option<Verdict> {
         match self.phase {
             Phase::Over(verdict) => Some(verdict),
             _ => None,
@@ -147,7 +150,7 @@ impl Waiter {
 
     /// The place in the queue, once known; an upper bound, 1 is next.
     #[must_use]
-    pub fn position(&self) -> Option<(Arrival, u64)> {
+    pub(super) fn position(&self) -> Option<(Arrival, u64)> {
         match self.phase {
             Phase::Waiting {
                 arrival, position, ..
@@ -157,15 +160,15 @@ impl Waiter {
     }
 
     /// Whether a request is unanswered: its answer belongs to the lease's
-    /// [`crate::Renewal`] if the grant came by push meanwhile.
+    /// [`super::Renewal`] if the grant came by push meanwhile.
     #[must_use]
-    pub fn in_flight(&self) -> bool {
+    pub(super) fn in_flight(&self) -> bool {
         self.in_flight
     }
 
     /// The request to send now, if one is due. Each must be answered by
     /// [`Waiter::handle_reply`] or [`Waiter::handle_unanswered`].
-    pub fn poll_transmit(&mut self, now: Moment) -> Option<Request> {
+    pub(super) fn poll_transmit(&mut self, now: Moment) -> Option<Request> {
         if self.in_flight || now < self.due || self.verdict().is_some() {
             return None;
         }
@@ -179,7 +182,7 @@ impl Waiter {
     /// When [`Waiter::handle_timeout`] and [`Waiter::poll_transmit`] want to be
     /// called next.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<Moment> {
+    pub(super) fn poll_timeout(&self) -> Option<Moment> {
         if self.verdict().is_some() {
             return None;
         }
@@ -191,7 +194,7 @@ impl Waiter {
     }
 
     /// Time has passed. Tolerates early calls.
-    pub fn handle_timeout(&mut self, now: Moment) {
+    pub(super) fn handle_timeout(&mut self, now: Moment) {
         if self.verdict().is_some() {
             return;
         }
@@ -211,7 +214,7 @@ impl Waiter {
     /// An answer to `request`, sent at `sent`, arrived at `now` on connection
     /// epoch `epoch`; the store took the step at `at`. On epoch zero nothing is
     /// heard: then it asks again before long.
-    pub fn handle_reply(
+    pub(super) fn handle_reply(
         &mut self,
         now: Moment,
         sent: Moment,
@@ -229,7 +232,9 @@ impl Waiter {
         }
         match reply {
             Reply::Standing(standing) => self.stand(now, sent, epoch, request, standing, at),
-            Reply::Busy { .. } => self.phase = Phase::Over(Verdict::Busy),
+            Reply::Busy { blocked_until } => {
+                self.phase = Phase::Over(Verdict::Busy(blocked_until.since(at)));
+            }
             Reply::Quarantined { until } => {
                 self.phase = Phase::Over(Verdict::Quarantined(until.since(at)));
             }
@@ -254,7 +259,7 @@ impl Waiter {
 
     /// A request got no answer: whether it was carried out is unknown. The same
     /// claim asks again.
-    pub fn handle_unanswered(&mut self, now: Moment) {
+    pub(super) fn handle_unanswered(&mut self, now: Moment) {
         self.in_flight = false;
         self.asked = true;
         self.kept = None;
@@ -267,7 +272,13 @@ impl Waiter {
     ///
     /// A push can overtake the answer that makes it count, since answers are
     /// handed to their tasks and pushes are not: it is kept until then.
-    pub fn handle_granted(&mut self, epoch: u64, arrival: Arrival, token: Token, at: StoreTime) {
+    pub(super) fn handle_granted(
+        &mut self,
+        epoch: u64,
+        arrival: Arrival,
+        token: Token,
+        at: StoreTime,
+    ) {
         let Phase::Waiting {
             arrival: known,
             epoch: answered,
@@ -296,7 +307,7 @@ impl Waiter {
     }
 
     /// The claim is next in line, says a push: what blocks it can lapse after `left`.
-    pub fn handle_next(&mut self, now: Moment, arrival: Arrival, left: Duration) {
+    pub(super) fn handle_next(&mut self, now: Moment, arrival: Arrival, left: Duration) {
         if let Phase::Waiting {
             arrival: a,
             position,
@@ -311,21 +322,21 @@ impl Waiter {
     }
 
     /// The semaphore has shrunk below what this claim takes, says a push.
-    pub fn handle_unfit(&mut self, arrival: Arrival, in_use: Capacity) {
+    pub(super) fn handle_unfit(&mut self, arrival: Arrival, in_use: Capacity) {
         if self.position().is_some_and(|(known, _)| known == arrival) {
             self.phase = Phase::Over(Verdict::Mismatch(in_use));
         }
     }
 
     /// A push at `now` says what it does not prove: ask where it stands, at `at`.
-    pub fn handle_doubt(&mut self, now: Moment, at: Moment) {
+    pub(super) fn handle_doubt(&mut self, now: Moment, at: Moment) {
         // What is under way may be older than what was pushed.
         self.ask_again |= self.in_flight && at <= now;
         self.due = self.due.min(at);
     }
 
     /// The connection was lost: pushes may have been missed, so ask at once.
-    pub fn handle_reset(&mut self, now: Moment) {
+    pub(super) fn handle_reset(&mut self, now: Moment) {
         self.ask_again = self.in_flight;
         self.due = now;
     }

@@ -1,8 +1,8 @@
-//! Waiting where the store keeps no queue: asking again and again, with pauses
-//! drawn at random, at once when the store says that the key may be free, and when
-//! what blocks it can lapse.
+//! Waiting without a place in line, since the store keeps none or the caller wants none:
+//! asking again and again, with pauses drawn at random.
 //!
-//! The tasks of one client take turns: only the first in line asks. So however
+//! Where there is no queue, it asks also when the store says that the key may be free, and
+//! when what blocks it can lapse. The tasks of one client take turns: only the first in line asks. So however
 //! many wait here, the servers see one.
 
 use std::collections::HashMap;
@@ -11,17 +11,18 @@ use std::time::Duration;
 
 use leasehold_core::{HintLimit, Key, Retry};
 
-use super::acquire::{Tried, acquire_in_line};
+use super::acquire::{Grant, Tried};
 use super::watches::Watch;
-use super::wish::{Grant, Patience, Wish, timed_out};
-use super::{Driver, GRACE, random_u64, unanswered};
+use super::wish::{Patience, Wish, timed_out};
+use super::{GRACE, Session, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
+use crate::store::Capabilities;
 use crate::sync::{Mutex, MutexGuard, PoisonError, sleep, timeout};
 
 /// The pauses where nobody tells that a key is free: what a waiter may lose of its
 /// turn, and still few requests. Other libraries ask about as often.
-pub(super) const POLLING: Retry = Retry::FullJitter {
+const POLLING: Retry = Retry::FullJitter {
     base: Duration::from_millis(10),
     cap: Duration::from_millis(150),
 };
@@ -59,6 +60,8 @@ impl Turns {
     }
 }
 
+type TurnGuard<'a> = tokio::sync::MutexGuard<'a, ()>;
+
 /// A task that waits for its turn, or has it, until it is dropped.
 struct InLine<'a> {
     turns: &'a Turns,
@@ -82,6 +85,29 @@ impl<'a> InLine<'a> {
         }
     }
 
+    /// Waits until it is the first of the client's tasks.
+    async fn turn(&self, patience: Patience) -> Result<TurnGuard<'_>, StoreError> {
+        let began = clock::now();
+        let mut turn = timeout(patience.left(), self.asking.lock()).await;
+        if turn.is_err() && matches!(*self.heard(), Heard::Nothing) {
+            // Whether the store is out of reach shows with the first answer of those ahead.
+            turn = timeout(GRACE, self.asking.lock()).await;
+        }
+        turn.map_err(|_| match self.heard().clone() {
+            Heard::Taken => timed_out(),
+            Heard::Nothing => unanswered(clock::now().since(began)),
+            Heard::Failed(error) => error,
+        })
+    }
+
+    /// Tells those behind what the store has said.
+    fn hear(&self, tried: &Result<Tried, StoreError>) {
+        *self.heard() = match tried {
+            Err(error) if error.kind() == ErrorKind::Unavailable => Heard::Failed(error.clone()),
+            _ => Heard::Taken,
+        };
+    }
+
     fn heard(&self) -> MutexGuard<'_, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,36 +125,25 @@ impl Drop for InLine<'_> {
     }
 }
 
-/// Gets the key of a store without a queue, or fails when `patience` is over.
+/// Gets the key without standing in line, or fails when `patience` is over. `None`: the
+/// pauses of the retry are over.
 ///
 /// Dropping the future at any point leaves nothing behind but what the
 /// background releases.
 pub(super) async fn acquire_by_asking(
-    driver: &Arc<Driver>,
+    session: &Arc<Session>,
     wish: &Wish,
-    retry: Retry,
     patience: Patience,
 ) -> Result<Option<Grant>, StoreError> {
-    let left = || match patience {
-        Patience::Until(moment) => moment.since(clock::now()),
-        Patience::No | Patience::Forever => Duration::MAX,
+    let Capabilities { queueing, push, .. } = session.store.capabilities();
+    let usual = if push { Retry::default() } else { POLLING };
+    let retry = wish.retry.unwrap_or(usual);
+    let in_line = (!queueing).then(|| InLine::join(&session.turns, &wish.key));
+    let _turn = match &in_line {
+        Some(in_line) => Some(in_line.turn(patience).await?),
+        None => None,
     };
-    let in_line = InLine::join(&driver.turns, &wish.key);
-    let began = clock::now();
-    let mut turn = timeout(left(), in_line.asking.lock()).await;
-    if turn.is_err() && matches!(*in_line.heard(), Heard::Nothing) {
-        // Whether the store is out of reach shows with the first answer of those ahead.
-        turn = timeout(GRACE, in_line.asking.lock()).await;
-    }
-    let Ok(_turn) = turn else {
-        return Err(match in_line.heard().clone() {
-            Heard::Taken => timed_out(),
-            Heard::Nothing => unanswered(clock::now().since(began)),
-            Heard::Failed(error) => error,
-        });
-    };
-    let pushes = driver.store.capabilities().push;
-    let mut watch = pushes.then(|| Watch::start(driver, &wish.key));
+    let mut watch = (push && !queueing).then(|| Watch::start(session, &wish.key));
     let changed = watch.as_ref().map(Watch::changed).unwrap_or_default();
     let mut pauses = retry.pauses(random_u64());
     let mut hints = HintLimit::default();
@@ -137,25 +152,36 @@ pub(super) async fn acquire_by_asking(
         tokio::pin!(change);
         // Enlist before asking, so that no push falls between.
         change.as_mut().enable();
-        let tried = acquire_in_line(driver, wish, patience, true, |_, _| {}).await;
-        *in_line.heard() = match &tried {
-            Err(error) if error.kind() == ErrorKind::Unavailable => Heard::Failed(error.clone()),
-            _ => Heard::Taken,
-        };
-        let busy_for = match tried? {
-            Tried::Granted(grant) => {
+        let tried = session
+            .acquire_in_line(wish, patience, !queueing, |_, _| {})
+            .await;
+        if let Some(in_line) = &in_line {
+            in_line.hear(&tried);
+        }
+        let (pause, busy_for) = match tried {
+            Ok(Tried::Granted(grant)) => {
                 // A server that grants forgets that we wait.
                 if let Some(watch) = &mut watch {
                     watch.forgotten();
                 }
                 return Ok(Some(grant));
             }
-            Tried::Busy(busy_for) => busy_for,
+            Ok(Tried::Busy(_)) if queueing => (pauses.next(), Duration::MAX),
+            Ok(Tried::Busy(busy_for)) => (pauses.next(), busy_for),
+            // Asking sooner is of no use: a quarantine, or a server that starts.
+            Err(refused)
+                if queueing
+                    && refused.kind() == ErrorKind::Refused
+                    && refused.retry_after.is_some() =>
+            {
+                (refused.retry_after, Duration::MAX)
+            }
+            Err(error) => return Err(error),
         };
         if let Some(watch) = &watch {
             watch.enlisted();
         }
-        let (Some(pause), left) = (pauses.next(), left()) else {
+        let (Some(pause), left) = (pause, patience.left()) else {
             return Ok(None);
         };
         if left.is_zero() {

@@ -1,16 +1,13 @@
 //! What is wanted of a key, and what was got.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Capacity, Claim, ClaimId, Key, Mode, Moment, Note, Owner, OwnerSecret, Retry,
+    Capacity, Claim, ClaimId, Key, Limits, Mode, Moment, Note, Owner, OwnerSecret, Retry, Terms,
 };
 
-use super::Driver;
-use super::registry::EntryId;
-use super::signal::Signal;
-use super::subject::{Subject, Terms};
+use super::{GRACE, Session, random_u64};
+use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 
 /// What is wanted, and how.
@@ -19,7 +16,6 @@ pub(crate) struct Wish {
     pub(crate) key: Key,
     pub(crate) mode: Mode,
     pub(crate) terms: Terms,
-    pub(crate) waiter_ttl: Duration,
     pub(crate) ahead: bool,
     /// Instead of standing in the queue: ask again and again.
     pub(crate) retry: Option<Retry>,
@@ -33,12 +29,12 @@ pub(crate) struct Wish {
 
 impl Wish {
     /// The claim as the store is asked for it.
-    pub(super) fn claim(&self, driver: &Driver, id: ClaimId, wait: bool) -> Claim {
+    pub(super) fn claim(&self, session: &Session, id: ClaimId, wait: bool) -> Claim {
         Claim {
-            waiter_ttl: self.waiter_ttl,
+            waiter_ttl: self.terms.waiter_ttl,
             wait,
             ahead: self.ahead,
-            inbox: Some(driver.store.inbox().clone()),
+            inbox: Some(session.store.inbox().clone()),
             owner: self.owner.clone(),
             secret: self.secret,
             min_hold: self.min_hold,
@@ -56,13 +52,27 @@ pub(crate) enum Patience {
     Forever,
 }
 
-/// A claim that was granted, and is kept by the watchdog from now on.
-#[derive(Debug)]
-pub(crate) struct Grant {
-    pub(crate) entry: EntryId,
-    pub(crate) subject: Subject,
-    pub(crate) signal: Arc<Signal>,
-    pub(crate) rejoined: u32,
+impl Patience {
+    /// How much is left of it.
+    pub(crate) fn left(self) -> Duration {
+        match self {
+            Self::Until(end) => end.since(clock::now()),
+            Self::No | Self::Forever => Duration::MAX,
+        }
+    }
+
+    pub(super) fn limits(self, operation: Duration) -> Limits {
+        let (give_up, patience) = match self {
+            Self::Until(end) => (Some(end), operation.min(self.left().max(GRACE))),
+            Self::No | Self::Forever => (None, operation),
+        };
+        Limits {
+            give_up,
+            patience,
+            operation,
+            seed: random_u64(),
+        }
+    }
 }
 
 pub(crate) fn timed_out() -> StoreError {

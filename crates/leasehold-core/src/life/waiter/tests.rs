@@ -321,7 +321,7 @@ fn definite_answers_end_it() {
         in_use: Capacity::Permits(3),
     };
     for (reply, verdict) in [
-        (busy, Verdict::Busy),
+        (busy, Verdict::Busy(Duration::ZERO)),
         (other, Verdict::Mismatch(Capacity::Permits(3))),
         (Reply::Gone, Verdict::Gone),
         (Reply::Absent, Verdict::Gone),

@@ -1,8 +1,11 @@
+//! A lease being kept.
+
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use super::waiter::Request;
 use crate::mutant::mutated;
-use crate::{Arrival, Backoff, Moment, Reply, Request, Standing, Token, Validity, drift_allowance};
+use crate::{Arrival, Backoff, Moment, Reply, Standing, Token, Validity, drift_allowance};
 
 /// Renewals fall on a grid of this many points per interval, so that those of
 /// many leases travel together.
@@ -86,7 +89,7 @@ pub enum Standpoint {
 /// One lease being kept: knows when to renew, what an answer means, and when
 /// it is lost.
 #[derive(Debug, Clone, PartialEq, Hash)]
-pub struct Renewal {
+pub(super) struct Renewal {
     ttl: Duration,
     policy: RenewalPolicy,
     granted: Moment,
@@ -110,7 +113,7 @@ impl Renewal {
     /// waiter TTL and needs a first renewal then, whatever the policy;
     /// `in_flight` when a request of its waiting time is still unanswered.
     #[must_use]
-    pub fn new(
+    pub(super) fn new(
         now: Moment,
         ttl: Duration,
         policy: RenewalPolicy,
@@ -146,39 +149,45 @@ impl Renewal {
     /// that forgot the grant and gave a new one, perhaps after others have held. This
     /// lease is lost then. Without this, the first answer says which numbers they are.
     #[must_use]
-    pub fn of(mut self, arrival: Arrival, token: Token) -> Self {
+    pub(super) fn of(mut self, arrival: Arrival, token: Token) -> Self {
         self.grant = Some((arrival, token));
         self
     }
 
     /// The same lease, which no renewal prolongs beyond `max_hold` from its grant.
     #[must_use]
-    pub fn at_most(mut self, max_hold: Option<Duration>) -> Self {
+    pub(super) fn at_most(mut self, max_hold: Option<Duration>) -> Self {
         self.hold_until = max_hold.map(|max_hold| self.granted + max_hold);
         self
     }
 
     /// How much of `ttl` a renewal sent now may ask for.
     #[must_use]
-    pub fn allowed(&self, now: Moment, ttl: Duration) -> Duration {
+    pub(super) fn allowed(&self, now: Moment, ttl: Duration) -> Duration {
         self.hold_until.map_or(ttl, |end| ttl.min(end.since(now)))
+    }
+
+    /// The token of the grant, once it is known.
+    #[must_use]
+    pub(super) fn token(&self) -> Option<Token> {
+        self.grant.map(|(_, token)| token)
     }
 
     /// Until when to rely on the lease.
     #[must_use]
-    pub fn validity(&self) -> Validity {
+    pub(super) fn validity(&self) -> Validity {
         self.validity
     }
 
     /// What is known.
     #[must_use]
-    pub fn standpoint(&self) -> Standpoint {
+    pub(super) fn standpoint(&self) -> Standpoint {
         self.standpoint
     }
 
     /// The request to send now, if one is due. Each must be answered by
     /// [`Renewal::handle_reply`] or [`Renewal::handle_unanswered`].
-    pub fn poll_transmit(&mut self, now: Moment) -> Option<Request> {
+    pub(super) fn poll_transmit(&mut self, now: Moment) -> Option<Request> {
         let due = self.due.is_some_and(|due| now >= due);
         if !due || self.in_flight || self.is_lost() {
             return None;
@@ -196,7 +205,7 @@ impl Renewal {
     /// When [`Renewal::handle_timeout`] and [`Renewal::poll_transmit`] want to
     /// be called next.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<Moment> {
+    pub(super) fn poll_timeout(&self) -> Option<Moment> {
         if self.is_lost() {
             return None;
         }
@@ -209,7 +218,7 @@ impl Renewal {
     }
 
     /// Time has passed. Tolerates early calls.
-    pub fn handle_timeout(&mut self, now: Moment) {
+    pub(super) fn handle_timeout(&mut self, now: Moment) {
         if now >= self.validity.until() && !self.is_lost() {
             self.lose(self.loss_at_end());
         }
@@ -217,7 +226,7 @@ impl Renewal {
 
     /// Why the lease is lost if nothing more is heard until its validity is over.
     #[must_use]
-    pub fn loss_at_end(&self) -> Loss {
+    pub(super) fn loss_at_end(&self) -> Loss {
         let automatic = matches!(self.policy, RenewalPolicy::Automatic(_));
         // Validity ends earlier than the hold by the drift allowance, which
         // depends on the last renewal: one that was all it could ask for, or that
@@ -235,7 +244,7 @@ impl Renewal {
     }
 
     /// An answer to a renewal by `ttl`, sent at `sent`, arrived at `now`.
-    pub fn handle_reply(&mut self, now: Moment, sent: Moment, ttl: Duration, reply: &Reply) {
+    pub(super) fn handle_reply(&mut self, now: Moment, sent: Moment, ttl: Duration, reply: &Reply) {
         self.in_flight = false;
         let overtaken = std::mem::take(&mut self.overtaken);
         self.backoff.reset();
@@ -260,6 +269,26 @@ impl Renewal {
         self.handle_timeout(now);
     }
 
+    /// An answer to what its caller wants of it, beside what keeps it.
+    pub(super) fn handle_other_reply(
+        &mut self,
+        now: Moment,
+        sent: Moment,
+        ttl: Duration,
+        reply: &Reply,
+    ) {
+        let kept = (self.in_flight, std::mem::take(&mut self.overtaken));
+        self.handle_reply(now, sent, ttl, reply);
+        (self.in_flight, self.overtaken) = kept;
+    }
+
+    /// What its caller wants of it got no answer: the lease is unknown, and asked for again.
+    pub(super) fn handle_other_unanswered(&mut self, now: Moment) {
+        let kept = (self.in_flight, self.overtaken);
+        self.handle_unanswered(now);
+        (self.in_flight, self.overtaken) = kept;
+    }
+
     /// Whether an answer is about the grant that this lease is. One that still waits can
     /// only be to a request that the grant has overtaken: a store that says so later has
     /// forgotten the grant.
@@ -277,7 +306,7 @@ impl Renewal {
 
     /// A renewal got no answer: the lease is unknown, and asked for again until
     /// its validity ends.
-    pub fn handle_unanswered(&mut self, now: Moment) {
+    pub(super) fn handle_unanswered(&mut self, now: Moment) {
         self.in_flight = false;
         self.overtaken = false;
         if !self.is_lost() {
@@ -287,19 +316,19 @@ impl Renewal {
     }
 
     /// An administrator took the key, says a push.
-    pub fn handle_revoked(&mut self) {
+    pub(super) fn handle_revoked(&mut self) {
         self.lose(Loss::Revoked);
     }
 
     /// Another client has adopted the claim, says a push.
-    pub fn handle_adopted(&mut self) {
+    pub(super) fn handle_adopted(&mut self) {
         self.lose(Loss::Superseded);
     }
 
     /// A push says that the lease is lost, and does not prove it: ask, at `at`; that is
     /// the reason if it is lost indeed. A lease that is not renewed by itself is not asked
     /// about, since asking would prolong it.
-    pub fn handle_doubt(&mut self, at: Moment, loss: Loss) {
+    pub(super) fn handle_doubt(&mut self, at: Moment, loss: Loss) {
         if matches!(self.policy, RenewalPolicy::Automatic(_)) && !self.is_lost() {
             self.doubt = Some(loss);
             self.due = Some(self.due.map_or(at, |due| due.min(at)));
@@ -308,7 +337,7 @@ impl Renewal {
 
     /// The connection was lost and is back: see at once whether the lease stands,
     /// unless asking would prolong what its caller did not ask to be prolonged.
-    pub fn handle_reset(&mut self, now: Moment) {
+    pub(super) fn handle_reset(&mut self, now: Moment) {
         if matches!(self.policy, RenewalPolicy::Automatic(_)) {
             self.due = Some(now);
         }
@@ -318,7 +347,8 @@ impl Renewal {
         matches!(self.standpoint, Standpoint::Lost(_))
     }
 
-    fn lose(&mut self, loss: Loss) {
+    /// What is lost stays so.
+    pub(super) fn lose(&mut self, loss: Loss) {
         if !self.is_lost() {
             self.standpoint = Standpoint::Lost(loss);
             self.validity.end();
@@ -328,7 +358,7 @@ impl Renewal {
     /// How long a renewal sent now asks for by itself: a fixed lease ends at its
     /// time, also if something else about it is changed.
     #[must_use]
-    pub fn ttl_at(&self, now: Moment) -> Duration {
+    pub(super) fn ttl_at(&self, now: Moment) -> Duration {
         let ttl = match self.policy {
             RenewalPolicy::Fixed => self.ttl.saturating_sub(now.since(self.granted)),
             RenewalPolicy::Automatic(_) | RenewalPolicy::Manual => self.ttl,

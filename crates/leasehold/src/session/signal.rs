@@ -1,8 +1,12 @@
 //! What the driver tells the task that waits for a claim or holds a lease.
 
-use leasehold_core::{Loss, Moment, Renewal, Standpoint, Token, Verdict};
-use tokio::sync::Notify;
+use std::time::Duration;
 
+use leasehold_core::{Life, Loss, Moment, Phase, Standpoint, Token};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use super::unanswered;
 use super::watchdog::LONGEST_SLEEP;
 use crate::clock;
 use crate::error::StoreError;
@@ -25,7 +29,7 @@ pub(crate) struct Signal {
 #[derive(Debug, Default, Clone)]
 struct State {
     position: u64,
-    verdict: Option<Verdict>,
+    phase: Option<Phase>,
     standpoint: Option<Standpoint>,
     /// Why the lease is lost if its validity ends and nobody has said anything.
     loss_at_end: Option<Loss>,
@@ -33,7 +37,6 @@ struct State {
     given_back: bool,
     last_error: Option<StoreError>,
     acknowledged: Option<Acknowledged>,
-    left: bool,
 }
 
 impl State {
@@ -59,10 +62,6 @@ impl Signal {
         Token(self.token.load(Ordering::Acquire))
     }
 
-    pub(crate) fn set_token(&self, token: Token) {
-        self.token.fetch_max(token.0, Ordering::AcqRel);
-    }
-
     pub(crate) fn standpoint(&self) -> Standpoint {
         self.read(|state| match state.standpoint.unwrap_or(Standpoint::Held) {
             // Time is up although nobody has noticed yet.
@@ -73,15 +72,39 @@ impl Signal {
         })
     }
 
-    #[cfg(test)]
-    pub(crate) fn standpoint_told(&self) -> Option<Standpoint> {
-        self.read(|state| state.standpoint)
+    /// The claim is as its life says.
+    pub(super) fn show(&self, life: &Life) {
+        let phase = life.phase();
+        let position = life.position().filter(|_| self.tells_position);
+        let moved = self.write(|state| {
+            let position = position.unwrap_or(state.position);
+            let moved = state.phase != Some(phase) || state.position != position;
+            (state.phase, state.position) = (Some(phase), position);
+            moved
+        });
+        if let Some(token) = life.token() {
+            self.token.fetch_max(token.0, Ordering::AcqRel);
+        }
+        match life.standpoint() {
+            Some(standpoint) if phase == Phase::Held => {
+                self.change(standpoint, life.valid_until(), life.loss_at_end());
+            }
+            Some(Standpoint::Lost(loss)) => self.lose(loss),
+            _ => {}
+        }
+        if moved {
+            self.wake();
+        }
     }
 
-    /// The lease is as its renewal says.
-    pub(crate) fn set_renewal(&self, renewal: &Renewal) {
-        let (standpoint, until) = (renewal.standpoint(), renewal.validity().until());
-        self.change(standpoint, until, Some(renewal.loss_at_end()));
+    /// What completes with the next change.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Whoever waits is to look again.
+    pub(super) fn wake(&self) {
+        self.changed.notify_waiters();
     }
 
     /// The lease is lost.
@@ -135,28 +158,17 @@ impl Signal {
         }
     }
 
-    pub(crate) fn set_position(&self, position: u64) {
-        if !self.tells_position {
-            return;
-        }
-        let before = self.write(|state| std::mem::replace(&mut state.position, position));
-        if before != position {
-            self.changed.notify_waiters();
-        }
+    /// Why the last request came to nothing; `None` if it was answered. That nothing came
+    /// says less than what the store has said before.
+    pub(super) fn set_error(&self, error: Option<StoreError>) {
+        self.write(|state| state.last_error = error);
     }
 
-    pub(crate) fn set_verdict(&self, verdict: Verdict) {
-        self.write(|state| state.verdict = Some(verdict));
-        self.changed.notify_waiters();
-    }
-
-    pub(crate) fn set_error(&self, error: StoreError) {
-        self.write(|state| state.last_error = Some(error));
-    }
-
-    /// It was answered: why it was not before is of no interest any more.
-    pub(crate) fn clear_error(&self) {
-        self.write(|state| state.last_error = None);
+    pub(super) fn set_unanswered(&self, limit: Duration) {
+        let unanswered = || unanswered(limit);
+        self.write(|state| {
+            state.last_error.get_or_insert_with(unanswered);
+        });
     }
 
     pub(crate) fn last_error(&self) -> Option<StoreError> {
@@ -172,22 +184,18 @@ impl Signal {
         self.read(|state| state.acknowledged)
     }
 
-    /// A claim that was on its way out has left.
-    pub(crate) fn set_left(&self) {
-        self.write(|state| state.left = true);
-        self.changed.notify_waiters();
-    }
-
     /// Waits until a claim that is on its way out has left.
-    pub(crate) async fn left(&self) {
-        self.wait_for(|state| state.left.then_some(())).await;
+    pub(super) async fn left(&self) {
+        self.wait_for(|state| (state.phase == Some(Phase::Over)).then_some(()))
+            .await;
     }
 
-    /// Waits for the next of: a verdict, or a change of the position.
-    pub(crate) async fn next(&self, seen: u64) -> Progress {
+    /// Waits for the next of: the end of waiting in line, or a change of the position.
+    pub(super) async fn next(&self, seen: u64) -> Progress {
         self.wait_for(|state| {
+            let waits = state.phase == Some(Phase::Waiting);
             let moved = || (state.position != seen).then_some(Progress::Position(state.position));
-            state.verdict.map(Progress::Verdict).or_else(moved)
+            if waits { moved() } else { Some(Progress::Over) }
         })
         .await
     }
@@ -234,9 +242,9 @@ impl Signal {
     }
 }
 
-/// What happened to a waiting claim.
+/// What happened to a claim in line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Progress {
-    Verdict(Verdict),
+    Over,
     Position(u64),
 }

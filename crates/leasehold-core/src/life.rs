@@ -1,0 +1,513 @@
+//! The life of a claim, as its client lives it: asking → waiting → held → leaving → over.
+//!
+//! [`Life`] begins before the claim's first request and ends when nothing of it can be left
+//! at the store. What comes in: answers and the lack of them, pushes, lost connections, time,
+//! and what its caller wants. What goes out: commands, deadlines, and where the claim stands.
+//! Retries, acknowledgement, what is released and how often: it decides; whoever drives it
+//! only carries. Nothing outside knows of answers that come late or pushes that come early.
+
+mod answers;
+mod belief;
+mod changes;
+mod identity;
+mod leaving;
+mod rejoining;
+mod renewal;
+#[cfg(test)]
+mod tests;
+mod waiter;
+mod words;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::belief::HintLimit;
+use self::belief::LastAnswer;
+use self::changes::{Aim, Changing};
+pub use self::changes::{Change, ChangeId, Changed};
+use self::identity::Identity;
+use self::leaving::Leaving;
+pub use self::rejoining::{COLLISIONS, Rejoining};
+use self::renewal::Renewal;
+pub use self::renewal::{Loss, RenewalPolicy, Standpoint};
+use self::waiter::{Request, Verdict, Waiter, WaiterConfig};
+use self::words::Errand;
+pub use self::words::{
+    Acknowledges, Collected, End, Failure, Heard, Limits, Phase, Terms, Transmit,
+};
+use crate::{Arrival, Claim, ClaimId, Command, Moment, Push, Release, Renew, Rotate, Token};
+
+/// Pushes that came before the first answer are kept until then, the last so many: one that
+/// is dropped costs a heartbeat, nothing more.
+const EARLY_PUSHES: usize = 64;
+
+/// One claim of one client.
+#[derive(Debug, Clone, PartialEq, Hash)]
+pub struct Life {
+    terms: Terms,
+    operation: Duration,
+    seed: u64,
+    ask: Arc<Command>,
+    identity: Identity,
+    stage: Stage,
+    /// How often it was asked for.
+    sends: u32,
+    /// Whether it was asked for once and that was answered: no request that could bring it
+    /// back is under way.
+    settled: bool,
+    /// Whether its caller has had it in hand.
+    used: bool,
+    arrival: Option<Arrival>,
+    answered: LastAnswer,
+    hints: HintLimit,
+    early: VecDeque<Push>,
+    /// When the id was replaced last, or first used.
+    rotated: Moment,
+    changes: Vec<Changing>,
+    last_change: ChangeId,
+    handing: Handing,
+    end: Option<End>,
+    /// What is known of the lease, once it is not held any more.
+    known: Option<Standpoint>,
+    /// What the release of its caller has found: whether it still held the key.
+    released: Option<bool>,
+    /// Whether the store has confirmed that it left.
+    confirmed: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Hash)]
+enum Stage {
+    Waiting(Waiter),
+    Held(Renewal),
+    Leaving(Leaving),
+    Over,
+}
+
+/// How far a grant is on its way to its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Handing {
+    /// Others must acknowledge it first.
+    Unconfirmed,
+    Confirming(ChangeId),
+    Fresh,
+    /// It waited too long on its way, and is renewed once.
+    Topping(ChangeId),
+    Topped,
+}
+
+impl Life {
+    /// A claim that is asked for.
+    #[must_use]
+    pub fn claim(claim: Claim, terms: Terms, limits: Limits, now: Moment) -> Self {
+        let identity = Identity::new(claim.id.clone());
+        Self::new(Command::Claim(claim), identity, terms, limits, now)
+    }
+
+    /// A claim of another client that is to be taken over: `id`, replaced as `rotate` says.
+    #[must_use]
+    pub fn adopt(id: ClaimId, rotate: Rotate, terms: Terms, limits: Limits, now: Moment) -> Self {
+        let identity = Identity::at(rotate.to.clone(), rotate.version.saturating_add(1));
+        let renew = Renew {
+            rotate: Some(rotate),
+            confirms: terms.acknowledges != Acknowledges::Nothing,
+            ..Renew::new(id, terms.ttl)
+        };
+        Self {
+            settled: true,
+            // Whoever had it before has used it.
+            used: true,
+            ..Self::new(Command::Renew(renew), identity, terms, limits, now)
+        }
+    }
+
+    fn new(ask: Command, identity: Identity, terms: Terms, limits: Limits, now: Moment) -> Self {
+        let config = WaiterConfig {
+            lease_ttl: terms.ttl,
+            waiter_ttl: terms.waiter_ttl,
+            give_up: limits.give_up,
+            patience: limits.patience,
+            seed: limits.seed,
+        };
+        let confirms = terms.acknowledges != Acknowledges::Nothing;
+        Self {
+            terms,
+            operation: limits.operation,
+            seed: limits.seed,
+            ask: Arc::new(ask),
+            identity,
+            stage: Stage::Waiting(Waiter::new(config, now)),
+            sends: 0,
+            settled: false,
+            used: false,
+            arrival: None,
+            answered: LastAnswer::default(),
+            hints: HintLimit::default(),
+            early: VecDeque::new(),
+            rotated: terms.rotate_every.map(|_| now).unwrap_or_default(),
+            changes: Vec::new(),
+            last_change: ChangeId::default(),
+            handing: if confirms {
+                Handing::Unconfirmed
+            } else {
+                Handing::Fresh
+            },
+            end: None,
+            known: None,
+            released: None,
+            confirmed: false,
+        }
+    }
+
+    // ---- where it stands ----
+
+    /// How far it has come.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match &self.stage {
+            Stage::Waiting(_) if self.arrival.is_none() => Phase::Asking,
+            Stage::Waiting(_) => Phase::Waiting,
+            Stage::Held(_) => Phase::Held,
+            Stage::Leaving(_) => Phase::Leaving,
+            Stage::Over => Phase::Over,
+        }
+    }
+
+    /// How it is kept and left.
+    #[must_use]
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Its place in the order of arrival, once it was answered.
+    #[must_use]
+    pub fn arrival(&self) -> Option<Arrival> {
+        self.arrival
+    }
+
+    /// The place in line of one that waits: an upper bound, 1 is next.
+    #[must_use]
+    pub fn position(&self) -> Option<u64> {
+        match &self.stage {
+            Stage::Waiting(waiter) => waiter.position().map(|(_, position)| position),
+            _ => None,
+        }
+    }
+
+    /// The fencing token of its grant.
+    #[must_use]
+    pub fn token(&self) -> Option<Token> {
+        match &self.stage {
+            Stage::Held(renewal) => renewal.token(),
+            _ => None,
+        }
+    }
+
+    /// What is known of the lease, once it was granted.
+    #[must_use]
+    pub fn standpoint(&self) -> Option<Standpoint> {
+        match &self.stage {
+            Stage::Held(renewal) => Some(renewal.standpoint()),
+            _ => self.known,
+        }
+    }
+
+    /// Until when the lease may be relied on; before any time, if not at all.
+    #[must_use]
+    pub fn valid_until(&self) -> Moment {
+        match &self.stage {
+            Stage::Held(renewal) => renewal.validity().until(),
+            _ => Moment::default(),
+        }
+    }
+
+    /// Why the lease is lost if nothing more is heard until its validity is over.
+    #[must_use]
+    pub fn loss_at_end(&self) -> Option<Loss> {
+        match &self.stage {
+            Stage::Held(renewal) => Some(renewal.loss_at_end()),
+            _ => None,
+        }
+    }
+
+    /// Why it has ended before it was handed out, if it has.
+    #[must_use]
+    pub fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// The id under which the store knows it, and how often that was replaced.
+    #[must_use]
+    pub fn identity(&self) -> (&ClaimId, u64) {
+        (self.identity.id(), self.identity.version())
+    }
+
+    /// Whether it may stand at the store under this id.
+    #[must_use]
+    pub fn may_be(&self, id: &ClaimId) -> bool {
+        self.identity.ids().contains(id) || self.changes.iter().any(|change| change.wants(id))
+    }
+
+    /// What a release by its caller has found, once it is answered: whether the lease was
+    /// held up to then.
+    #[must_use]
+    pub fn released(&self) -> Option<bool> {
+        self.released
+    }
+
+    /// Whether the store has refused to release it: it is asked again, in the background.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(&self.stage, Stage::Leaving(leaving) if leaving.is_refused())
+    }
+
+    /// Whether the store has confirmed that it left.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.confirmed
+    }
+
+    // ---- what its caller wants ----
+
+    /// Its caller gets it now, and may begin to work: from here on a minimum hold counts.
+    pub fn hand_out(&mut self) {
+        self.used = true;
+    }
+
+    /// Whether the grant can be handed to its caller. Where others must acknowledge grants,
+    /// one that was pushed, or found by asking, is confirmed first: the release that made it
+    /// was another client's, who did not wait for anybody. What waited too long on its way is
+    /// renewed first, and so is a lease that lives on the TTL of its wait and is not to be
+    /// renewed by itself: it has its own from the grant.
+    pub fn collect(&mut self, now: Moment) -> Collected {
+        self.handle_timeout(now);
+        if let Some(end) = self.end {
+            return Collected::Ended(end);
+        }
+        let renewal = match &self.stage {
+            Stage::Waiting(_) => return Collected::NotYet,
+            Stage::Held(renewal) => renewal,
+            // The client was shut down.
+            Stage::Leaving(_) | Stage::Over => return Collected::Ended(End::Gone),
+        };
+        let is_lost = matches!(renewal.standpoint(), Standpoint::Lost(_));
+        let margin = match self.terms.policy {
+            RenewalPolicy::Automatic(_) => self.terms.waiter_ttl / 4,
+            RenewalPolicy::Manual | RenewalPolicy::Fixed => self.terms.ttl * 9 / 10,
+        };
+        let is_short = renewal.validity().remaining(now) < margin;
+        match self.handing {
+            _ if is_lost => {
+                self.end_as(End::Late, false, now);
+                Collected::Ended(End::Late)
+            }
+            Handing::Unconfirmed => {
+                self.handing = Handing::Confirming(self.aim(Aim::Confirm, now));
+                Collected::NotYet
+            }
+            Handing::Confirming(id) => match self.outcome(id) {
+                None => Collected::NotYet,
+                Some(Changed::Done) => {
+                    self.handing = Handing::Fresh;
+                    self.collect(now)
+                }
+                Some(_) => {
+                    self.end_as(End::Unacknowledged, false, now);
+                    Collected::Ended(End::Unacknowledged)
+                }
+            },
+            Handing::Fresh if is_short => {
+                self.handing = Handing::Topping(self.aim(Aim::TopUp, now));
+                Collected::NotYet
+            }
+            Handing::Topping(id) => match self.outcome(id) {
+                None => Collected::NotYet,
+                Some(_) => {
+                    self.handing = Handing::Topped;
+                    self.collect(now)
+                }
+            },
+            Handing::Fresh | Handing::Topped => Collected::Ready,
+        }
+    }
+
+    /// It is to leave, waiting or held.
+    pub fn leave(&mut self, now: Moment) {
+        self.begin_to_leave(now, false);
+    }
+
+    /// Its caller releases it, and wants to know what that finds: [`Life::released`].
+    pub fn release(&mut self, now: Moment) {
+        self.begin_to_leave(now, true);
+        let asks = matches!(&self.stage, Stage::Leaving(leaving) if leaving.reports());
+        if !asks {
+            self.released.get_or_insert(false);
+        }
+    }
+
+    /// The client is shut down: it leaves, and its lease is lost.
+    pub fn shut_down(&mut self, now: Moment) {
+        if let Stage::Held(renewal) = &mut self.stage {
+            renewal.lose(Loss::Shutdown);
+            self.known = Some(renewal.standpoint());
+            self.set_leaving(now, false);
+        } else {
+            self.leave(now);
+        }
+    }
+
+    /// Its caller gives the lease to another process: nothing is relied on from now on. The
+    /// claim stays until [`Life::forget`].
+    pub fn hand_over(&mut self, now: Moment) -> ChangeId {
+        if let Stage::Held(renewal) = &mut self.stage {
+            renewal.lose(Loss::HandedOver);
+        }
+        self.aim(Aim::Settle, now)
+    }
+
+    /// It stays at the store, for somebody else.
+    pub fn forget(&mut self) {
+        self.known = self.standpoint();
+        self.stage = Stage::Over;
+        self.changes.clear();
+    }
+
+    fn begin_to_leave(&mut self, now: Moment, reports: bool) {
+        match &mut self.stage {
+            Stage::Waiting(_) if self.sends == 0 => self.stage = Stage::Over,
+            Stage::Waiting(_) => self.set_leaving(now, reports),
+            Stage::Held(renewal) => {
+                renewal.handle_timeout(now);
+                self.known = Some(renewal.standpoint());
+                if is_settled(renewal.standpoint()) {
+                    self.stage = Stage::Over;
+                } else {
+                    self.set_leaving(now, reports);
+                }
+            }
+            Stage::Leaving(_) | Stage::Over => {}
+        }
+    }
+
+    fn set_leaving(&mut self, now: Moment, reports: bool) {
+        let until = now + self.terms.ttl;
+        let releases = self.identity.ids().into_iter().map(|id| {
+            Arc::new(Command::Release(Release {
+                id,
+                hand_off: self.terms.hand_off,
+                settled: self.settled,
+                unused: !self.used,
+            }))
+        });
+        let leaving = Leaving::new(releases.collect(), now, until, self.seed, reports);
+        self.stage = Stage::Leaving(leaving);
+        self.changes.clear();
+    }
+
+    /// It ends before it was handed out. What may be left of it at the store leaves.
+    fn end_as(&mut self, end: End, nothing_left: bool, now: Moment) {
+        self.end = Some(end);
+        if nothing_left {
+            self.stage = Stage::Over;
+        } else {
+            self.leave(now);
+        }
+    }
+
+    // ---- time ----
+
+    /// When [`Life::handle_timeout`] and [`Life::poll_transmit`] want to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Moment> {
+        let stage = match &self.stage {
+            Stage::Waiting(waiter) => waiter.poll_timeout(),
+            Stage::Held(renewal) => renewal.poll_timeout(),
+            Stage::Leaving(leaving) => leaving.poll_timeout(),
+            Stage::Over => None,
+        };
+        let changes = self.changes.iter().filter_map(Changing::due);
+        stage.into_iter().chain(changes).min()
+    }
+
+    /// Time has passed. Tolerates early calls.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        match &mut self.stage {
+            Stage::Waiting(waiter) => waiter.handle_timeout(now),
+            Stage::Held(renewal) => renewal.handle_timeout(now),
+            Stage::Leaving(_) | Stage::Over => {}
+        }
+        self.move_on(now);
+    }
+
+    /// What to send now, if anything is due. Each must come to [`Life::handle_answer`].
+    /// `fresh` makes a new claim id, for a rotation that is due; one that takes time to make
+    /// is for the next renewal.
+    pub fn poll_transmit(
+        &mut self,
+        now: Moment,
+        fresh: impl FnOnce() -> Option<ClaimId>,
+    ) -> Option<Transmit> {
+        if let Some(change) = self.poll_change(now) {
+            return Some(change);
+        }
+        let (command, errand, limit) = match &mut self.stage {
+            Stage::Waiting(waiter) => match waiter.poll_transmit(now)? {
+                Request::Claim => {
+                    self.sends = self.sends.saturating_add(1);
+                    let end = waiter.poll_timeout().unwrap_or(now);
+                    (self.ask.clone(), Errand::Ask, end.since(now))
+                }
+                Request::Renew(ttl) => {
+                    let renew = Renew {
+                        rotate: self.identity.pending(),
+                        ..Renew::new(self.identity.id().clone(), ttl)
+                    };
+                    let command = Arc::new(Command::Renew(renew));
+                    (command, Errand::Beat, self.request_limit())
+                }
+            },
+            Stage::Held(renewal) => {
+                let Request::Renew(ttl) = renewal.poll_transmit(now)? else {
+                    return None;
+                };
+                let every = self.terms.rotate_every;
+                let rotates = every.is_some_and(|every| now.since(self.rotated) >= every);
+                let to = rotates.then(fresh).flatten();
+                let renew = Renew {
+                    rotate: match to {
+                        Some(to) => Some(self.identity.rotate(|| to)),
+                        None => self.identity.pending(),
+                    },
+                    confirms: self.terms.acknowledges == Acknowledges::GrantsAndRenewals,
+                    ..Renew::new(self.identity.id().clone(), ttl)
+                };
+                let command = Arc::new(Command::Renew(renew));
+                (command, Errand::Beat, self.request_limit())
+            }
+            Stage::Leaving(leaving) => {
+                let command = leaving.poll_transmit(now)?;
+                (command, Errand::Leave, self.request_limit())
+            }
+            Stage::Over => return None,
+        };
+        Some(Transmit {
+            command,
+            sent: now,
+            limit,
+            errand,
+        })
+    }
+
+    /// A request must fail early enough to be repeated within the lease.
+    fn request_limit(&self) -> Duration {
+        self.operation.min(self.terms.ttl / 3)
+    }
+}
+
+/// Whether nothing of the claim can be left at the store for us to release.
+fn is_settled(standpoint: Standpoint) -> bool {
+    matches!(
+        standpoint,
+        Standpoint::Lost(Loss::Gone | Loss::Revoked | Loss::Superseded | Loss::Shutdown)
+    )
+}

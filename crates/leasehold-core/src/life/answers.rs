@@ -1,0 +1,296 @@
+//! What comes to a claim: answers, pushes, lost connections; and what that makes of it.
+
+use super::leaving::Left;
+use super::{
+    EARLY_PUSHES, End, Errand, Failure, Handing, Heard, LastAnswer, Life, Renewal, Request, Stage,
+    Transmit, Verdict,
+};
+use crate::{Arrival, Command, Loss, Moment, Push, Renew, Reply, Standpoint};
+
+impl Life {
+    /// What came of a request.
+    pub fn handle_answer(&mut self, now: Moment, to: &Transmit, heard: Result<Heard, Failure>) {
+        match (to.errand, &*to.command) {
+            (Errand::Ask, _) => self.handle_asked(now, to, heard),
+            (Errand::Beat, Command::Renew(renew)) => self.handle_beat(now, to, renew, heard),
+            (Errand::Change(id), Command::Renew(renew)) => {
+                self.handle_changed(now, to, id, renew, heard);
+            }
+            (Errand::Leave, _) => self.handle_left(now, heard),
+            (Errand::Beat | Errand::Change(_), _) => {}
+        }
+        self.move_on(now);
+        self.hear_early(now);
+    }
+
+    fn handle_asked(&mut self, now: Moment, to: &Transmit, heard: Result<Heard, Failure>) {
+        let adopts = matches!(*self.ask, Command::Renew(_));
+        let Stage::Waiting(waiter) = &mut self.stage else {
+            // It was given up meanwhile.
+            return;
+        };
+        let heard = match heard {
+            // A definite no to the only request: nothing was changed.
+            Err(Failure::Refused) if self.sends == 1 => {
+                return self.end_as(End::Refused, true, now);
+            }
+            Err(_) => return waiter.handle_unanswered(now),
+            // It stands at the store, and is given back.
+            Ok(heard) if heard.is_short() => {
+                return self.end_as(End::Unacknowledged, false, now);
+            }
+            Ok(heard) => heard,
+        };
+        if adopts && !heard.reply.is_grant() {
+            let end = match heard.reply {
+                Reply::Taken => End::Taken,
+                Reply::Superseded => End::Superseded,
+                _ => End::Gone,
+            };
+            // One that still waited is not what was asked for: it is released.
+            let nothing_left = !matches!(heard.reply, Reply::Standing(_));
+            return self.end_as(end, nothing_left, now);
+        }
+        if heard.enough == Some(true) {
+            self.handing = Handing::Fresh;
+        }
+        self.settled |= self.sends == 1 && matches!(heard.reply, Reply::Standing(_));
+        self.answered = LastAnswer::new(to.sent, heard.at);
+        waiter.handle_reply(
+            now,
+            to.sent,
+            heard.epoch,
+            Request::Claim,
+            &heard.reply,
+            heard.at,
+        );
+    }
+
+    /// An answer to what keeps the claim.
+    fn handle_beat(
+        &mut self,
+        now: Moment,
+        to: &Transmit,
+        renew: &Renew,
+        heard: Result<Heard, Failure>,
+    ) {
+        let heard = heard.ok().filter(|heard| !heard.is_short());
+        let heard = heard.filter(|heard| self.note_identity(renew, &heard.reply, now));
+        match (&mut self.stage, heard) {
+            (Stage::Waiting(waiter), None) => waiter.handle_unanswered(now),
+            (Stage::Held(renewal), None) => renewal.handle_unanswered(now),
+            (Stage::Waiting(waiter), Some(heard)) => {
+                self.answered = LastAnswer::new(to.sent, heard.at);
+                let request = Request::Renew(renew.ttl);
+                let Heard {
+                    reply, at, epoch, ..
+                } = heard;
+                waiter.handle_reply(now, to.sent, epoch, request, &reply, at);
+            }
+            (Stage::Held(renewal), Some(heard)) => {
+                renewal.handle_reply(now, to.sent, renew.ttl, &heard.reply);
+            }
+            // It was sent before the claim was given back.
+            (Stage::Leaving(_) | Stage::Over, _) => {}
+        }
+    }
+
+    fn handle_left(&mut self, now: Moment, heard: Result<Heard, Failure>) {
+        let Stage::Leaving(leaving) = &mut self.stage else {
+            return;
+        };
+        let left = match heard {
+            Ok(heard) => leaving.handle_reply(&heard.reply),
+            Err(failure) => {
+                leaving.handle_failure(now, failure);
+                None
+            }
+        };
+        if let Some(Left {
+            held,
+            confirmed,
+            reports,
+        }) = left
+        {
+            self.stage = Stage::Over;
+            self.confirmed = confirmed;
+            // What the store has given this claim since is not this grant.
+            let forgotten = self.known == Some(Standpoint::Lost(Loss::Forgotten));
+            if reports {
+                self.released = Some(held && !forgotten);
+            }
+        }
+    }
+
+    /// Takes note of what an answer to `renew` says about the id. Whether the
+    /// answer is to be taken for what it says: not if it is about an id that
+    /// has been replaced meanwhile, or may have been.
+    pub(super) fn note_identity(&mut self, renew: &Renew, reply: &Reply, now: Moment) -> bool {
+        match (&renew.rotate, reply) {
+            (Some(rotate), Reply::Standing(_)) => {
+                self.identity.handle_rotated(&rotate.to);
+                if self.terms.rotate_every.is_some() {
+                    self.rotated = now;
+                }
+                true
+            }
+            (Some(_), Reply::Taken) => {
+                self.identity.handle_taken();
+                false
+            }
+            (None, Reply::Gone | Reply::Superseded) => self.identity.is_current(&renew.id),
+            (Some(rotate), Reply::Gone | Reply::Superseded) => self.identity.is_last(&rotate.to),
+            _ => true,
+        }
+    }
+
+    /// A push on this key. It may be another claim's; before the first answer nobody knows.
+    /// Whoever may use the channels can have sent it: one that begins or ends a hold counts
+    /// only if it is proved. Where ids may be guessed, a proof is worth a question.
+    ///
+    /// Whether it changed anything.
+    pub fn handle_push(&mut self, now: Moment, push: &Push) -> bool {
+        let Some(arrival) = push.arrival() else {
+            return false;
+        };
+        match (&self.stage, self.arrival) {
+            (Stage::Waiting(_), None) => {
+                if self.early.len() == EARLY_PUSHES {
+                    self.early.pop_front();
+                }
+                self.early.push_back(push.clone());
+                return false;
+            }
+            (_, known) if known != Some(arrival) => return false,
+            _ => {}
+        }
+        let changed = self.believe(now, arrival, push);
+        self.move_on(now);
+        changed
+    }
+
+    fn believe(&mut self, now: Moment, arrival: Arrival, push: &Push) -> bool {
+        let said = push.proved();
+        let proved = said.is_some_and(|(said, proof)| self.identity.proves(&said, proof));
+        let counts = proved && !self.terms.guessable;
+        let mut hinted = || self.hints.ask_at(now);
+        match (&mut self.stage, push) {
+            (Stage::Waiting(waiter), Push::Next { left, .. }) => {
+                waiter.handle_next(hinted(), arrival, *left);
+            }
+            _ if !proved => return false,
+            (
+                Stage::Waiting(waiter),
+                Push::Granted {
+                    epoch, token, at, ..
+                },
+            ) if counts && self.answered.allows(now, *at, *token) => {
+                waiter.handle_granted(*epoch, arrival, *token, *at);
+            }
+            (Stage::Waiting(waiter), Push::Unfit { in_use, .. }) if counts => {
+                waiter.handle_unfit(arrival, *in_use);
+            }
+            (Stage::Waiting(waiter), Push::Granted { .. } | Push::Unfit { .. }) => {
+                waiter.handle_doubt(now, hinted());
+            }
+            (Stage::Held(renewal), Push::Revoked { .. }) if counts => renewal.handle_revoked(),
+            (Stage::Held(renewal), Push::Adopted { .. }) if counts => renewal.handle_adopted(),
+            (Stage::Held(renewal), Push::Revoked { .. }) => {
+                renewal.handle_doubt(hinted(), Loss::Revoked);
+            }
+            (Stage::Held(renewal), Push::Adopted { .. }) => {
+                renewal.handle_doubt(hinted(), Loss::Superseded);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Pushes may have been missed: it asks where it stands.
+    pub fn handle_reset(&mut self, now: Moment) {
+        match &mut self.stage {
+            Stage::Waiting(waiter) => waiter.handle_reset(now),
+            Stage::Held(renewal) => renewal.handle_reset(now),
+            Stage::Leaving(leaving) => leaving.handle_reset(now),
+            Stage::Over => {}
+        }
+    }
+
+    /// The first answer has come: what overtook it counts now.
+    fn hear_early(&mut self, now: Moment) {
+        if self.arrival.is_some() {
+            for push in std::mem::take(&mut self.early) {
+                self.handle_push(now, &push);
+            }
+        }
+    }
+
+    /// After anything has happened: on to the next stage.
+    pub(super) fn move_on(&mut self, now: Moment) {
+        match &mut self.stage {
+            Stage::Waiting(waiter) => {
+                let known = waiter.position().map(|(arrival, _)| arrival);
+                let in_flight = waiter.in_flight();
+                let verdict = waiter.verdict();
+                if let Some(verdict) = verdict {
+                    self.decide(verdict, in_flight, now);
+                } else if known.is_some() {
+                    self.arrival = known;
+                }
+            }
+            // A lost lease is its holder's to release. One that was to end by itself ends at
+            // the store too: a grant from the queue would keep the key for longer than its
+            // TTL there.
+            Stage::Held(renewal) if renewal.standpoint() == Standpoint::Lost(Loss::Expired) => {
+                self.leave(now);
+            }
+            Stage::Leaving(leaving) if leaving.has_lapsed(now) => {
+                if leaving.reports() {
+                    self.released = Some(false);
+                }
+                self.stage = Stage::Over;
+            }
+            Stage::Held(_) | Stage::Leaving(_) | Stage::Over => {}
+        }
+        self.end_changes();
+    }
+
+    fn decide(&mut self, verdict: Verdict, in_flight: bool, now: Moment) {
+        let end = match verdict {
+            Verdict::Granted {
+                arrival,
+                token,
+                validity,
+                confirm_at,
+            } => {
+                let renewal = Renewal::new(
+                    now,
+                    self.terms.ttl,
+                    self.terms.policy,
+                    validity,
+                    confirm_at,
+                    in_flight,
+                    self.seed,
+                );
+                let renewal = renewal.of(arrival, token).at_most(self.terms.max_hold);
+                self.stage = Stage::Held(renewal);
+                self.arrival = Some(arrival);
+                return;
+            }
+            Verdict::Busy(left) => End::Busy(left),
+            Verdict::Quarantined(left) => End::Quarantined(left),
+            Verdict::TimedOut => End::TimedOut,
+            Verdict::Unreachable => End::Unreachable,
+            Verdict::Gone => End::Gone,
+            Verdict::Mismatch(in_use) => End::Mismatch(in_use),
+            Verdict::Taken => End::Taken,
+        };
+        let nothing_left = match end {
+            End::TimedOut | End::Unreachable => false,
+            End::Gone => self.arrival.is_some(),
+            // An earlier request that was not answered may still make one.
+            _ => self.arrival.is_some() || self.sends == 1,
+        };
+        self.end_as(end, nothing_left, now);
+    }
+}

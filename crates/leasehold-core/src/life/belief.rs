@@ -1,0 +1,118 @@
+//! Which pushes a claim believes, and how often the others may make it ask.
+
+use std::time::Duration;
+
+use crate::{Moment, StoreTime, Token};
+
+/// How much further than the client's clock the store's may have gone since the last
+/// answer, beside one per cent. A clock that was stepped by more costs a question.
+const AHEAD: Duration = Duration::from_secs(10);
+
+/// The last answer about a claim that waits: what is pushed later comes from the same
+/// clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) struct LastAnswer {
+    sent: Moment,
+    at: StoreTime,
+}
+
+impl LastAnswer {
+    /// An answer to a request sent at `sent`; the store took the step at `at`.
+    #[must_use]
+    pub(super) fn new(sent: Moment, at: StoreTime) -> Self {
+        Self { sent, at }
+    }
+
+    /// Whether a grant pushed at `now` can be of a step at `at` with this token: not
+    /// older than the answer that the claim waits, and neither further ahead than the
+    /// store's clock can have gone since. A token is never ahead of the step's time, so
+    /// none that would fence every later one is believed.
+    #[must_use]
+    pub(super) fn allows(&self, now: Moment, at: StoreTime, token: Token) -> bool {
+        let passed = now.since(self.sent);
+        let latest = self.at + passed + passed / 100 + AHEAD;
+        (self.at..=latest).contains(&at) && token.0 <= latest.0
+    }
+}
+
+/// So many questions in a row may be caused by pushes that prove nothing,
+const BURST: u32 = 16;
+
+/// and then one in such a time.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How often pushes that prove nothing may make a claim ask, so that a flood of them is
+/// none of questions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct HintLimit {
+    /// When the last question was allowed.
+    asks: Moment,
+    /// When all of a burst is allowed again.
+    full: Moment,
+}
+
+impl HintLimit {
+    /// When to ask because of a hint that came at `now`: at once, or a little later
+    /// together with those before it.
+    pub fn ask_at(&mut self, now: Moment) -> Moment {
+        if self.asks > now {
+            return self.asks;
+        }
+        self.asks = now.max(self.full.before(PAUSE * (BURST - 1)));
+        self.full = self.full.max(self.asks) + PAUSE;
+        self.asks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_is_of_the_time_since_the_last_answer() {
+        let second = 1_000_000;
+        let answer = LastAnswer::new(Moment(5 * second), StoreTime(100 * second));
+        let allows = |now, at, token| {
+            answer.allows(
+                Moment(now * second),
+                StoreTime(at * second),
+                Token(token * second),
+            )
+        };
+        assert!(allows(6, 101, 101));
+        assert!(allows(6, 100, 3), "a store may count its tokens otherwise");
+        assert!(!allows(6, 99, 99), "before the answer that it waits");
+        assert!(!allows(6, 112, 100), "ahead of the clock");
+        assert!(
+            !allows(6, 101, 112),
+            "a token that the clock does not reach for long"
+        );
+        assert!(allows(26, 131, 131));
+    }
+
+    #[test]
+    fn a_flood_of_hints_is_asked_about_in_pauses() {
+        let mut limit = HintLimit::default();
+        let (start, millisecond) = (1_000_000, 1_000);
+        let mut asked = Vec::new();
+        for hint in 0..10_000 {
+            let at = limit.ask_at(Moment(start + hint * millisecond));
+            if asked.last() != Some(&at) {
+                asked.push(at);
+            }
+        }
+        assert_eq!(asked[0], Moment(start), "the first at once");
+        assert!(
+            asked.len() <= 16 + 10_000 / 50 + 1,
+            "{} questions",
+            asked.len()
+        );
+        let last = Moment(start + 10_000 * millisecond);
+        assert!(
+            asked[asked.len() - 1] <= last + PAUSE,
+            "and none is put off for long"
+        );
+        let later = last + Duration::from_secs(1);
+        assert_eq!(limit.ask_at(later), later, "after a while at once again");
+    }
+}

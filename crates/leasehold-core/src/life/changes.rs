@@ -1,0 +1,238 @@
+//! What the caller of a lease wants of it, until that is answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::renewal::Standpoint;
+use super::{Errand, Failure, Heard, Life, Stage, Transmit};
+use crate::{Acknowledges, Backoff, ClaimId, Command, Moment, Note, Renew, Reply};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
+/// Names a change of one claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ChangeId(u64);
+
+/// What a caller wants of its lease.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// To be prolonged: for so long from now, as far as its longest hold allows.
+    Renew(Duration),
+    /// This id instead of the one it has. If another is under way, that one.
+    Rotate(ClaimId),
+    /// To be a reader from now on.
+    Downgrade,
+    /// To tell this to others.
+    Note(Note),
+}
+
+/// How a change came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Changed {
+    /// As it was wanted.
+    Done,
+    /// The lease is lost.
+    Lost,
+    /// The new id is another claim's; nothing was changed.
+    Taken,
+    /// The store has refused it.
+    Refused,
+    /// No answer, for as long as an operation may take.
+    Unanswered,
+    /// Too few others have acknowledged it.
+    Unacknowledged,
+}
+
+/// What a change is for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Aim {
+    Caller(Change),
+    /// A grant that others must acknowledge.
+    Confirm,
+    /// A lease that waited too long on its way to its caller: once, whatever comes of it.
+    TopUp,
+    /// A claim that nobody keeps any more is to stand under one id, for a whole TTL.
+    Settle,
+}
+
+#[derive(Debug, Clone, PartialEq, Hash)]
+pub(super) struct Changing {
+    id: ChangeId,
+    aim: Aim,
+    until: Moment,
+    due: Moment,
+    in_flight: bool,
+    pauses: Backoff,
+    outcome: Option<Changed>,
+}
+
+impl Changing {
+    pub(super) fn due(&self) -> Option<Moment> {
+        (!self.in_flight && self.outcome.is_none()).then_some(self.due)
+    }
+
+    /// Whether the claim is to have this id.
+    pub(super) fn wants(&self, id: &ClaimId) -> bool {
+        matches!(&self.aim, Aim::Caller(Change::Rotate(to)) if to == id)
+    }
+
+    /// It was not answered, or not so that it counts: again, if there is time.
+    fn try_again(&mut self, now: Moment) {
+        let due = now + self.pauses.pause();
+        if due >= self.until {
+            self.outcome = Some(Changed::Unanswered);
+        }
+        self.due = due;
+    }
+}
+
+impl Life {
+    /// Something its caller wants of the lease. It is asked for until [`Life::changed`] says
+    /// what came of it.
+    pub fn change(&mut self, change: Change, now: Moment) -> ChangeId {
+        self.aim(Aim::Caller(change), now)
+    }
+
+    /// What came of a change, once that is known.
+    pub fn changed(&mut self, id: ChangeId) -> Option<Changed> {
+        let outcome = self.outcome(id)?;
+        self.drop_change(id);
+        Some(outcome)
+    }
+
+    /// Nobody waits for it any more.
+    pub fn drop_change(&mut self, id: ChangeId) {
+        self.changes.retain(|change| change.id != id);
+    }
+
+    pub(super) fn aim(&mut self, aim: Aim, now: Moment) -> ChangeId {
+        self.last_change = ChangeId(self.last_change.0 + 1);
+        if !matches!(self.stage, Stage::Held(_)) {
+            // Nothing is there to be changed, and whoever asks is told that it is lost.
+            return self.last_change;
+        }
+        self.changes.push(Changing {
+            id: self.last_change,
+            aim,
+            until: now + self.operation,
+            due: now,
+            in_flight: false,
+            pauses: Backoff::new(FIRST_PAUSE, self.operation / 4, self.seed),
+            outcome: None,
+        });
+        self.last_change
+    }
+
+    pub(super) fn outcome(&self, id: ChangeId) -> Option<Changed> {
+        let change = self.changes.iter().find(|change| change.id == id);
+        change.map_or(Some(Changed::Lost), |change| change.outcome)
+    }
+
+    /// What is lost is not changed any more.
+    pub(super) fn end_changes(&mut self) {
+        if matches!(self.standpoint(), Some(Standpoint::Lost(_))) {
+            for change in &mut self.changes {
+                if change.aim != Aim::Settle {
+                    change.outcome.get_or_insert(Changed::Lost);
+                }
+            }
+        }
+    }
+
+    pub(super) fn poll_change(&mut self, now: Moment) -> Option<Transmit> {
+        let is_due = |change: &Changing| change.due().is_some_and(|due| now >= due);
+        let at = self.changes.iter().position(is_due)?;
+        let renew = self.renewal_for(at, now)?;
+        let change = &mut self.changes[at];
+        change.in_flight = true;
+        Some(Transmit {
+            errand: Errand::Change(change.id),
+            command: Arc::new(Command::Renew(renew)),
+            sent: now,
+            limit: self.request_limit(),
+        })
+    }
+
+    /// A rotation that is not answered yet travels with each renewal, since the old id may
+    /// be stale.
+    fn renewal_for(&mut self, at: usize, now: Moment) -> Option<Renew> {
+        let Stage::Held(renewal) = &self.stage else {
+            return None;
+        };
+        let ttl = self.terms.ttl;
+        let aim = self.changes[at].aim.clone();
+        let ttl = match &aim {
+            Aim::Caller(Change::Renew(ttl)) => renewal.allowed(now, *ttl),
+            Aim::Confirm => renewal.allowed(now, ttl),
+            Aim::Settle => ttl,
+            Aim::Caller(_) | Aim::TopUp => renewal.ttl_at(now),
+        };
+        let policy = self.terms.acknowledges;
+        let confirms = match &aim {
+            Aim::Settle => false,
+            Aim::Confirm => policy != Acknowledges::Nothing,
+            Aim::Caller(_) | Aim::TopUp => policy == Acknowledges::GrantsAndRenewals,
+        };
+        let rotate = match &aim {
+            // Another renewal may have carried it there meanwhile.
+            Aim::Caller(Change::Rotate(to)) if self.identity.id() != to => {
+                Some(self.identity.rotate(|| to.clone()))
+            }
+            _ => self.identity.pending(),
+        };
+        let mut renew = Renew {
+            rotate,
+            confirms,
+            ..Renew::new(self.identity.id().clone(), ttl)
+        };
+        match aim {
+            Aim::Caller(Change::Downgrade) => renew.downgrade = true,
+            Aim::Caller(Change::Note(note)) => renew.note = Some(note),
+            _ => {}
+        }
+        Some(renew)
+    }
+
+    pub(super) fn handle_changed(
+        &mut self,
+        now: Moment,
+        to: &Transmit,
+        id: ChangeId,
+        renew: &Renew,
+        heard: Result<Heard, Failure>,
+    ) {
+        let said = heard.ok().filter(|heard| !heard.is_short());
+        // What it says of the claim counts even if nobody waits for it any more.
+        let counts = said.is_some_and(|heard| self.note_identity(renew, &heard.reply, now));
+        if let Stage::Held(renewal) = &mut self.stage {
+            match said.filter(|_| counts) {
+                Some(heard) => renewal.handle_other_reply(now, to.sent, renew.ttl, &heard.reply),
+                None => renewal.handle_other_unanswered(now),
+            }
+        }
+        let Some(change) = self.changes.iter_mut().find(|change| change.id == id) else {
+            return;
+        };
+        change.in_flight = false;
+        let reply = said.map(|heard| heard.reply);
+        change.outcome = match (&change.aim, heard, reply) {
+            (_, _, Some(Reply::Standing(_))) => Some(Changed::Done),
+            (Aim::TopUp, ..) => Some(Changed::Done),
+            (_, Err(Failure::Refused), _) => Some(Changed::Refused),
+            (Aim::Confirm, Ok(_), None) => Some(Changed::Unacknowledged),
+            (Aim::Caller(Change::Rotate(_)), _, Some(Reply::Taken)) => Some(Changed::Taken),
+            (Aim::Settle, _, Some(reply)) if reply != Reply::Taken => Some(Changed::Lost),
+            _ => None,
+        };
+        if change.outcome.is_some() {
+            return;
+        }
+        if reply == Some(Reply::Taken) {
+            // A rotation of the watchdog travelled with it, to an id that is taken. The next
+            // renewal does without.
+            change.due = now;
+        } else {
+            change.try_again(now);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! How a claim leaves: told again until somebody has confirmed it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Failure;
+use crate::{Backoff, Command, Moment, Reply};
+
+/// The pauses between two tries.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A claim on its way out: released until somebody has confirmed it, or until
+/// it has lapsed anyway.
+#[derive(Debug, Clone, PartialEq, Hash)]
+pub(super) struct Leaving {
+    /// One for each id under which it may stand.
+    releases: VecDeque<Arc<Command>>,
+    until: Moment,
+    due: Moment,
+    in_flight: bool,
+    sends: u32,
+    held: bool,
+    confirmed: bool,
+    reports: bool,
+    refused: bool,
+    backoff: Backoff,
+}
+
+/// It has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Whether it held the key up to then.
+    pub(super) held: bool,
+    /// Whether the store has said that it left, and not that it knew nothing of it.
+    pub(super) confirmed: bool,
+    /// Whether its caller wants to know.
+    pub(super) reports: bool,
+}
+
+impl Leaving {
+    /// Leaves at `now`, and has lapsed by `until`.
+    pub(super) fn new(
+        releases: VecDeque<Arc<Command>>,
+        now: Moment,
+        until: Moment,
+        seed: u64,
+        reports: bool,
+    ) -> Self {
+        Self {
+            releases,
+            until,
+            due: now,
+            in_flight: false,
+            sends: 0,
+            held: false,
+            confirmed: false,
+            reports,
+            refused: false,
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed),
+        }
+    }
+
+    /// Pushes may have been missed, and the store is there again.
+    pub(super) fn handle_reset(&mut self, now: Moment) {
+        self.due = now;
+    }
+
+    pub(super) fn poll_transmit(&mut self, now: Moment) -> Option<Arc<Command>> {
+        if self.in_flight || now < self.due {
+            return None;
+        }
+        self.in_flight = true;
+        self.sends = self.sends.saturating_add(1);
+        self.releases.front().cloned()
+    }
+
+    /// Whether it has left with this answer.
+    pub(super) fn handle_reply(&mut self, reply: &Reply) -> Option<Left> {
+        self.in_flight = false;
+        self.held |= match reply {
+            Reply::Released { held } => {
+                self.confirmed = true;
+                *held
+            }
+            // An earlier release may have done its work, and its answer was lost.
+            _ => self.sends > 1,
+        };
+        self.sends = 0;
+        self.releases.pop_front();
+        self.releases.is_empty().then_some(Left {
+            held: self.held,
+            confirmed: self.confirmed,
+            reports: self.reports,
+        })
+    }
+
+    /// It came to nothing: again, after a pause.
+    pub(super) fn handle_failure(&mut self, now: Moment, failure: Failure) {
+        self.in_flight = false;
+        self.refused = failure == Failure::Refused;
+        self.due = now + self.backoff.pause();
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Moment> {
+        (!self.in_flight).then(|| self.due.min(self.until))
+    }
+
+    /// Whether the last request was refused.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Whether its caller wants to know what the release finds.
+    pub(super) fn reports(&self) -> bool {
+        self.reports
+    }
+
+    /// Whether nothing of it can be left by now.
+    pub(super) fn has_lapsed(&self, now: Moment) -> bool {
+        now >= self.until && !self.in_flight
+    }
+}

@@ -1,0 +1,87 @@
+//! When a claim that has ended is worth another, with another id.
+
+use std::time::Duration;
+
+use super::End;
+use crate::Backoff;
+
+/// So many ids in a row that others have already mean that they are not unique.
+pub const COLLISIONS: u32 = 3;
+
+/// So many grants in a row that came too late mean that the TTL is too short
+/// for this store.
+const LATE: u32 = 3;
+
+/// One claim after the other, until one is granted or there is a reason to stop.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Rejoining {
+    rejoined: u32,
+    late: u32,
+    taken: u32,
+    pauses: Backoff,
+}
+
+impl Rejoining {
+    /// For a first claim.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let (first, longest) = (Duration::from_millis(5), Duration::from_secs(1));
+        Self {
+            rejoined: 0,
+            late: 0,
+            taken: 0,
+            pauses: Backoff::new(first, longest, seed),
+        }
+    }
+
+    /// How often a claim has lost its place, and another has joined at the tail.
+    #[must_use]
+    pub fn rejoined(&self) -> u32 {
+        self.rejoined
+    }
+
+    /// The claim has ended so: after which pause another is to be made.
+    ///
+    /// # Errors
+    /// None is: this is the end.
+    pub fn after(&mut self, end: End) -> Result<Duration, End> {
+        match end {
+            End::Taken => {
+                self.taken += 1;
+                if self.taken == COLLISIONS {
+                    return Err(End::NotUnique);
+                }
+                return Ok(Duration::ZERO);
+            }
+            End::Late => self.late += 1,
+            End::Gone => self.late = 0,
+            _ => return Err(end),
+        }
+        if self.late == LATE {
+            return Err(End::TooLate);
+        }
+        self.rejoined += 1;
+        Ok(self.pauses.pause())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_again_and_again_is_an_end() {
+        let ends = |ends: &[End]| {
+            let mut rejoining = Rejoining::new(1);
+            let last = ends.iter().map(|end| rejoining.after(*end).err()).last();
+            (last.flatten(), rejoining.rejoined())
+        };
+        use End::{Gone, Late, Taken};
+        assert_eq!(ends(&[Gone; 9]), (None, 9));
+        assert_eq!(ends(&[Late, Late, Late]), (Some(End::TooLate), 2));
+        assert_eq!(ends(&[Late, Late, Gone, Late, Late]), (None, 5));
+        assert_eq!(ends(&[Taken, Gone, Taken]), (None, 1));
+        assert_eq!(ends(&[Taken, Taken, Taken]), (Some(End::NotUnique), 0));
+        assert_eq!(ends(&[End::TimedOut]), (Some(End::TimedOut), 0));
+    }
+}

@@ -1,0 +1,506 @@
+use super::*;
+use crate::{Event, Inbox, Key, Mode, Note, Reply, Standing, StoreTime};
+
+const TTL: Duration = Duration::from_secs(30);
+const WAITER: Duration = Duration::from_secs(9);
+const STORE: StoreTime = StoreTime(5);
+
+fn at(millis: u64) -> Moment {
+    Moment(1_000_000_000) + Duration::from_millis(millis)
+}
+
+fn terms() -> Terms {
+    Terms {
+        ttl: TTL,
+        waiter_ttl: WAITER,
+        policy: RenewalPolicy::Automatic(1.0 / 3.0),
+        hand_off: true,
+        max_hold: None,
+        rotate_every: None,
+        acknowledges: Acknowledges::Nothing,
+        guessable: false,
+    }
+}
+
+const LIMITS: Limits = Limits {
+    give_up: None,
+    patience: Duration::from_secs(2),
+    operation: Duration::from_secs(2),
+    seed: 1,
+};
+
+fn id(bits: u128) -> ClaimId {
+    ClaimId::from_random(bits)
+}
+
+fn key() -> Key {
+    Key::new("k").unwrap()
+}
+
+fn asked(terms: Terms) -> (Life, Transmit) {
+    let claim = Claim::new(id(1), Mode::Exclusive, terms.ttl);
+    let mut life = Life::claim(claim, terms, LIMITS, at(0));
+    assert_eq!(life.phase(), Phase::Asking);
+    let ask = send(&mut life, 0);
+    (life, ask)
+}
+
+fn send(life: &mut Life, millis: u64) -> Transmit {
+    life.poll_transmit(at(millis), || None)
+        .expect("it has something to send")
+}
+
+fn heard(reply: Reply) -> Heard {
+    Heard {
+        reply,
+        at: STORE,
+        epoch: 1,
+        enough: None,
+    }
+}
+
+fn standing(token: Option<u64>) -> Reply {
+    Reply::Standing(Standing {
+        arrival: Arrival(7),
+        token: token.map(Token),
+        position: u64::from(token.is_none()),
+        deadline: StoreTime(0),
+        blocked_until: token.is_none().then_some(STORE + TTL),
+    })
+}
+
+fn waiting() -> Life {
+    let (mut life, ask) = asked(terms());
+    life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
+    assert_eq!((life.phase(), life.position()), (Phase::Waiting, Some(1)));
+    life
+}
+
+fn held(terms: Terms) -> Life {
+    let (mut life, ask) = asked(terms);
+    life.handle_answer(at(1), &ask, Ok(heard(standing(Some(7)))));
+    assert_eq!((life.phase(), life.token()), (Phase::Held, Some(Token(7))));
+    life
+}
+
+/// A grant of the claim with the id 1, in a step that the store took then.
+fn granted(arrival: u64, token: u64, millis: u64) -> Push {
+    let event = Event::Granted {
+        inbox: Inbox::from_random(1),
+        arrival: Arrival(arrival),
+        id: id(1),
+        token: Token(token),
+        deadline: StoreTime(0),
+    };
+    Push::of(&event, &key(), STORE + Duration::from_millis(millis), 1)
+}
+
+fn released(life: &mut Life, millis: u64) -> Transmit {
+    let release = send(life, millis);
+    assert!(matches!(*release.command, Command::Release(_)));
+    release
+}
+
+/// Who knows a claim's id can prove a push; a token that the store's clock does not reach
+/// is not believed from it either, but asked about.
+#[test]
+fn a_token_beyond_the_clock_is_asked_about() {
+    for (token, believed) in [(9, true), (u64::MAX, false), (9_007_199_254_740_991, false)] {
+        let mut life = waiting();
+        life.handle_push(at(2), &granted(7, token, 0));
+        assert_eq!(life.phase() == Phase::Held, believed, "{token}");
+        if !believed {
+            assert_eq!(life.poll_timeout(), Some(at(2)), "it asks at once");
+        }
+    }
+}
+
+/// A push of before the answer that the claim waits was said to it before: it is worth a
+/// question, however genuine it was.
+#[test]
+fn an_older_grant_is_asked_about() {
+    let (mut life, ask) = asked(terms());
+    let later = Heard {
+        at: STORE + Duration::from_millis(1),
+        ..heard(standing(None))
+    };
+    life.handle_answer(at(1), &ask, Ok(later));
+    life.handle_push(at(1), &granted(7, 1, 0));
+    assert_eq!(life.phase(), Phase::Waiting);
+    assert_eq!(life.poll_timeout(), Some(at(1)));
+}
+
+/// Once, what was kept for others filled the room, and a grant was missed
+/// until the next heartbeat.
+#[test]
+fn a_push_before_its_claim_is_kept_however_many_came_before() {
+    let (mut life, ask) = asked(terms());
+    for arrival in (1..=1_000).rev() {
+        life.handle_push(at(1), &granted(arrival, 1, 1));
+    }
+    assert_eq!(life.early.len(), EARLY_PUSHES);
+    life.handle_answer(at(2), &ask, Ok(heard(standing(None))));
+    assert_eq!(life.phase(), Phase::Held);
+    assert!(life.early.is_empty(), "and heard once");
+}
+
+#[test]
+fn a_lost_connection_before_the_first_answer_is_one_to_ask_about() {
+    let (mut life, ask) = asked(terms());
+    life.handle_reset(at(1));
+    life.handle_answer(at(2), &ask, Ok(heard(standing(None))));
+    assert_eq!(life.poll_timeout(), Some(at(2)), "the answer may be older");
+}
+
+#[test]
+fn what_leaves_is_released_until_confirmed_or_lapsed() {
+    let mut life = held(terms());
+    life.leave(at(10));
+    assert_eq!(life.valid_until(), Moment::default());
+    let until = at(10) + TTL;
+    let lost = released(&mut life, 10);
+    assert_eq!(life.poll_timeout(), None, "it waits for the answer");
+    life.handle_answer(at(20), &lost, Err(Failure::Unanswered));
+    let due = life.poll_timeout().unwrap();
+    assert!(due > at(20) && due < until, "it tries again");
+    let mut confirmed = life.clone();
+    let again = confirmed.poll_transmit(due, || None).unwrap();
+    confirmed.handle_answer(due, &again, Ok(heard(Reply::Absent)));
+    assert_eq!(
+        (confirmed.phase(), confirmed.has_left()),
+        (Phase::Over, false)
+    );
+    life.handle_timeout(until);
+    assert_eq!(life.phase(), Phase::Over, "the claim has lapsed by then");
+}
+
+#[test]
+fn a_release_says_whether_the_lease_was_held_up_to_then() {
+    let answers = [
+        (&[Some(Reply::Released { held: true })][..], true),
+        (&[Some(Reply::Absent)], false),
+        (&[None, Some(Reply::Absent)], true),
+        (&[None, Some(Reply::Released { held: false })], false),
+    ];
+    for (replies, expected) in answers {
+        let mut life = held(terms());
+        life.release(at(10));
+        let mut now = at(10);
+        for reply in replies {
+            let release = life.poll_transmit(now, || None).unwrap();
+            let answer = reply.map(heard).ok_or(Failure::Unanswered);
+            life.handle_answer(now, &release, answer);
+            now = life.poll_timeout().unwrap_or(now);
+        }
+        assert_eq!(life.released(), Some(expected), "{replies:?}");
+        assert_eq!(life.phase(), Phase::Over);
+    }
+    let mut revoked = held(terms());
+    let event = Event::Revoked {
+        inbox: Inbox::from_random(1),
+        arrival: Arrival(7),
+        id: id(1),
+    };
+    revoked.handle_push(at(5), &Push::of(&event, &key(), STORE, 1));
+    revoked.release(at(10));
+    assert_eq!(revoked.released(), Some(false), "nobody has to be asked");
+    assert_eq!(revoked.phase(), Phase::Over);
+}
+
+#[test]
+fn what_may_have_been_made_is_released() {
+    let busy = Reply::Busy {
+        blocked_until: STORE,
+    };
+    // One that was never sent, and one whose only answer says that it made nothing.
+    let claim = Claim::new(id(1), Mode::Exclusive, TTL);
+    let mut never = Life::claim(claim, terms(), LIMITS, at(0));
+    never.leave(at(0));
+    assert_eq!(never.phase(), Phase::Over);
+    let (mut life, ask) = asked(terms());
+    life.handle_answer(at(1), &ask, Ok(heard(busy)));
+    assert_eq!(life.end(), Some(End::Busy(Duration::ZERO)));
+    assert_eq!(life.phase(), Phase::Over);
+    // One whose first request may still come to something.
+    let (mut life, ask) = asked(terms());
+    life.handle_answer(at(1), &ask, Err(Failure::Unanswered));
+    let due = life.poll_timeout().unwrap();
+    let again = life.poll_transmit(due, || None).unwrap();
+    life.handle_answer(due, &again, Ok(heard(busy)));
+    assert_eq!(life.phase(), Phase::Leaving);
+    let release = life.poll_transmit(due, || None).unwrap();
+    let Command::Release(release) = &*release.command else {
+        panic!("{release:?}");
+    };
+    assert!(!release.settled && release.unused);
+    // A refusal of the only request is definite; of a later one it is not.
+    let (mut life, ask) = asked(terms());
+    life.handle_answer(at(1), &ask, Err(Failure::Refused));
+    assert_eq!(
+        (life.end(), life.phase()),
+        (Some(End::Refused), Phase::Over)
+    );
+}
+
+#[test]
+fn an_answer_to_what_was_given_up_changes_nothing() {
+    let (mut life, ask) = asked(terms());
+    life.leave(at(1));
+    life.handle_answer(at(2), &ask, Ok(heard(standing(Some(7)))));
+    assert_eq!(life.phase(), Phase::Leaving);
+    assert_eq!(life.token(), None);
+}
+
+#[test]
+fn a_lease_that_was_long_on_its_way_is_renewed_before_it_is_handed_out() {
+    let (mut life, ask) = asked(terms());
+    let late = 28_000;
+    life.handle_answer(at(late), &ask, Ok(heard(standing(Some(7)))));
+    assert_eq!(life.collect(at(late)), Collected::NotYet);
+    let top_up = send(&mut life, late);
+    let mut unanswered = life.clone();
+    life.handle_answer(at(late + 1), &top_up, Ok(heard(standing(Some(7)))));
+    assert_eq!(life.collect(at(late + 1)), Collected::Ready);
+    unanswered.handle_answer(at(late + 1), &top_up, Err(Failure::Unanswered));
+    assert_eq!(
+        unanswered.collect(at(late + 1)),
+        Collected::Ready,
+        "tried once"
+    );
+    let (mut life, ask) = asked(terms());
+    life.handle_answer(at(30_000), &ask, Ok(heard(standing(Some(7)))));
+    assert_eq!(life.collect(at(30_000)), Collected::Ended(End::Late));
+    assert_eq!(life.phase(), Phase::Leaving);
+}
+
+#[test]
+fn a_grant_counts_once_others_have_acknowledged_it() {
+    let acknowledged = Terms {
+        acknowledges: Acknowledges::Grants,
+        ..terms()
+    };
+    let told = |enough| Heard {
+        enough,
+        ..heard(standing(Some(7)))
+    };
+    let (mut life, ask) = asked(acknowledged);
+    life.handle_answer(at(1), &ask, Ok(told(Some(true))));
+    assert_eq!(life.collect(at(1)), Collected::Ready);
+    let (mut life, ask) = asked(acknowledged);
+    life.handle_answer(at(1), &ask, Ok(told(Some(false))));
+    assert_eq!(life.end(), Some(End::Unacknowledged));
+    assert_eq!(life.phase(), Phase::Leaving, "it stands at the store");
+    // One that was pushed has been told to nobody yet.
+    for (enough, expected) in [
+        (true, Collected::Ready),
+        (false, Collected::Ended(End::Unacknowledged)),
+    ] {
+        let (mut life, ask) = asked(acknowledged);
+        life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
+        life.handle_push(at(2), &granted(7, 9, 1));
+        assert_eq!(life.collect(at(2)), Collected::NotYet);
+        let confirm = send(&mut life, 2);
+        assert!(matches!(&*confirm.command, Command::Renew(renew) if renew.confirms));
+        let reply = standing(Some(9));
+        let told = Heard {
+            enough: Some(enough),
+            ..heard(reply)
+        };
+        life.handle_answer(at(3), &confirm, Ok(told));
+        assert_eq!(life.collect(at(3)), expected);
+    }
+}
+
+#[test]
+fn a_change_is_asked_for_until_it_is_answered() {
+    let mut life = held(terms());
+    let note = Note::new("hello").unwrap();
+    let change = life.change(Change::Note(note.clone()), at(10));
+    let first = send(&mut life, 10);
+    assert!(matches!(&*first.command, Command::Renew(renew) if renew.note == Some(note)));
+    life.handle_answer(at(11), &first, Err(Failure::Unanswered));
+    assert_eq!(life.standpoint(), Some(Standpoint::Unknown));
+    assert_eq!(life.changed(change), None);
+    let due = life.poll_timeout().unwrap();
+    let again = life.poll_transmit(due, || None).unwrap();
+    life.handle_answer(due, &again, Ok(heard(standing(Some(7)))));
+    assert_eq!(life.changed(change), Some(Changed::Done));
+    // Its time is over, or the store says no, or there is nothing left to change.
+    let change = life.change(Change::Renew(TTL), at(100));
+    let (mut now, mut tries) = (at(100), 0);
+    while life.outcome(change).is_none() {
+        if let Some(sent) = life.poll_transmit(now, || None) {
+            life.handle_answer(now, &sent, Err(Failure::Unanswered));
+            tries += 1;
+        }
+        assert!(
+            now <= at(100) + LIMITS.operation,
+            "in the time of an operation"
+        );
+        now = life.poll_timeout().unwrap();
+    }
+    assert_eq!(life.changed(change), Some(Changed::Unanswered));
+    assert!(
+        (4..30).contains(&tries),
+        "{tries} in {:?}",
+        LIMITS.operation
+    );
+    let now = at(5_000);
+    let change = life.change(Change::Downgrade, now);
+    let sent = life.poll_transmit(now, || None).unwrap();
+    life.handle_answer(now, &sent, Err(Failure::Refused));
+    assert_eq!(life.changed(change), Some(Changed::Refused));
+    let change = life.change(Change::Renew(TTL), now);
+    let sent = life.poll_transmit(now, || None).unwrap();
+    life.handle_answer(now, &sent, Ok(heard(Reply::Gone)));
+    assert_eq!(life.changed(change), Some(Changed::Lost));
+    assert_eq!(life.standpoint(), Some(Standpoint::Lost(Loss::Gone)));
+}
+
+#[test]
+fn an_answer_about_a_replaced_id_says_nothing() {
+    let mut life = held(terms());
+    let beat_at = life.poll_timeout().unwrap();
+    let beat = life.poll_transmit(beat_at, || None).unwrap();
+    let change = life.change(Change::Rotate(id(2)), beat_at);
+    let rotation = life.poll_transmit(beat_at, || None).unwrap();
+    assert!(life.may_be(&id(1)) && life.may_be(&id(2)));
+    life.handle_answer(beat_at, &rotation, Ok(heard(standing(Some(7)))));
+    assert_eq!(life.changed(change), Some(Changed::Done));
+    assert_eq!(life.identity(), (&id(2), 1));
+    life.handle_answer(beat_at, &beat, Ok(heard(Reply::Superseded)));
+    assert_eq!(life.standpoint(), Some(Standpoint::Unknown), "asked again");
+    // An id that is another claim's is not asked for again by itself.
+    let change = life.change(Change::Rotate(id(3)), beat_at);
+    let rotation = life.poll_transmit(beat_at, || None).unwrap();
+    life.handle_answer(beat_at, &rotation, Ok(heard(Reply::Taken)));
+    assert_eq!(life.changed(change), Some(Changed::Taken));
+    assert!(!life.may_be(&id(3)));
+}
+
+/// The watchdog's renewal carries a rotation that its caller asks for, too. The one that comes
+/// second to the store is refused there, when the id has been replaced once more since.
+#[test]
+fn a_refusal_of_a_rotation_that_was_followed_by_another_says_nothing() {
+    let mut life = held(terms());
+    let rotate = |life: &mut Life, bits| {
+        life.change(Change::Rotate(id(bits)), at(10));
+        send(life, 10)
+    };
+    let first = rotate(&mut life, 2);
+    let doubled = rotate(&mut life, 2);
+    life.handle_answer(at(11), &first, Ok(heard(standing(Some(7)))));
+    let next = rotate(&mut life, 3);
+    let mut sooner = life.clone();
+    life.handle_answer(at(12), &next, Ok(heard(standing(Some(7)))));
+    for life in [&mut life, &mut sooner] {
+        life.handle_answer(at(13), &doubled, Ok(heard(Reply::Superseded)));
+        assert_eq!(life.standpoint(), Some(Standpoint::Unknown), "asked again");
+    }
+    let lost = rotate(&mut life, 4);
+    life.handle_answer(at(14), &lost, Ok(heard(Reply::Superseded)));
+    assert_eq!(life.standpoint(), Some(Standpoint::Lost(Loss::Superseded)));
+}
+
+/// Once, the id was replaced by itself then, and the lease was lost with the next rotation.
+#[test]
+fn an_id_that_a_renewal_has_brought_meanwhile_is_not_asked_for_again() {
+    let mut life = held(terms());
+    let change = life.change(Change::Rotate(id(2)), at(10));
+    let lost = send(&mut life, 10);
+    life.handle_reset(at(11));
+    let beat_at = at(11);
+    let beat = send(&mut life, 11);
+    let rotates = matches!(&*beat.command, Command::Renew(renew) if renew.rotate.is_some());
+    assert!(rotates, "it travels with what keeps the lease");
+    life.handle_answer(beat_at, &lost, Err(Failure::Unanswered));
+    life.handle_answer(beat_at, &beat, Ok(heard(standing(Some(7)))));
+    assert_eq!(life.identity(), (&id(2), 1));
+    let again = send(&mut life, 31);
+    assert!(matches!(&*again.command, Command::Renew(renew) if renew.rotate.is_none()));
+    life.handle_answer(at(32), &again, Ok(heard(standing(Some(7)))));
+    assert_eq!(life.identity(), (&id(2), 1));
+    assert_eq!(life.changed(change), Some(Changed::Done));
+}
+
+#[test]
+fn who_rotates_by_itself_leaves_under_both_ids() {
+    let mut life = held(Terms {
+        rotate_every: Some(Duration::from_secs(5)),
+        ..terms()
+    });
+    let due = life.poll_timeout().unwrap();
+    let beat = life.poll_transmit(due, || Some(id(2))).unwrap();
+    assert!(matches!(&*beat.command, Command::Renew(renew) if renew.rotate.is_some()));
+    life.handle_answer(due, &beat, Err(Failure::Unanswered));
+    life.leave(due);
+    let mut left = Vec::new();
+    while let Some(release) = life.poll_transmit(due, || None) {
+        let Command::Release(command) = &*release.command else {
+            panic!("{release:?}");
+        };
+        left.push(command.id.clone());
+        let held = left.len() == 2;
+        life.handle_answer(due, &release, Ok(heard(Reply::Released { held })));
+    }
+    assert_eq!(left, [id(1), id(2)]);
+    assert_eq!((life.phase(), life.has_left()), (Phase::Over, true));
+}
+
+#[test]
+fn what_is_handed_over_is_relied_on_no_more_and_stays() {
+    let mut life = held(terms());
+    let change = life.hand_over(at(10));
+    assert_eq!(life.valid_until(), Moment::default());
+    assert_eq!(life.standpoint(), Some(Standpoint::Lost(Loss::HandedOver)));
+    let settle = send(&mut life, 10);
+    assert!(matches!(&*settle.command, Command::Renew(renew) if renew.ttl == TTL));
+    assert_eq!(life.changed(change), None);
+    life.handle_answer(at(11), &settle, Ok(heard(standing(Some(7)))));
+    assert_eq!(life.changed(change), Some(Changed::Done));
+    life.forget();
+    assert_eq!(life.phase(), Phase::Over);
+    assert_eq!(life.poll_transmit(at(12), || None), None);
+}
+
+#[test]
+fn an_adoption_gets_what_is_held_and_nothing_else() {
+    let adopt = || {
+        let rotate = Rotate {
+            to: id(2),
+            version: 3,
+            adopt: None,
+        };
+        let mut life = Life::adopt(id(1), rotate, terms(), LIMITS, at(0));
+        let ask = send(&mut life, 0);
+        (life, ask)
+    };
+    let (mut life, ask) = adopt();
+    life.handle_answer(at(1), &ask, Ok(heard(standing(Some(9)))));
+    assert_eq!(life.collect(at(1)), Collected::Ready);
+    assert_eq!(life.identity(), (&id(2), 4));
+    for (reply, end, phase) in [
+        (Reply::Gone, End::Gone, Phase::Over),
+        (Reply::Taken, End::Taken, Phase::Over),
+        (Reply::Superseded, End::Superseded, Phase::Over),
+        // It is ours now, and not what was asked for.
+        (standing(None), End::Gone, Phase::Leaving),
+    ] {
+        let (mut life, ask) = adopt();
+        life.handle_answer(at(1), &ask, Ok(heard(reply)));
+        assert_eq!((life.end(), life.phase()), (Some(end), phase), "{reply:?}");
+    }
+}
+
+#[test]
+fn a_shutdown_ends_whatever_there_is() {
+    let mut waits = waiting();
+    let mut holds = held(terms());
+    for life in [&mut waits, &mut holds] {
+        life.shut_down(at(10));
+        assert_eq!(life.phase(), Phase::Leaving);
+        released(life, 10);
+    }
+    assert_eq!(holds.standpoint(), Some(Standpoint::Lost(Loss::Shutdown)));
+    assert!(matches!(holds.collect(at(11)), Collected::Ended(_)));
+}

@@ -1,0 +1,167 @@
+//! The words of a claim's life.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::changes::ChangeId;
+use super::renewal::RenewalPolicy;
+use crate::{Capacity, Command, Moment, Reply, StoreTime};
+
+/// Which answers of a store count only once others have acknowledged them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Acknowledges {
+    /// None: what the store answers counts.
+    #[default]
+    Nothing,
+    /// A grant. One that was pushed is confirmed before it is used.
+    Grants,
+    /// A grant, and each renewal of a lease.
+    GrantsAndRenewals,
+}
+
+/// How a claim is kept and left.
+#[derive(Debug, Clone, Copy, PartialEq, Hash)]
+pub struct Terms {
+    /// How long it lives once granted, without renewal.
+    pub ttl: Duration,
+    /// How long it lives while it waits.
+    pub waiter_ttl: Duration,
+    /// Who renews it once it is granted.
+    pub policy: RenewalPolicy,
+    /// Whether its release hands on to the next in line.
+    pub hand_off: bool,
+    /// The longest that renewals keep it.
+    pub max_hold: Option<Duration>,
+    /// How often its id is replaced while it is held.
+    pub rotate_every: Option<Duration>,
+    /// Which answers count only once others have acknowledged them.
+    pub acknowledges: Acknowledges,
+    /// Whether others may guess claim ids: then knowing one proves nothing.
+    pub guessable: bool,
+}
+
+/// How long to ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// Give up waiting then. It is asked for once in any case.
+    pub give_up: Option<Moment>,
+    /// Without any answer for this long, the store counts as out of reach.
+    pub patience: Duration,
+    /// How long whatever its caller wants of a held claim is asked for.
+    pub operation: Duration,
+    /// Where random pauses come from.
+    pub seed: u64,
+}
+
+/// How far a claim has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Not answered yet.
+    Asking,
+    /// It stands in line.
+    Waiting,
+    /// It was granted, and perhaps lost since.
+    Held,
+    /// On its way out: released until that is confirmed, or until it has lapsed anyway.
+    Leaving,
+    /// Nothing of it can be left at the store.
+    Over,
+}
+
+/// Why a claim has ended without being handed to its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// Somebody else has the key, for so long if they do not go on; and it did not want to
+    /// wait.
+    Busy(Duration),
+    /// The store grants nothing for so long, and it did not want to wait.
+    Quarantined(Duration),
+    /// The time to wait is over.
+    TimedOut,
+    /// No answer for too long.
+    Unreachable,
+    /// A definite no to the only request: nothing was changed.
+    Refused,
+    /// The claim has lapsed or was removed: a new one, with a new id, may start at the tail.
+    Gone,
+    /// Somebody else has replaced the id of the claim that was to be taken over.
+    Superseded,
+    /// The key is in use with another capacity, or one too small for the claim.
+    Mismatch(Capacity),
+    /// The claim id is another claim's.
+    Taken,
+    /// It was granted, and too few have acknowledged that: it does not count.
+    Unacknowledged,
+    /// It was granted, and the lease was over before it could be handed out.
+    Late,
+    /// So many were [`End::Late`] in a row that the TTL is too short for this store.
+    TooLate,
+    /// So many ids in a row were [`End::Taken`] that they are not unique.
+    NotUnique,
+}
+
+/// Something to send for a claim.
+#[derive(Debug, Clone, PartialEq, Hash)]
+pub struct Transmit {
+    /// The step.
+    pub command: Arc<Command>,
+    /// When it was handed out: validity is counted from then.
+    pub sent: Moment,
+    /// Without an answer for this long, it counts as not answered. Early enough to be asked
+    /// again in time.
+    pub limit: Duration,
+    pub(super) errand: Errand,
+}
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Errand {
+    /// To bring the claim into being.
+    Ask,
+    /// To keep it.
+    Beat,
+    /// What its caller wants.
+    Change(ChangeId),
+    /// To leave.
+    Leave,
+}
+
+/// An answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Heard {
+    /// What was answered.
+    pub reply: Reply,
+    /// The store's time of the step.
+    pub at: StoreTime,
+    /// The connection epoch on which it came; on epoch zero no pushes are heard.
+    pub epoch: u64,
+    /// Whether enough others have acknowledged it, where they were asked.
+    pub enough: Option<bool>,
+}
+
+impl Heard {
+    /// A grant that does not count, since too few have it.
+    pub(super) fn is_short(&self) -> bool {
+        self.enough == Some(false) && self.reply.is_grant()
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// None came: whether the step was taken is unknown.
+    Unanswered,
+    /// The store has refused the step, and it was not taken.
+    Refused,
+}
+
+/// Whether a grant can be handed to its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Collected {
+    /// Not yet: drive on.
+    NotYet,
+    /// It is to be relied on.
+    Ready,
+    /// There is nothing to hand out.
+    Ended(End),
+}

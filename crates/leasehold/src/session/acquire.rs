@@ -1,0 +1,234 @@
+//! From "I want this key" to a lease: one claim after the other, until one is granted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Adopt, ClaimId, Collected, End, Life, Limits, Phase, Rejoining, Rotate};
+
+use super::asking::acquire_by_asking;
+use super::claimed::Claimed;
+use super::own_id::not_unique;
+use super::signal::Signal;
+use super::wish::{Patience, Wish, mismatch, quarantined, timed_out};
+use super::{Session, random_u64, unanswered};
+use crate::clock;
+use crate::error::{ErrorKind, StoreError};
+use crate::sync::sleep;
+
+/// A claim that was granted.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) claimed: Claimed,
+    /// How often a claim had lost its place before.
+    pub(crate) rejoined: u32,
+}
+
+/// How one wish ended, where it did not fail.
+pub(super) enum Tried {
+    Granted(Grant),
+    /// Another has it, for so long if it does not go on.
+    Busy(Duration),
+}
+
+/// How an adoption came out.
+pub(crate) enum Adopted {
+    Lease(Grant),
+    /// It was released, or it lapsed.
+    Gone,
+    /// Somebody else has replaced its id.
+    Superseded,
+}
+
+impl Session {
+    /// Gets the key. `None`: it is busy, and nobody wants to wait.
+    ///
+    /// Dropping the future at any point leaves the queue, in the background.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        wish: &Wish,
+        patience: Patience,
+        progress: impl FnMut(u64, u32),
+    ) -> Result<Option<Grant>, StoreError> {
+        let queueing = self.store.capabilities().queueing;
+        let waits = !matches!(patience, Patience::No);
+        let acquire = async {
+            if waits && (wish.retry.is_some() || !queueing) {
+                return acquire_by_asking(self, wish, patience).await;
+            }
+            Ok(
+                match self
+                    .acquire_in_line(wish, patience, waits, progress)
+                    .await?
+                {
+                    Tried::Granted(grant) => Some(grant),
+                    Tried::Busy(_) => None,
+                },
+            )
+        };
+        let acquired = self.while_open(acquire).await?;
+        if matches!(&acquired, Err(error) if error.kind() == ErrorKind::Timeout) {
+            // Whoever asks next does not find it in line.
+            self.own_departures(&wish.key).await;
+        }
+        acquired
+    }
+
+    /// One claim after the other until one is granted, or busy. `waits` is what the
+    /// store is told.
+    pub(super) async fn acquire_in_line(
+        self: &Arc<Self>,
+        wish: &Wish,
+        patience: Patience,
+        waits: bool,
+        mut progress: impl FnMut(u64, u32),
+    ) -> Result<Tried, StoreError> {
+        let mut claims = Rejoining::new(random_u64());
+        // In line behind its own it has what they leave; without a line they are in its way.
+        let stays = waits && self.store.capabilities().queueing;
+        let stays = stays && matches!(patience, Patience::Forever);
+        loop {
+            if !stays {
+                self.own_departures(&wish.key).await;
+            }
+            let limits = patience.limits(self.settings.operation_timeout);
+            let claimed = self.claim(wish, limits, waits).await?;
+            let rejoined = claims.rejoined();
+            let end = self
+                .bring_home(&claimed, patience, |position| progress(position, rejoined))
+                .await?;
+            let Some(end) = end else {
+                return Ok(Tried::Granted(Grant { claimed, rejoined }));
+            };
+            match claims.after(end) {
+                Ok(pause) => {
+                    drop(claimed);
+                    tracing::debug!(key = %wish.key, "the claim has gone; another joins");
+                    sleep(pause).await;
+                }
+                Err(End::Busy(left)) => return Ok(Tried::Busy(left)),
+                Err(end) => return Err(self.failed(wish, &claimed, end, patience)),
+            }
+        }
+    }
+
+    /// Takes over the claim `id`. The claim's new id is the same in every request,
+    /// so one whose answer was lost is asked again.
+    pub(crate) async fn adopt(
+        self: &Arc<Self>,
+        wish: &Wish,
+        id: &ClaimId,
+        version: u64,
+    ) -> Result<Adopted, StoreError> {
+        self.while_open(self.adopt_open(wish, id, version)).await?
+    }
+
+    async fn adopt_open(
+        self: &Arc<Self>,
+        wish: &Wish,
+        id: &ClaimId,
+        version: u64,
+    ) -> Result<Adopted, StoreError> {
+        let mut claims = Rejoining::new(random_u64());
+        loop {
+            let own = self.claim_id(&wish.key).await?;
+            let rotate = Rotate {
+                to: own.id.clone(),
+                version,
+                adopt: Some(Adopt {
+                    inbox: Some(self.store.inbox().clone()),
+                    owner: wish.owner.clone(),
+                }),
+            };
+            let limits = Patience::No.limits(self.settings.operation_timeout);
+            let life = Life::adopt(id.clone(), rotate, wish.terms, limits, clock::now());
+            let claimed = Claimed::new(self, &wish.key, life, own, Signal::default());
+            match self.bring_home(&claimed, Patience::No, |_| ()).await? {
+                None => {
+                    let rejoined = 0;
+                    return Ok(Adopted::Lease(Grant { claimed, rejoined }));
+                }
+                Some(End::Gone) => return Ok(Adopted::Gone),
+                Some(End::Superseded) => return Ok(Adopted::Superseded),
+                Some(End::Late) => {
+                    return Err(self.failed(wish, &claimed, End::TooLate, Patience::No));
+                }
+                Some(end) => {
+                    if let Err(end) = claims.after(end) {
+                        return Err(self.failed(wish, &claimed, end, Patience::No));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A claim that is not asked for yet.
+    pub(super) async fn claim(
+        self: &Arc<Self>,
+        wish: &Wish,
+        limits: Limits,
+        waits: bool,
+    ) -> Result<Claimed, StoreError> {
+        let own = self.claim_id(&wish.key).await?;
+        let claim = wish.claim(self, own.id.clone(), waits);
+        let life = Life::claim(claim, wish.terms, limits, clock::now());
+        let signal = Signal::new(wish.tells_position);
+        Ok(Claimed::new(self, &wish.key, life, own, signal))
+    }
+
+    /// Drives a claim until it is granted and can be handed out, or has ended.
+    pub(super) async fn bring_home(
+        self: &Arc<Self>,
+        claimed: &Claimed,
+        patience: Patience,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Option<End>, StoreError> {
+        loop {
+            let collected = claimed.drive(None, |life, now| {
+                let collected = life.collect(now);
+                let in_line = life.phase() == Phase::Waiting;
+                (in_line || collected != Collected::NotYet).then_some(collected)
+            });
+            match collected.await {
+                Collected::Ready => return Ok(None),
+                Collected::Ended(end) => return Ok(Some(end)),
+                Collected::NotYet => {}
+            }
+            // In line the watchdog keeps it.
+            self.want_inbox();
+            let give_up = match patience {
+                Patience::Until(end) => Some(end),
+                Patience::No | Patience::Forever => None,
+            };
+            self.wait_in_line(claimed.signal(), give_up, &mut progress)
+                .await?;
+        }
+    }
+
+    /// Why there is no lease.
+    pub(super) fn failed(
+        &self,
+        wish: &Wish,
+        claimed: &Claimed,
+        end: End,
+        patience: Patience,
+    ) -> StoreError {
+        let limit = patience.limits(self.settings.operation_timeout).patience;
+        match end {
+            End::TimedOut => timed_out(),
+            End::Quarantined(left) => quarantined(left),
+            End::Mismatch(in_use) => mismatch(wish.mode, in_use),
+            End::Taken | End::NotUnique => not_unique(),
+            End::Late | End::TooLate => too_late(wish.terms.ttl),
+            End::Unreachable | End::Refused | End::Unacknowledged => claimed.last_error(limit),
+            End::Busy(_) | End::Gone | End::Superseded => unanswered(limit),
+        }
+    }
+}
+
+fn too_late(ttl: Duration) -> StoreError {
+    StoreError::new(
+        ErrorKind::Unavailable,
+        format!("the store answers too late for a TTL of {ttl:?}: each lease was over on arrival"),
+    )
+    .with_hint("choose a longer TTL, or look why the store is slow")
+}

@@ -1,0 +1,143 @@
+//! Several keys in one atomic step, where the store can.
+
+use std::sync::Arc;
+
+use leasehold_core::{Command, Reply, Transmit};
+
+use super::Session;
+use super::acquire::Grant;
+use super::claimed::Claimed;
+use super::wish::{Patience, Wish, mismatch};
+use crate::clock;
+use crate::error::{ErrorKind, StoreError};
+use crate::store::{AllAnswer, Answer};
+use crate::sync::{sleep, timeout};
+
+/// How it came out.
+pub(crate) enum Together {
+    /// In the order of the wishes.
+    Granted(Vec<Grant>),
+    /// Not all were free at once; nothing was changed.
+    Busy,
+    /// The store cannot do that: claim them one by one.
+    Apart,
+}
+
+impl Session {
+    /// Asks once for all keys, without waiting for any. An error comes with the
+    /// wish that it is about.
+    ///
+    /// Dropping the future at any point leaves nothing behind.
+    pub(crate) async fn acquire_all(
+        self: &Arc<Self>,
+        wishes: &[Wish],
+    ) -> Result<Together, (usize, StoreError)> {
+        let acquired = self.while_open(self.acquire_all_open(wishes)).await;
+        acquired.map_err(|closed| (0, closed))?
+    }
+
+    async fn acquire_all_open(
+        self: &Arc<Self>,
+        wishes: &[Wish],
+    ) -> Result<Together, (usize, StoreError)> {
+        // With one seed all pause for as long as the first.
+        let limits = Patience::No.limits(self.settings.operation_timeout);
+        let mut claims = Vec::with_capacity(wishes.len());
+        for (at, wish) in wishes.iter().enumerate() {
+            self.own_departures(&wish.key).await;
+            let claimed = self.claim(wish, limits, false).await;
+            claims.push(claimed.map_err(|error| (at, error))?);
+        }
+        loop {
+            let sent: Vec<_> = claims.iter().filter_map(Claimed::poll_transmit).collect();
+            if sent.len() == claims.len() {
+                match self.carry_all(&claims, &sent).await {
+                    Ok(None) => return Ok(Together::Apart),
+                    Ok(Some(AllAnswer::All(answers))) => {
+                        for ((claimed, sent), answer) in claims.iter().zip(&sent).zip(answers) {
+                            claimed.answer(sent, Ok(answer));
+                        }
+                        return self.hand_out_all(wishes, claims).await;
+                    }
+                    Ok(Some(AllAnswer::NotAll { part, answer })) => {
+                        for (at, (claimed, sent)) in claims.iter().zip(&sent).enumerate() {
+                            let blocked_until = answer.at;
+                            let busy = Reply::Busy { blocked_until };
+                            let reply = if at == part { answer.reply } else { busy };
+                            claimed.answer(sent, Ok(Answer { reply, ..answer }));
+                        }
+                        return match answer.reply {
+                            Reply::Mismatch { in_use } => {
+                                Err((part, mismatch(wishes[part].mode, in_use)))
+                            }
+                            // One by one they stand in line, or are told so.
+                            Reply::Quarantined { .. } => Ok(Together::Apart),
+                            _ => Ok(Together::Busy),
+                        };
+                    }
+                    Err(failed) => {
+                        for (claimed, sent) in claims.iter().zip(&sent) {
+                            claimed.answer(sent, Err(failed.clone()));
+                        }
+                        match failed {
+                            Some(error) if error.kind() != ErrorKind::Unavailable => {
+                                return Err((0, error));
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+            }
+            let ends = claims
+                .iter()
+                .map(|claimed| claimed.with(|life, _| life.end()));
+            if let Some((at, end)) = ends.enumerate().find_map(|(at, end)| Some((at, end?))) {
+                return Err((at, self.failed(&wishes[at], &claims[at], end, Patience::No)));
+            }
+            let due = claims
+                .iter()
+                .filter_map(|claimed| claimed.with(|life, _| life.poll_timeout()));
+            let due = due.max().unwrap_or_default();
+            sleep(due.since(clock::now())).await;
+        }
+    }
+
+    async fn carry_all(
+        &self,
+        claims: &[Claimed],
+        sent: &[Transmit],
+    ) -> Result<Option<AllAnswer>, Option<StoreError>> {
+        let parts = claims
+            .iter()
+            .zip(sent)
+            .filter_map(|(claimed, sent)| match &*sent.command {
+                Command::Claim(claim) => Some((claimed.key().clone(), claim.clone())),
+                _ => None,
+            });
+        let parts: Vec<_> = parts.collect();
+        let limit = sent.iter().map(|sent| sent.limit).min().unwrap_or_default();
+        match timeout(limit, self.store.claim_all(&parts)).await {
+            Ok(answer) => answer.map_err(Some),
+            Err(_) => Err(None),
+        }
+    }
+
+    /// Each is checked once more; all or none.
+    async fn hand_out_all(
+        self: &Arc<Self>,
+        wishes: &[Wish],
+        claims: Vec<Claimed>,
+    ) -> Result<Together, (usize, StoreError)> {
+        for (at, (wish, claimed)) in wishes.iter().zip(&claims).enumerate() {
+            let end = self.bring_home(claimed, Patience::No, |_| ()).await;
+            if let Some(end) = end.map_err(|error| (at, error))? {
+                return Err((at, self.failed(wish, claimed, end, Patience::No)));
+            }
+        }
+        let rejoined = 0;
+        let grants = claims
+            .into_iter()
+            .map(|claimed| Grant { claimed, rejoined });
+        Ok(Together::Granted(grants.collect()))
+    }
+}

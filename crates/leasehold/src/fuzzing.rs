@@ -8,5 +8,5 @@ pub use crate::store::redis::fuzzing as redis;
 
 /// Whether a name matches a pattern of `list`.
 pub fn glob(pattern: &str, name: &str) -> bool {
-    crate::store::glob::matches(pattern, name)
+    leasehold_store::glob::matches(pattern, name)
 }

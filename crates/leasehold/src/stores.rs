@@ -5,7 +5,7 @@ use crate::store::scheme::Scheme;
 
 /// Every store of this build: a line each.
 static SCHEMES: &[&dyn Scheme] = &[
-    &crate::store::memory::Memory,
+    &leasehold_store::memory::Memory,
     #[cfg(feature = "local")]
     &crate::store::local::Local,
     #[cfg(feature = "redis")]

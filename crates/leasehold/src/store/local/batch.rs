@@ -18,7 +18,7 @@ use super::directory::Locked;
 use super::name::file_name;
 use super::place::Place;
 use super::step::{in_turn, take};
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// How many are taken in one turn at most: other processes wait meanwhile.
 const MOST: usize = 64;

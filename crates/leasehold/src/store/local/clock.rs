@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::directory::{Directory, Locked};
 use super::file;
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 const FILE: &str = "clock";
 const TEMPORARY: &str = "clock.tmp";

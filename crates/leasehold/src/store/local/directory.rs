@@ -10,7 +10,7 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{file, walk};
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// Records and their locks.
 pub(super) const KEYS: &str = "keys";

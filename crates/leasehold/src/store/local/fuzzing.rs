@@ -6,7 +6,7 @@ use leasehold_core::{Key, Queue, StoreTime};
 
 use super::clock::{Clock, SinceBoot};
 use super::{inbox, name, options, record};
-use crate::store::Push;
+use leasehold_store::Push;
 
 /// A record: the key, the boot, when it expires, and the queue.
 pub type Read = (Key, String, StoreTime, Queue);

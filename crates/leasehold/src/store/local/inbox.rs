@@ -26,7 +26,7 @@ use super::file;
 use super::lookout::{Lookout, look_out};
 use super::name::file_name;
 use super::session::socket;
-use crate::store::{Listening, Push, PushSink};
+use leasehold_store::{Listening, Push, PushSink};
 
 /// The format of a datagram; others are not understood, and left.
 const FORMAT: &str = "2";

@@ -8,8 +8,7 @@ use percent_encoding::percent_decode_str;
 use super::place::Place;
 use super::step::blocking;
 use super::{Inner, look, sweep};
-use crate::error::StoreError;
-use crate::store::{ListPage, Listing, glob};
+use leasehold_store::{ListPage, Listing, StoreError, glob};
 
 /// How many records are read at once.
 const PAGE: usize = 1000;

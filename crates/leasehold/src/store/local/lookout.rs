@@ -16,7 +16,7 @@ use super::name::file_name;
 use super::place::Place;
 use super::step::blocking;
 use super::{Inner, LOOK_PAUSE, bury};
-use crate::store::{Push, PushSink};
+use leasehold_store::{Push, PushSink};
 
 /// Even the last in line looks in every such round: the line may move up fast
 /// without its knowing, and a holder's death is to be seen within a second.

@@ -60,8 +60,9 @@ use self::place::Place;
 use self::session::Session;
 use self::step::blocking;
 use self::sweep::Sweeper;
-use super::{Capabilities, Listening, Listing, PushSink, Records, Step, Transacted};
-use crate::error::StoreError;
+use leasehold_store::{
+    Capabilities, Listening, Listing, PushSink, Records, Step, StoreError, Transacted,
+};
 
 /// How soon the next in line looks whether those ahead of it live; those
 /// further back look more rarely, so that somebody does should all ahead be dead.
@@ -75,7 +76,7 @@ const POLL_PAUSE: Duration = Duration::from_millis(50);
 /// One value is one client. Its claims end with it, even when it is killed, as
 /// soon as somebody else wants the key.
 ///
-/// [`listen`](crate::store::LockStore::listen) wants a Tokio runtime with I/O enabled,
+/// [`listen`](leasehold_store::LockStore::listen) wants a Tokio runtime with I/O enabled,
 /// everything one with time.
 #[derive(Clone)]
 pub struct LocalStore {
@@ -212,11 +213,10 @@ impl fmt::Debug for LocalStore {
 #[async_trait]
 impl Records for LocalStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durable_tokens: true,
-            liveness: true,
-            ..Capabilities::queueing("local")
-        }
+        let mut can = Capabilities::queueing("local");
+        can.durable_tokens = true;
+        can.liveness = true;
+        can
     }
 
     async fn transact(&self, keys: &[&Key], step: Step<'_>) -> Result<Transacted, StoreError> {

@@ -8,8 +8,7 @@ use super::directory::Locked;
 use super::name::file_name;
 use super::place::{Place, Prepared};
 use super::{Inner, bury, inbox, step};
-use crate::error::{ErrorKind, StoreError};
-use crate::store::{Step, Taken};
+use leasehold_store::{ErrorKind, Step, StoreError, Taken};
 
 /// The keys and their claims, in the order in which they were asked for.
 pub(super) struct Parts {

@@ -10,7 +10,7 @@ use super::clock::Clock;
 use super::directory::{Directory, KEYS, Locked, is_regular};
 use super::file;
 use super::record::{Flaw, Header, RESERVED, decode, encode};
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// How often a step tries to lock a key before it waits in a thread. Steps are
 /// short, and starting a thread takes as long as some of them.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{LocalOptions, LocalStore};
-use crate::access::Access;
-use crate::error::{ErrorKind, StoreError};
-use crate::store::report::{Finding, Report, Severity};
-use crate::store::scheme::{Opened, Scheme};
+use leasehold_store::access::Access;
+use leasehold_store::report::{Finding, Report, Severity};
+use leasehold_store::scheme::{Opened, Scheme};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// The store in files of one machine.
 pub(crate) struct Local;
@@ -40,11 +40,9 @@ impl Scheme for Local {
                 return Err(error);
             }
             Err(error) => {
-                return Ok(Report {
-                    store: url.to_owned(),
-                    promise: "Nothing: the store cannot be used.".to_owned(),
-                    findings: vec![Finding::of_error("reach", None, &error)],
-                });
+                let promise = "Nothing: the store cannot be used.";
+                let findings = vec![Finding::of_error("reach", None, &error)];
+                return Ok(Report::new(url, promise, findings));
             }
         };
         let directory = match place {
@@ -53,12 +51,11 @@ impl Scheme for Local {
         };
         let found =
             format!("the directory{directory} can be written to, and is on a disk of this machine");
-        Ok(Report {
-            store: store.url(),
-            promise: "Exclusion and fencing among the processes of this machine that use this \
-                      directory. Holds end with the machine; tokens rise over its restarts."
-                .to_owned(),
-            findings: vec![Finding::new(Severity::Fine, "reach", found)],
-        })
+        Ok(Report::new(
+            store.url(),
+            "Exclusion and fencing among the processes of this machine that use this \
+             directory. Holds end with the machine; tokens rise over its restarts.",
+            vec![Finding::new(Severity::Fine, "reach", found)],
+        ))
     }
 }

@@ -14,7 +14,7 @@ use rustix::io::{Errno, retry_on_intr};
 use super::directory::{Directory, INBOXES, Locked, SESSIONS};
 use super::file;
 use super::name::file_name;
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// The life of this client.
 #[derive(Debug)]

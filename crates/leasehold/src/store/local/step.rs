@@ -14,7 +14,7 @@ use super::directory::{Directory, Locked};
 use super::name::file_name;
 use super::place::Place;
 use super::{Inner, bury, inbox};
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// How long a key may be in the middle of other steps. One takes well under a
 /// millisecond, but a process may have been stopped there.

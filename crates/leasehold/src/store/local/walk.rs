@@ -11,7 +11,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 use super::directory::failed;
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// Why a path does not lead to a directory.
 #[derive(Debug)]

@@ -19,8 +19,7 @@ use super::acknowledge::Demand;
 use super::flights::Landing;
 use super::refusal;
 use super::wire::Wire;
-use crate::error::StoreError;
-use crate::store::Acknowledged;
+use leasehold_store::{Acknowledged, StoreError};
 
 /// How many connections at most.
 const CONNECTIONS: usize = 4;

@@ -9,8 +9,7 @@ use redis::{Cmd, Value};
 
 use super::options::parse_duration;
 use super::refusal;
-use crate::error::{ErrorKind, StoreError};
-use crate::store::{Acknowledged, Acknowledges};
+use leasehold_store::{Acknowledged, Acknowledges, ErrorKind, StoreError};
 
 const EXAMPLE: &str = "write acknowledge=1, =majority, =disk, =disk:1 or =none";
 

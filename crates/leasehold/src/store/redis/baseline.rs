@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::{Cmd, Script, Value, cmd};
 
 use super::{RedisStore, Route, refusal};
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// Compare-and-delete, as every lock on `SET NX` has it (redis.io, "Distributed
 /// Locks with Redis").

@@ -8,8 +8,8 @@ use redis::{Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
 use super::finder::Address;
 use super::options::RedisOptions;
-use crate::access::read_password;
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::access::read_password;
+use leasehold_store::{ErrorKind, StoreError};
 
 /// A client for one address, with the login and the certificates of `options`.
 pub(super) fn client_at(
@@ -48,10 +48,9 @@ pub(super) fn client(
 
 /// The same client, with the password as the file has it now.
 pub(super) fn with_password_of(client: &Client, file: &Path) -> Result<Client, StoreError> {
-    let password = read_password(file).map_err(|error| StoreError {
+    let password = read_password(file).map_err(|error| {
         // It may be about to be replaced.
-        kind: ErrorKind::Unavailable,
-        ..error
+        StoreError::new(ErrorKind::Unavailable, error.message()).with_hint_of(&error)
     })?;
     let info = client.get_connection_info();
     let login = info.redis_settings().clone().set_password(password);

@@ -17,7 +17,7 @@ use super::primary::Search;
 use super::refusal;
 use super::restart::{Gate, Restart};
 use super::rights::{self, Findings, Lack, Question, Rights, Said};
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// A server, and how to connect to it.
 pub(super) struct Target {
@@ -273,10 +273,8 @@ impl Target {
     fn not_opened(&self, client: &Client, error: redis::RedisError) -> StoreError {
         let cause = refusal::of_opening(error, self.connect_timeout);
         let address = client.get_connection_info().addr();
-        StoreError {
-            message: format!("cannot connect to {address}: {cause}"),
-            ..cause
-        }
+        let message = format!("cannot connect to {address}: {cause}");
+        cause.with_message(message)
     }
 
     /// Judges a server by what was found out of it.

@@ -32,7 +32,7 @@ async fn simulated(
     let redis::ConnectionAddr::Tcp(host, port) = info.addr() else {
         return None;
     };
-    let stream = crate::simulation::dial(host, *port)?;
+    let stream = leasehold_store::simulation::dial(host, *port)?;
     let opened = tokio::time::timeout(limit, async {
         let settings = info.redis_settings();
         let (connection, driver) =

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::refusal;
 use super::sentinels::{Sentinels, address};
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// A server by name or IP address, and port.
 pub(super) type Address = (String, u16);
@@ -254,7 +254,7 @@ impl Failures {
         .with_hint("are the Sentinels and the primary running, and reachable from here?");
         if let Some(last) = self.last {
             if refused {
-                error.hint.clone_from(&last.hint);
+                error = error.with_hint_of(&last);
             }
             error = error.with_source(last);
         }
@@ -362,6 +362,6 @@ mod tests {
         failures.unknown(&node("b"), BTreeSet::from(["x".to_owned(), "y".to_owned()]));
         let error = failures.into_error("m");
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert_eq!(error.hint.as_deref(), Some("they know: x, y"));
+        assert_eq!(error.hint(), Some("they know: x, y"));
     }
 }

@@ -12,8 +12,7 @@ pub use super::doctor::fuzzing::*;
 pub use super::quorum::fuzzing::*;
 use super::record::Record;
 use super::{ServerCost, baseline, finder, list, options, push, restart, rights, script};
-use crate::error::StoreError;
-use crate::store::{Acknowledged, Push};
+use leasehold_store::{Acknowledged, Push, StoreError};
 
 /// A duration of a URL.
 ///

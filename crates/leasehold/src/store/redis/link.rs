@@ -15,8 +15,7 @@ use super::finder::Named;
 use super::flights::Flights;
 use super::wire::{Signals, Wire};
 use super::{primary, push, refusal, rights};
-use crate::error::{ErrorKind, StoreError};
-use crate::store::{Push, PushSink};
+use leasehold_store::{ErrorKind, Push, PushSink, StoreError};
 
 /// The pauses between tries to connect again.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -418,7 +417,7 @@ impl Drop for Shared {
 /// An open inbox; closed on drop.
 pub(super) struct Ear(Arc<Shared>);
 
-impl crate::store::Listening for Ear {}
+impl leasehold_store::Listening for Ear {}
 
 impl Drop for Ear {
     fn drop(&mut self) {

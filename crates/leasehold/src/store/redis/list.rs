@@ -15,9 +15,7 @@ use super::script::SCRIPTS;
 use super::step::Way;
 use super::wire::Wire;
 use super::{RedisStore, Route, refusal};
-use crate::error::StoreError;
-use crate::store::listing::Named;
-use crate::store::{ListPage, Listing};
+use leasehold_store::{ListPage, Listing, SeenNames, StoreError};
 
 /// How many keys one `SCAN` looks at, and about how many are looked into at once.
 pub(super) const PAGE: usize = 256;
@@ -31,7 +29,7 @@ pub(super) struct QueueListing<'a> {
     names: Names<'a>,
     /// Names that were found and not looked into yet.
     pending: Vec<Vec<u8>>,
-    named: Named,
+    named: SeenNames,
 }
 
 impl<'a> QueueListing<'a> {
@@ -44,7 +42,7 @@ impl<'a> QueueListing<'a> {
             store,
             names: Names::new(source, store.redis_key(""), pattern),
             pending: Vec::new(),
-            named: Named::default(),
+            named: SeenNames::default(),
         }
     }
 

@@ -65,10 +65,9 @@ pub use self::restart::{Quarantine, Restart};
 use self::script::{SCRIPTS, Script, Terms};
 pub use self::sentinels::Sentinels;
 use self::step::{Context, Way, ask_primary};
-use crate::error::{ErrorKind, StoreError};
-use crate::store::{
-    Acknowledges, AllAnswer, Answer, Capabilities, Listening, Listing, LockStore, PushSink,
-    check_parts,
+use leasehold_store::{
+    Acknowledges, AllAnswer, Answer, Capabilities, ErrorKind, Listening, Listing, LockStore,
+    PushSink, StoreError, check_parts,
 };
 
 /// A store on one Redis or Valkey server, or on a cluster of them. Cheap to share
@@ -311,14 +310,13 @@ impl RedisStore {
 #[async_trait]
 impl LockStore for RedisStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durable_tokens: true,
-            // In a cluster those that lie in one slot can be, and no others.
-            multi: matches!(self.route, Route::One(_)),
-            push: self.hears(),
-            acknowledges: self.acknowledges(),
-            ..Capabilities::queueing("redis")
-        }
+        let mut can = Capabilities::queueing("redis");
+        can.durable_tokens = true;
+        // In a cluster those that lie in one slot can be, and no others.
+        can.multi = matches!(self.route, Route::One(_));
+        can.push = self.hears();
+        can.acknowledges = self.acknowledges();
+        can
     }
 
     async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {

@@ -16,7 +16,7 @@ use super::link::Shared;
 use super::options::RedisOptions;
 use super::refusal;
 use super::sentinels::Sentinels;
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// The channel on which Sentinels tell of fail-overs.
 const SWITCHED: &str = "+switch-master";

@@ -23,7 +23,7 @@
 
 use leasehold_core::{Arrival, Capacity, Inbox, Key, Proof, StoreTime, Token};
 
-use crate::store::Push;
+use leasehold_store::Push;
 
 /// The name of a client that cannot hear what comes to `inbox`.
 pub(super) fn deaf(inbox: &Inbox) -> Inbox {

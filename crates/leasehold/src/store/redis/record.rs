@@ -54,7 +54,7 @@ use leasehold_core::{
 use redis::Value;
 
 use super::{refusal, script};
-use crate::error::StoreError;
+use leasehold_store::StoreError;
 
 const MAGIC: &[u8] = b"lh";
 const VERSION: u8 = 1;

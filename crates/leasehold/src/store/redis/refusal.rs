@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::StoreTime;
 use redis::{RedisError, ServerError};
 
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// The rule that gives a user just what leasehold needs.
 pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~leasehold:* &leasehold:* \
@@ -175,7 +175,7 @@ fn tls_failure(error: &io::Error) -> Option<StoreError> {
 pub(super) fn is_of_login(error: &StoreError) -> bool {
     ["WRONGPASS", "NOAUTH"]
         .iter()
-        .any(|code| error.message.contains(code))
+        .any(|code| error.message().contains(code))
 }
 
 /// Whether a connection may have been refused for its protocol alone. `login`: its
@@ -206,9 +206,9 @@ pub(super) fn is_elsewhere(error: &ServerError) -> bool {
 /// The same, and no other was found in time: asking again may help.
 pub(super) fn still_elsewhere(error: &ServerError) -> StoreError {
     let refused = of_server(error);
-    let mut unavailable = StoreError::new(ErrorKind::Unavailable, refused.message.clone());
-    unavailable.hint.clone_from(&refused.hint);
-    unavailable.with_source(refused)
+    StoreError::new(ErrorKind::Unavailable, refused.message())
+        .with_hint_of(&refused)
+        .with_source(refused)
 }
 
 /// Redis 6.2 wraps what goes wrong within a script into an `ERR`, and names
@@ -389,14 +389,16 @@ pub(super) fn no_connection(last: Option<&StoreError>) -> StoreError {
             "there is no connection to the server",
         );
     };
-    let mut error = StoreError::new(
+    let error = StoreError::new(
         last.kind(),
         format!("there is no connection to the server: {last}"),
     )
-    .with_source(last.clone());
-    error.hint.clone_from(&last.hint);
-    error.retry_after = last.retry_after;
-    error
+    .with_source(last.clone())
+    .with_hint_of(last);
+    match last.retry_after() {
+        Some(after) => error.with_retry_after(after),
+        None => error,
+    }
 }
 
 #[cfg(test)]

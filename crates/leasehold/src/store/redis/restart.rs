@@ -14,7 +14,7 @@ use super::script::{self, SCRIPTS, micros};
 use super::step::{Way, run};
 use super::wire::Wire;
 use super::{RedisStore, refusal};
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 const EXAMPLE: &str = "write restart=quarantine or restart=trust";
 

@@ -14,7 +14,7 @@ use redis::{Cmd, Pipeline, RedisResult, ServerError, Value};
 use super::connect::text_of;
 use super::script::Script;
 use super::{refusal, script};
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// What the scripts of a lock run on its key.
 pub(super) const OF_LOCKS: &[&str] = &[

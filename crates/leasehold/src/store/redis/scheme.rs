@@ -9,11 +9,10 @@ use super::{
     ClassicStore, RedisClusterOptions, RedisLayout, RedisOptions, RedisStore, RedlockOptions,
     RedlockStore,
 };
-use crate::access::Access;
-use crate::error::{ErrorKind, StoreError};
-use crate::store::LockStore;
-use crate::store::report::Report;
-use crate::store::scheme::{Initialised, Opened, Scheme};
+use leasehold_store::access::Access;
+use leasehold_store::report::Report;
+use leasehold_store::scheme::{Initialised, Opened, Scheme};
+use leasehold_store::{ErrorKind, LockStore, StoreError};
 
 /// One server, or the primary that Sentinels name.
 pub(crate) struct OneServer;

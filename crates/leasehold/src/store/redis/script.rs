@@ -13,7 +13,7 @@ use redis::{Cmd, Value};
 
 use super::record::{Bytes, trait_of};
 use super::refusal;
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// A script and the hash by which the server knows it.
 #[derive(Debug)]

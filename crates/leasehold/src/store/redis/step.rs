@@ -11,8 +11,7 @@ use super::refusal;
 use super::rights::Sending;
 use super::script::{self, Script, Terms};
 use super::wire::Wire;
-use crate::error::StoreError;
-use crate::store::{Acknowledged, Answer};
+use leasehold_store::{Acknowledged, Answer, StoreError};
 
 /// How a script is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use super::super::step::{Way, run};
 use super::super::wire::Wire;
 use super::refusal::Failure;
 use super::verb::{Change, Outcome, STEP, Step, Verb, looks, read, read_found};
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// How often a transaction is begun anew because somebody changed the key
 /// meanwhile.

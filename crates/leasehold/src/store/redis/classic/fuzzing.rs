@@ -5,7 +5,7 @@ use redis::Value;
 
 use super::verb::{self, Found, Outcome};
 use super::{look, view};
-use crate::error::StoreError;
+use leasehold_store::StoreError;
 
 /// Until when somebody holds, by the answer of a step that was taken at `at`.
 ///

@@ -39,10 +39,10 @@ use super::list::{Names, Source, as_key};
 use super::options::{RedisLayout, RedisOptions};
 use super::stores_own;
 use super::wire::Wire;
-use crate::clock;
-use crate::error::{ErrorKind, StoreError};
-use crate::store::listing::Named;
-use crate::store::{Answer, Capabilities, ListPage, Listening, Listing, LockStore, PushSink};
+use leasehold_store::{
+    Answer, Capabilities, ErrorKind, ListPage, Listening, Listing, LockStore, PushSink, SeenNames,
+    StoreError, clock,
+};
 
 /// A store that shares its locks with other libraries, on one Redis or Valkey
 /// server, behind Sentinels, or on a cluster. Cheap to share behind an `Arc`; its
@@ -242,15 +242,14 @@ pub(super) fn check_renew(renew: &Renew) -> Result<(), StoreError> {
 
 /// What this layout can do, under that name.
 pub(super) fn capabilities(name: &'static str) -> Capabilities {
-    Capabilities {
-        queueing: false,
-        push: false,
-        tokens: false,
-        owners: false,
-        multi: false,
-        exclusive_only: true,
-        ..Capabilities::queueing(name)
-    }
+    let mut can = Capabilities::queueing(name);
+    can.queueing = false;
+    can.push = false;
+    can.tokens = false;
+    can.owners = false;
+    can.multi = false;
+    can.exclusive_only = true;
+    can
 }
 
 /// The time of day: what this layout takes for the time of a step.
@@ -388,7 +387,7 @@ impl LockStore for ClassicStore {
             allowed: check_pattern(self.prefix(), pattern),
             names: Names::new(source, self.prefix().to_owned(), pattern),
             pending: Vec::new(),
-            named: Named::default(),
+            named: SeenNames::default(),
         })
     }
 
@@ -412,7 +411,7 @@ struct ClassicListing<'a> {
     names: Names<'a>,
     /// Keys that were found and not looked into yet.
     pending: Vec<Key>,
-    named: Named,
+    named: SeenNames,
 }
 
 #[async_trait]

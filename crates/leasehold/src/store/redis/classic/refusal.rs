@@ -3,7 +3,7 @@
 use redis::ServerError;
 
 use super::super::refusal;
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// What a user needs, with scripts.
 pub(in super::super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~<prefix>* -@all \

@@ -19,9 +19,8 @@ use tokio::time::{sleep, timeout};
 use super::keeper::first_answer;
 use super::topology::Address;
 use super::{Cluster, FIRST_PAUSE, lock};
-use crate::error::{ErrorKind, StoreError};
 use crate::store::redis::{push, refusal};
-use crate::store::{Listening, Push, PushSink};
+use leasehold_store::{ErrorKind, Listening, Push, PushSink, StoreError};
 
 /// How often the home is asked whether it is still there.
 const LOOK: Duration = Duration::from_secs(1);

@@ -14,9 +14,9 @@ use tokio::time::{sleep, timeout};
 
 use super::topology::{Address, Topology};
 use super::{Cluster, lock};
-use crate::error::{ErrorKind, StoreError};
 use crate::store::redis::link::Shared;
 use crate::store::redis::{refusal, script};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// How often to look when there is no reason to.
 const FROM_TIME_TO_TIME: Duration = Duration::from_secs(30);

@@ -39,8 +39,7 @@ use super::rights::Said;
 use super::script::{Script, Terms};
 use super::step::{Context, Way, run};
 use super::{push, refusal};
-use crate::error::{ErrorKind, StoreError};
-use crate::store::{Listening, PushSink};
+use leasehold_store::{ErrorKind, Listening, PushSink, StoreError};
 
 /// The pauses before a node that cannot serve now is asked again.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::error::StoreError;
-use crate::store::Acknowledged;
 use crate::store::redis::Restart;
 use crate::store::redis::rights::Rights;
+use leasehold_store::{Acknowledged, StoreError};
 
 /// What a server is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::facts::{Facts, Part};
 use super::sentinels::{self, View};
 use super::{judge, probe, restart};
 use crate::store::redis::rights;
-use crate::store::report::Finding;
+use leasehold_store::report::Finding;
 
 /// What is said of a server with this `INFO`, and these settings.
 pub fn findings(info: &str, config: &[(&str, &str)]) -> Vec<Finding> {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::facts::{Facts, Part, Trial, Vote};
 use super::restart;
-use crate::error::ErrorKind;
 use crate::store::redis::{Restart, refusal};
-use crate::store::report::{Finding, Severity};
+use leasehold_store::ErrorKind;
+use leasehold_store::report::{Finding, Severity};
 
 mod promise;
 mod rights;
@@ -68,12 +68,9 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
 }
 
 /// One server of several is as if it were not there.
-fn without_it(finding: Finding) -> Finding {
-    Finding {
-        severity: Severity::Warning,
-        ..finding
-    }
-    .meaning("the other servers have to agree without it")
+fn without_it(mut finding: Finding) -> Finding {
+    finding.severity = Severity::Warning;
+    finding.meaning("the other servers have to agree without it")
 }
 
 /// Whether one of these says that locks cannot be used: the others that are as bad

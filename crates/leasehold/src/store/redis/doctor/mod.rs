@@ -17,7 +17,7 @@ use super::{
     ClassicStore, RedisClusterOptions, RedisLayout, RedisOptions, RedisStore, RedlockOptions,
     RedlockStore,
 };
-use crate::store::report::Report;
+use leasehold_store::report::Report;
 
 /// Examines the server at these options, or the primary that Sentinels name.
 pub(crate) async fn examine(options: &RedisOptions) -> Report {
@@ -30,11 +30,7 @@ pub(crate) async fn examine(options: &RedisOptions) -> Report {
     let judged = judge::judge(&facts);
     let promise = judge::promise(&facts, &judged);
     findings.extend(judged);
-    Report {
-        store: options.redacted_url(),
-        promise,
-        findings,
-    }
+    Report::new(options.redacted_url(), promise, findings)
 }
 
 /// Examines the primaries of a cluster.
@@ -106,9 +102,5 @@ fn report(
     let together = judge::together(facts, trial, quorum);
     let promise = judge::promise_together(promise, facts, &together, &unusable, trial, quorum);
     findings.extend(together);
-    Report {
-        store,
-        promise,
-        findings,
-    }
+    Report::new(store, promise, findings)
 }

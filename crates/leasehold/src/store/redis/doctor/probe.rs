@@ -9,13 +9,12 @@ use redis::{Pipeline, Value};
 
 use super::facts::{Clock, Facts, Latency, Part, Users, Vote};
 use super::trial;
-use crate::clock;
-use crate::error::StoreError;
 use crate::store::redis::connect::{Target, text_of};
 use crate::store::redis::restart::Gate;
 use crate::store::redis::{
     ClassicStore, Quarantine, RedisAddress, RedisLayout, RedisOptions, RedisStore, Restart, refusal,
 };
+use leasehold_store::{StoreError, clock};
 
 /// How many round trips are measured.
 const ROUND_TRIPS: usize = 200;

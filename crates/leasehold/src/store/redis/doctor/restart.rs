@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::facts::{Facts, Vote};
 use crate::store::redis::Quarantine;
-use crate::store::report::{Finding, Severity};
+use leasehold_store::report::{Finding, Severity};
 
 /// A primary counts its replicas once a second, in whole seconds.
 const COUNTING: Duration = Duration::from_secs(2);

@@ -6,11 +6,11 @@ use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Value};
 
-use crate::error::StoreError;
 use crate::store::redis::finder::{Address, field};
 use crate::store::redis::primary::Search;
 use crate::store::redis::{refusal, sentinels};
-use crate::store::report::{Finding, Severity};
+use leasehold_store::StoreError;
+use leasehold_store::report::{Finding, Severity};
 
 /// So many it takes, so that one may fail.
 const FEWEST: u64 = 3;
@@ -88,17 +88,14 @@ pub(super) fn judge(asked: &[Asked]) -> Vec<Finding> {
         let found = match view {
             Ok(view) => of_one(view),
             Err(error) => {
-                let hint = error.hint.as_deref();
+                let hint = error.hint();
                 let remedy = hint.unwrap_or("start it, or see that it can be reached from here");
                 let silent = Finding::new(Severity::Warning, "sentinel", error.to_string());
                 let meaning = "the others have to find the primary, and agree, without it";
                 vec![silent.meaning(meaning).remedied(remedy)]
             }
         };
-        findings.extend(found.into_iter().map(|finding| Finding {
-            server: Some(name.clone()),
-            ..finding
-        }));
+        findings.extend(found.into_iter().map(|finding| finding.at(name)));
     }
     findings
 }
@@ -285,7 +282,7 @@ mod tests {
 
     #[test]
     fn one_that_is_silent_is_named() {
-        let silent = StoreError::new(crate::error::ErrorKind::Unavailable, "no answer");
+        let silent = StoreError::new(leasehold_store::ErrorKind::Unavailable, "no answer");
         let asked = [
             ("s:1".to_owned(), Err(silent)),
             ("s:2".to_owned(), Ok(good())),

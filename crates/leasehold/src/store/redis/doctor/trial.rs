@@ -8,11 +8,11 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::facts::Trial;
-use crate::clock;
-use crate::error::{ErrorKind, StoreError};
 use crate::store::redis::script::Script;
 use crate::store::redis::{ClassicStore, RedisStore, RedlockStore};
-use crate::store::{Answer, LockStore, Push, PushSink, Verbs as _};
+use leasehold_store::{
+    Answer, ErrorKind, LockStore, Push, PushSink, StoreError, Verbs as _, clock,
+};
 
 /// How long a push may take.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -14,7 +14,7 @@ use leasehold_core::quorum::Vote;
 use super::super::classic::{Desk, Failure, Outcome, Step, Verb, unsupported};
 use super::super::wire::Wire;
 use super::script::Ask;
-use crate::error::StoreError;
+use leasehold_store::StoreError;
 
 /// Asks one server. `first`: the claim was never asked for before.
 pub(super) async fn ask(

@@ -5,7 +5,7 @@ use leasehold_core::quorum::{Node, Vote};
 use redis::Value;
 
 use super::script;
-use crate::error::StoreError;
+use leasehold_store::StoreError;
 
 /// How it votes.
 ///

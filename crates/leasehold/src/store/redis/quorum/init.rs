@@ -4,8 +4,8 @@ use futures_util::future::join_all;
 
 use super::super::restart;
 use super::{RedlockOptions, RedlockStore};
-use crate::error::StoreError;
-use crate::store::scheme::Initialised;
+use leasehold_store::StoreError;
+use leasehold_store::scheme::Initialised;
 
 impl RedlockStore {
     /// Marks the servers behind `options` that have never been used as new: they

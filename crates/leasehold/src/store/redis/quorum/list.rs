@@ -13,9 +13,7 @@ use super::super::{classic, refusal};
 use super::Inner;
 use super::member::Member;
 use super::report::Report;
-use crate::error::{ErrorKind, StoreError};
-use crate::store::listing::Named;
-use crate::store::{ListPage, Listing};
+use leasehold_store::{ErrorKind, ListPage, Listing, SeenNames, StoreError};
 
 /// A listing: all servers are gone through side by side. Some may fail, as long as a quorum
 /// goes on: whatever is held lies on one of those, too.
@@ -29,7 +27,7 @@ pub(super) struct QuorumListing {
     /// Names that were found but cannot be keys.
     skipped: Vec<(String, StoreError)>,
     /// All names that were found: each lies on several servers.
-    named: Named,
+    named: SeenNames,
 }
 
 /// How far one server has been gone through.
@@ -49,7 +47,7 @@ impl QuorumListing {
             report: Report::new(inner.size),
             pending: Vec::new(),
             skipped: Vec::new(),
-            named: Named::default(),
+            named: SeenNames::default(),
         }
     }
 

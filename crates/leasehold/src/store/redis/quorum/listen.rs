@@ -9,9 +9,8 @@ use tokio::task::JoinSet;
 
 use super::Inner;
 use super::member::Member;
-use crate::driver::random_u64;
-use crate::error::{ErrorKind, StoreError};
-use crate::store::{Listening, Push, PushSink};
+use leasehold_store::random::random_u64;
+use leasehold_store::{ErrorKind, Listening, Push, PushSink, StoreError};
 
 /// Open inboxes; closed on drop.
 pub(super) struct Ears {

@@ -9,7 +9,7 @@ use super::super::step::{Way, run};
 use super::Inner;
 use super::report::Report;
 use super::script::{SCRIPTS, read_look};
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 impl Inner {
     /// A key as a quorum of servers sees it, and the highest token that any of

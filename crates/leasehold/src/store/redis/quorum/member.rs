@@ -19,7 +19,7 @@ use super::super::wire::Wire;
 use super::classic;
 use super::options::address;
 use super::script::{Ask, read_vote};
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// The pauses between tries to reach a server for the first time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

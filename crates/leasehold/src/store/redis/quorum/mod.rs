@@ -46,10 +46,10 @@ use self::script::Ask;
 use super::script::Script;
 use super::step::{Way, run};
 use super::stores_own;
-use crate::clock;
-use crate::driver::random_u64;
-use crate::error::{ErrorKind, StoreError};
-use crate::store::{Answer, Capabilities, Listening, Listing, LockStore, PushSink};
+use leasehold_store::random::random_u64;
+use leasehold_store::{
+    Answer, Capabilities, ErrorKind, Listening, Listing, LockStore, PushSink, StoreError, clock,
+};
 
 /// What the store and its tasks share.
 struct Inner {
@@ -374,14 +374,13 @@ impl LockStore for RedlockStore {
             return super::classic::capabilities("redlock classic");
         }
         let hearing = inner.members.iter().filter(|member| member.hears());
-        Capabilities {
-            queueing: false,
-            push: hearing.count() >= inner.size.quorum(),
-            multi: false,
-            durable_tokens: true,
-            exclusive_only: true,
-            ..Capabilities::queueing("redlock")
-        }
+        let mut can = Capabilities::queueing("redlock");
+        can.queueing = false;
+        can.push = hearing.count() >= inner.size.quorum();
+        can.multi = false;
+        can.durable_tokens = true;
+        can.exclusive_only = true;
+        can
     }
 
     async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {

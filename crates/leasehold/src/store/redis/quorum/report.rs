@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::quorum::{QuorumSize, Vote};
 
 use super::Inner;
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError};
 
 /// What a server said, or why it said nothing.
 #[derive(Debug, Clone)]
@@ -89,7 +89,9 @@ impl Report {
 /// Whether a server has refused, and did not say when it may be otherwise.
 fn is_final(said: &Said) -> bool {
     match said {
-        Said::Error(error) => error.kind() != ErrorKind::Unavailable && error.retry_after.is_none(),
+        Said::Error(error) => {
+            error.kind() != ErrorKind::Unavailable && error.retry_after().is_none()
+        }
         Said::Nothing | Said::Vote(_) => false,
     }
 }

@@ -19,9 +19,8 @@ use super::Inner;
 use super::book::{Entry, Known, Parting};
 use super::report::Report;
 use super::script::Ask;
-use crate::clock;
-use crate::driver::random_u64;
-use crate::error::{ErrorKind, StoreError};
+use leasehold_store::random::random_u64;
+use leasehold_store::{ErrorKind, StoreError, clock};
 
 /// A server, what was proposed to it, and what came of it.
 type Asked = BoxFuture<'static, (usize, Token, Result<Vote, StoreError>)>;

@@ -11,7 +11,7 @@ use redis::{Cmd, Value};
 use super::super::record::Bytes;
 use super::super::refusal;
 use super::super::script::{MARKER, Script, micros, push_short, ungated, unreadable};
-use crate::error::StoreError;
+use leasehold_store::StoreError;
 
 const PARTS: [(&str, &str); 5] = [
     ("time", include_str!("../lua/time.lua")),

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::super::{refusal, rights, script};
-use crate::ErrorKind;
+use leasehold_store::ErrorKind;
 
 fn bulk(bytes: &[u8]) -> Value {
     Value::BulkString(bytes.to_vec())

@@ -178,7 +178,7 @@ fn links_that_lead_in_a_circle_are_damage() {
         let refused = read(granted, next).unwrap_err();
         assert_eq!(
             refused.kind(),
-            crate::ErrorKind::Corrupt,
+            leasehold_store::ErrorKind::Corrupt,
             "{granted} {next:?}"
         );
     }

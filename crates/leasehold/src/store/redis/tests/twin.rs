@@ -11,7 +11,7 @@ use leasehold_core::{
 use leasehold_testkit::server::RedisServer;
 use redis::{Commands, Value};
 
-use crate::error::ErrorKind;
+use leasehold_store::{ErrorKind, Push};
 
 use super::super::push;
 use super::super::record::Record;
@@ -19,7 +19,6 @@ use super::super::refusal;
 use super::super::restart::Gate;
 use super::super::script::{self, SCRIPTS, Script, Terms};
 use super::record;
-use crate::store::Push;
 
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3600);
 const TERMS: Terms = Terms {

@@ -5,7 +5,7 @@ use super::super::restart;
 use super::is_unusable;
 use super::server::{evicts, is_synced_always};
 use crate::store::redis::Restart;
-use crate::store::report::Finding;
+use leasehold_store::report::Finding;
 
 /// What is promised where locks cannot be used.
 pub(in super::super) const NOTHING: &str = "Nothing: locks cannot be used here.";

@@ -2,7 +2,7 @@
 
 use super::super::facts::{Facts, Trial};
 use crate::store::redis::rights::Lack;
-use crate::store::report::{Finding, Severity};
+use leasehold_store::report::{Finding, Severity};
 
 /// What the server, or its access control, forbids.
 pub(super) fn rights(facts: &Facts) -> Vec<Finding> {

@@ -6,7 +6,7 @@ use super::super::facts::{Facts, Part};
 use super::super::restart;
 use super::{CLOCK, EVICTION};
 use crate::store::redis::Restart;
-use crate::store::report::{Finding, Severity};
+use leasehold_store::report::{Finding, Severity};
 
 /// A replica of which nothing was heard for so many seconds is behind.
 const SILENT: u64 = 10;

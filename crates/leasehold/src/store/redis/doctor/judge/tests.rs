@@ -1,9 +1,8 @@
 use super::super::facts::{Clock, Latency, Users};
 use super::promise::NOTHING;
 use super::*;
-use crate::error::StoreError;
-use crate::store::Acknowledged;
 use crate::store::redis::rights::{Lack, Rights};
+use leasehold_store::{Acknowledged, StoreError};
 
 /// A server of which there is nothing to complain.
 fn good() -> Facts {

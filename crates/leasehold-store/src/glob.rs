@@ -1,11 +1,12 @@
-//! The patterns of [`LockStore::list`](super::LockStore::list), as Redis has them.
+//! The patterns of [`LockStore::listing`](crate::LockStore::listing), as Redis has them.
 
 /// Whether `name` matches the glob `pattern`: `*`, `?`, `[abc]`, `[^abc]`,
 /// `[a-z]`, and `\` before a character that is meant as it stands.
 ///
 /// Byte by byte, as Redis compares, so that all stores list the same keys.
 /// Takes time in the product of both lengths at worst, whatever the pattern.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+#[must_use]
+pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
     // Where to go on after the last `*`, should what follows it not match.

@@ -6,11 +6,10 @@ use std::hash::{BuildHasher, RandomState};
 use async_trait::async_trait;
 use leasehold_core::{Key, Queue, Snapshot, StoreTime};
 
-use super::glob;
-
 use crate::error::StoreError;
+use crate::glob;
 
-/// A listing under way: see [`super::LockStore::listing`].
+/// A listing under way: see [`LockStore::listing`](crate::LockStore::listing).
 #[async_trait]
 pub trait Listing: Send {
     /// The next page, which may be empty; `None` at the end. Each is a bounded piece of work,
@@ -30,7 +29,7 @@ pub struct ListPage {
 }
 
 /// All pages as one list, sorted by name.
-pub(super) async fn drain(
+pub(crate) async fn drain(
     mut listing: Box<dyn Listing + '_>,
 ) -> Result<Vec<(Key, Snapshot)>, StoreError> {
     let mut all = Vec::new();
@@ -76,20 +75,15 @@ impl Listing for OnePage {
 
 /// Which names a listing has named: a store may come across a key twice. Takes 16 bytes a
 /// name, so that a listing is no copy of what it lists.
-#[cfg_attr(
-    not(feature = "redis"),
-    allow(dead_code, reason = "others see a key once")
-)]
 #[derive(Debug, Default)]
-pub(super) struct Named {
+pub struct SeenNames {
     seen: HashSet<(u64, u64)>,
     hashers: (RandomState, RandomState),
 }
 
-#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "as above"))]
-impl Named {
+impl SeenNames {
     /// Notes a name; false if it was noted before.
-    pub(super) fn insert(&mut self, name: &[u8]) -> bool {
+    pub fn insert(&mut self, name: &[u8]) -> bool {
         let (one, other) = &self.hashers;
         self.seen.insert((one.hash_one(name), other.hash_one(name)))
     }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use leasehold_core::Marked;
 
-use super::LockStore;
-use super::report::Report;
 use crate::access::Access;
 use crate::error::{ErrorKind, StoreError};
+use crate::port::LockStore;
+use crate::report::Report;
 
 /// One way to keep locks: what its URLs begin with, and what they open.
 #[async_trait]
-pub(crate) trait Scheme: Sync {
+pub trait Scheme: Sync {
     /// The parts of its URLs before the colon.
     fn names(&self) -> &'static [&'static str];
 
@@ -38,10 +38,12 @@ pub(crate) trait Scheme: Sync {
 }
 
 /// An open store.
-pub(crate) struct Opened {
-    pub(crate) store: Arc<dyn LockStore>,
+#[derive(Debug)]
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn LockStore>,
     /// The URL without its password, fit to be handed to another process.
-    pub(crate) url: String,
+    pub url: String,
 }
 
 /// A server, and whether it was marked as new.

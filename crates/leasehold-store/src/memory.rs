@@ -10,12 +10,16 @@ use leasehold_core::{Command, Event, Inbox, Key, Moment, Queue, Snapshot, StoreT
 
 use tokio::task::coop::consume_budget;
 
-use super::report::{Finding, Report, Severity};
-use super::scheme::{Opened, Scheme};
-use super::{Capabilities, Listening, Listing, OnePage, Push, PushSink, Records, Step, Transacted};
 use crate::access::Access;
 use crate::clock;
 use crate::error::StoreError;
+use crate::listing::{Listing, OnePage};
+use crate::port::{Capabilities, Listening, PushSink};
+use crate::push::Push;
+use crate::random::random_u64;
+use crate::records::{Records, Step, Transacted};
+use crate::report::{Finding, Report, Severity};
+use crate::scheme::{Opened, Scheme};
 use crate::sync::{AtomicU64, Global, Mutex, MutexGuard, Ordering, PoisonError};
 
 /// Queues in the memory of this process. Wakes waiters without polling. Calls need no
@@ -163,10 +167,6 @@ impl Shared {
     }
 }
 
-fn random_u64() -> u64 {
-    uuid::Uuid::new_v4().as_u64_pair().0
-}
-
 #[async_trait]
 impl Records for MemoryStore {
     fn capabilities(&self) -> Capabilities {
@@ -253,7 +253,8 @@ impl fmt::Debug for MemoryStore {
 }
 
 /// `memory:`, or `memory:name`.
-pub(crate) struct Memory;
+#[derive(Debug)]
+pub struct Memory;
 
 #[async_trait]
 impl Scheme for Memory {

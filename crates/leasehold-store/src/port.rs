@@ -1,7 +1,6 @@
-//! The port between leasehold and whatever keeps its queues.
+//! The port itself: one step on one key, and what a store says of itself.
 //!
-//! [`LockStore`] is for implementers: few methods, no comfort. Each bullet
-//! under *Contract* is a conformance case of the same name in
+//! Each bullet under *Contract* is a conformance case of the same name in
 //! `leasehold-testkit`, which every store must pass.
 
 use std::collections::BTreeSet;
@@ -11,28 +10,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use leasehold_core::{Claim, Command, Inbox, Invalid, Key, Reply, Snapshot, StoreTime};
 
+use crate::acknowledged::{Acknowledged, Acknowledges};
 use crate::error::StoreError;
-
-mod acknowledged;
-pub(crate) mod glob;
-mod listing;
-#[cfg(feature = "local")]
-pub mod local;
-pub mod memory;
-mod push;
-mod records;
-#[cfg(feature = "redis")]
-pub mod redis;
-pub(crate) mod report;
-pub(crate) mod scheme;
-mod verbs;
-
-pub use acknowledged::{Acknowledged, Acknowledges};
-use listing::drain;
-pub use listing::{ListPage, Listing, OnePage};
-pub use push::Push;
-pub use records::{Records, Step, Taken, Transacted};
-pub use verbs::Verbs;
+use crate::listing::{Listing, drain};
+use crate::push::Push;
 
 /// What a store can do: callers ask first instead of failing later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +101,11 @@ pub enum AllAnswer {
 
 /// Refuses what [`LockStore::claim_all`] cannot be asked for. Every store that
 /// takes several keys calls it first.
-pub(crate) fn check_parts(parts: &[(Key, Claim)]) -> Result<(), Invalid> {
+///
+/// # Errors
+/// `Invalid` for a claim that would wait, a key that is there twice, or a mode that
+/// makes no sense.
+pub fn check_parts(parts: &[(Key, Claim)]) -> Result<(), Invalid> {
     let mut keys = BTreeSet::new();
     for (key, claim) in parts {
         claim.mode.check()?;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, Command, Key, Release, Renew};
 
-use super::{Answer, LockStore};
 use crate::error::StoreError;
+use crate::port::{Answer, LockStore};
 
 /// The commands of a store by name: each is one [`LockStore::step`], and every store has them.
 ///

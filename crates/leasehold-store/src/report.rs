@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-#[cfg(any(feature = "local", feature = "redis"))]
 use crate::error::StoreError;
 
 /// How bad it is.
@@ -52,7 +51,11 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(crate) fn new(severity: Severity, check: &'static str, found: impl Into<String>) -> Self {
+    /// What was found by a check, the whole store being meant. What is worse than
+    /// [`Severity::Fine`] says what it [means](Self::meaning), and how it is
+    /// [remedied](Self::remedied).
+    #[must_use]
+    pub fn new(severity: Severity, check: &'static str, found: impl Into<String>) -> Self {
         Self {
             severity,
             server: None,
@@ -64,24 +67,37 @@ impl Finding {
     }
 
     /// What does not work at all.
-    #[cfg(any(feature = "local", feature = "redis"))]
-    pub(crate) fn of_error(check: &'static str, server: Option<&str>, error: &StoreError) -> Self {
+    #[must_use]
+    pub fn of_error(check: &'static str, server: Option<&str>, error: &StoreError) -> Self {
         Self {
             server: server.map(str::to_owned),
             consequence: "locks cannot be used here".to_owned(),
-            remedy: error.hint.clone(),
+            remedy: error.hint().map(str::to_owned),
             ..Self::new(Severity::Unsafe, check, error.to_string())
         }
     }
 
-    pub(crate) fn meaning(self, consequence: impl Into<String>) -> Self {
+    /// The same about one server, which is named without credentials.
+    #[must_use]
+    pub fn at(self, server: impl Into<String>) -> Self {
+        Self {
+            server: Some(server.into()),
+            ..self
+        }
+    }
+
+    /// Adds what it means for locks.
+    #[must_use]
+    pub fn meaning(self, consequence: impl Into<String>) -> Self {
         Self {
             consequence: consequence.into(),
             ..self
         }
     }
 
-    pub(crate) fn remedied(self, remedy: impl Into<String>) -> Self {
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn remedied(self, remedy: impl Into<String>) -> Self {
         Self {
             remedy: Some(remedy.into()),
             ..self
@@ -102,6 +118,16 @@ pub struct Report {
 }
 
 impl Report {
+    /// What was found out about the store at `url`, which has no password in it.
+    #[must_use]
+    pub fn new(url: impl Into<String>, promise: impl Into<String>, findings: Vec<Finding>) -> Self {
+        Self {
+            store: url.into(),
+            promise: promise.into(),
+            findings,
+        }
+    }
+
     /// The worst of the findings.
     #[must_use]
     pub fn worst(&self) -> Severity {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::{Reply, Standing};
 
-use super::Answer;
 use crate::error::{ErrorKind, StoreError};
+use crate::port::Answer;
 
 /// Which answers of a store count only once others have acknowledged them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -94,14 +94,22 @@ impl Answer {
 
     /// The error of a grant that was not acknowledged as it should have been:
     /// it does not count, and stands at the store all the same.
-    pub(crate) fn shortfall(&self) -> Option<StoreError> {
+    ///
+    /// Hidden: what follows from it is the client's to decide.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn shortfall(&self) -> Option<StoreError> {
         self.acknowledged
             .filter(|acknowledged| self.holds() && !acknowledged.is_enough())
             .map(|acknowledged| acknowledged.error())
     }
 
     /// Who has it, where that is enough: for showing.
-    pub(crate) fn achieved(&self) -> Option<Acknowledged> {
+    ///
+    /// Hidden, as above.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn achieved(&self) -> Option<Acknowledged> {
         self.acknowledged.filter(Acknowledged::is_enough)
     }
 }

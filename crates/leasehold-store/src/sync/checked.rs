@@ -12,9 +12,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold_core::Moment;
-pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-pub(crate) use shuttle::sync::{Mutex, MutexGuard};
-pub(crate) use std::sync::PoisonError;
+pub use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub use shuttle::sync::{Mutex, MutexGuard};
+pub use std::sync::PoisonError;
 
 /// Any moment does, as long as it is not the origin.
 const START: Moment = Moment(1_000_000_000);
@@ -36,7 +36,7 @@ fn time<T>(look: impl FnOnce(&mut Time) -> T) -> T {
     TIME.with_borrow_mut(look)
 }
 
-pub(crate) fn now() -> Moment {
+pub fn now() -> Moment {
     time(|time| time.now)
 }
 
@@ -51,22 +51,20 @@ pub fn advance(by: Duration) {
 }
 
 /// Sleeps until time has been moved as far.
-pub(crate) fn sleep(duration: Duration) -> Sleep {
+pub fn sleep(duration: Duration) -> Sleep {
     Sleep {
         until: now() + duration,
         place: None,
     }
 }
 
-/// All tasks have the same timers.
-pub(crate) use self::sleep as sleep_anywhere;
-
 /// No runtime has a number here.
-pub(crate) fn id_of(_: &Runtime) -> Option<tokio::runtime::Id> {
+pub fn id_of(_: &Runtime) -> Option<tokio::runtime::Id> {
     None
 }
 
-pub(crate) struct Sleep {
+#[derive(Debug)]
+pub struct Sleep {
     until: Moment,
     place: Option<(Moment, u64)>,
 }
@@ -111,7 +109,7 @@ impl Drop for Sleep {
 
 /// Time is up.
 #[derive(Debug)]
-pub(crate) struct Elapsed;
+pub struct Elapsed;
 
 impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,7 +117,7 @@ impl fmt::Display for Elapsed {
     }
 }
 
-pub(crate) async fn timeout<F: Future>(limit: Duration, work: F) -> Result<F::Output, Elapsed> {
+pub async fn timeout<F: Future>(limit: Duration, work: F) -> Result<F::Output, Elapsed> {
     tokio::select! {
         biased;
         done = work => Ok(done),
@@ -129,14 +127,14 @@ pub(crate) async fn timeout<F: Future>(limit: Duration, work: F) -> Result<F::Ou
 
 /// Where tasks are started.
 #[derive(Debug, Clone)]
-pub(crate) struct Runtime;
+pub struct Runtime;
 
 impl Runtime {
-    pub(crate) fn try_current() -> Result<Self, ()> {
+    pub fn try_current() -> Result<Self, ()> {
         Ok(Self)
     }
 
-    pub(crate) fn spawn<F>(&self, work: F)
+    pub fn spawn<F>(&self, work: F)
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,

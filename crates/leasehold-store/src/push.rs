@@ -142,7 +142,12 @@ impl Push {
     }
 
     /// What it says that has to be proved, and the proof.
-    pub(crate) fn proved(&self) -> Option<(String, &Proof)> {
+    ///
+    /// Hidden: the client compares with the ids of its own claims; others ask
+    /// [`is_proved_by`](Self::is_proved_by).
+    #[doc(hidden)]
+    #[must_use]
+    pub fn proved(&self) -> Option<(String, &Proof)> {
         match self {
             Self::Granted {
                 key,

@@ -43,14 +43,20 @@ impl fmt::Debug for Access {
 impl Access {
     /// Reads the password file, also where no password is needed: it may be another file than was
     /// meant.
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// `Invalid` if it cannot be read, or is empty.
+    pub fn check(&self) -> Result<(), StoreError> {
         let file = self.password_file.as_deref();
         file.map_or(Ok(()), |file| read_password(file).map(drop))
     }
 }
 
 /// The password that stands in the first line of a file.
-pub(crate) fn read_password(file: &Path) -> Result<String, StoreError> {
+///
+/// # Errors
+/// `Invalid` if it cannot be read, or is empty.
+pub fn read_password(file: &Path) -> Result<String, StoreError> {
     let invalid = |message| StoreError::new(ErrorKind::Invalid, message);
     let name = file.display();
     let text = std::fs::read_to_string(file)

@@ -2,7 +2,7 @@
 //!
 //! Per thread: a program that is built with this feature, and brings nothing, runs as
 //! one without it. Every seam is one call from one place: `clock.rs` for the time,
-//! `store/redis/dial.rs` for connections, `client.rs` for who the process is.
+//! `dial.rs` of `leasehold-redis` for connections, the client's builder for who the process is.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -72,19 +72,22 @@ fn world() -> Option<Rc<dyn World>> {
         .flatten()
 }
 
-pub(crate) fn now() -> Option<Moment> {
+/// The time by the clock of the world, if there is one.
+pub fn now() -> Option<Moment> {
     world().map(|world| world.now())
 }
 
-pub(crate) fn wall() -> Option<Duration> {
+/// The time of day of the world, if there is one.
+pub fn wall() -> Option<Duration> {
     world().map(|world| world.wall())
 }
 
-pub(crate) fn whereabouts() -> Option<(String, u32)> {
+/// Who the process is in the world, if there is one.
+pub fn whereabouts() -> Option<(String, u32)> {
     world().map(|world| world.whereabouts())
 }
 
-#[cfg(feature = "redis")]
-pub(crate) fn dial(host: &str, port: u16) -> Option<Dialled> {
+/// A connection in the world, if there is one.
+pub fn dial(host: &str, port: u16) -> Option<Dialled> {
     world().map(|world| world.dial(host, port))
 }

@@ -1,4 +1,7 @@
 //! The one door to the client's time.
+//!
+//! Stores take the time from here too, so that it is one clock for all, and a simulation
+//! can bring its own.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,11 +19,12 @@ const CLOCK: ClockId = ClockId::Monotonic;
 
 /// The time now, by the client's clock.
 #[cfg(shuttle)]
-pub(crate) use crate::sync::now;
+pub use crate::sync::now;
 
 /// The time now, by the client's clock.
 #[cfg(not(shuttle))]
-pub(crate) fn now() -> Moment {
+#[must_use]
+pub fn now() -> Moment {
     #[cfg(feature = "simulation")]
     if let Some(now) = crate::simulation::now() {
         return now;
@@ -33,7 +37,8 @@ pub(crate) fn now() -> Moment {
 
 /// The time of day, since 1970: for what people read and for ids, never for a
 /// deadline. It may step.
-pub(crate) fn wall() -> Duration {
+#[must_use]
+pub fn wall() -> Duration {
     #[cfg(feature = "simulation")]
     if let Some(wall) = crate::simulation::wall() {
         return wall;

@@ -10,10 +10,15 @@ pub use leasehold_store::{
 };
 pub(crate) use leasehold_store::{report, scheme};
 
-#[cfg(feature = "local")]
-pub mod local;
 #[cfg(feature = "redis")]
 pub mod redis;
+
+/// `local:` — many processes on one machine, and no server.
+#[cfg(feature = "local")]
+pub mod local {
+    #[doc(inline)]
+    pub use leasehold_local::{LocalOptions, LocalStore, NamedBy};
+}
 
 /// `memory:` — the core behind a mutex, for tests and for one process.
 pub mod memory {

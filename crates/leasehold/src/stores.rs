@@ -7,7 +7,7 @@ use crate::store::scheme::Scheme;
 static SCHEMES: &[&dyn Scheme] = &[
     &leasehold_store::memory::Memory,
     #[cfg(feature = "local")]
-    &crate::store::local::Local,
+    &leasehold_local::Local,
     #[cfg(feature = "redis")]
     &crate::store::redis::scheme::OneServer,
     #[cfg(feature = "redis")]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use leasehold_core::{Command, Key, Queue, StoreTime};
+use leasehold_store::{ErrorKind, Step, StoreError, Taken};
 
 use super::directory::Locked;
 use super::name::file_name;
 use super::place::{Place, Prepared};
 use super::{Inner, bury, inbox, step};
-use leasehold_store::{ErrorKind, Step, StoreError, Taken};
 
 /// The keys and their claims, in the order in which they were asked for.
 pub(super) struct Parts {

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, mkdirat, openat, stat,
     statat,
@@ -10,7 +11,6 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{file, walk};
-use leasehold_store::{ErrorKind, StoreError};
 
 /// Records and their locks.
 pub(super) const KEYS: &str = "keys";

@@ -7,11 +7,11 @@
 
 use std::path::{Path, PathBuf};
 
+use leasehold_store::{ErrorKind, StoreError};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 use super::directory::failed;
-use leasehold_store::{ErrorKind, StoreError};
 
 /// Why a path does not lead to a directory.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_core::{Command, Key, Outcome};
+use leasehold_store::{ErrorKind, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -18,7 +19,6 @@ use super::directory::Locked;
 use super::name::file_name;
 use super::place::Place;
 use super::step::{in_turn, take};
-use leasehold_store::{ErrorKind, StoreError};
 
 /// How many are taken in one turn at most: other processes wait meanwhile.
 const MOST: usize = 64;

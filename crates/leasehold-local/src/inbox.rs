@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold_core::{Arrival, Capacity, Event, Inbox, Key, Proof, StoreTime, Token};
+use leasehold_store::{Listening, Push, PushSink};
 use tokio::net::UnixDatagram;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -26,7 +27,6 @@ use super::file;
 use super::lookout::{Lookout, look_out};
 use super::name::file_name;
 use super::session::socket;
-use leasehold_store::{Listening, Push, PushSink};
 
 /// The format of a datagram; others are not understood, and left.
 const FORMAT: &str = "2";

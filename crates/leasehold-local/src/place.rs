@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use leasehold_core::{Key, Queue, StoreTime};
+use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{OFlags, renameat};
 use rustix::io::Errno;
 
@@ -10,7 +11,6 @@ use super::clock::Clock;
 use super::directory::{Directory, KEYS, Locked, is_regular};
 use super::file;
 use super::record::{Flaw, Header, RESERVED, decode, encode};
-use leasehold_store::{ErrorKind, StoreError};
 
 /// How often a step tries to lock a key before it waits in a thread. Steps are
 /// short, and starting a thread takes as long as some of them.

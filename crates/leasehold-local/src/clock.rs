@@ -9,6 +9,7 @@ use std::io::ErrorKind as IoKind;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::StoreTime;
+use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
@@ -17,7 +18,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::directory::{Directory, Locked};
 use super::file;
-use leasehold_store::{ErrorKind, StoreError};
 
 const FILE: &str = "clock";
 const TEMPORARY: &str = "clock.tmp";

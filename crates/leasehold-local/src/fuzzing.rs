@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use leasehold_core::{Key, Queue, StoreTime};
+use leasehold_store::Push;
 
 use super::clock::{Clock, SinceBoot};
 use super::{inbox, name, options, record};
-use leasehold_store::Push;
 
 /// A record: the key, the boot, when it expires, and the queue.
 pub type Read = (Key, String, StoreTime, Queue);

@@ -8,13 +8,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::Inbox;
+use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::directory::{Directory, INBOXES, Locked, SESSIONS};
 use super::file;
 use super::name::file_name;
-use leasehold_store::{ErrorKind, StoreError};
 
 /// The life of this client.
 #[derive(Debug)]

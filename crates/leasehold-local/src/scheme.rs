@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-
-use super::{LocalOptions, LocalStore};
 use leasehold_store::access::Access;
 use leasehold_store::report::{Finding, Report, Severity};
 use leasehold_store::scheme::{Opened, Scheme};
 use leasehold_store::{ErrorKind, StoreError};
 
-/// The store in files of one machine.
-pub(crate) struct Local;
+use super::{LocalOptions, LocalStore};
+
+/// What opens `local:` and `local:/directory`.
+#[derive(Debug)]
+pub struct Local;
 
 #[async_trait]
 impl Scheme for Local {

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::{Arrival, ClaimId, Command, Inbox, Key, Reply};
+use leasehold_store::{Push, PushSink};
 use tokio::sync::Notify;
 
 use super::name::file_name;
 use super::place::Place;
 use super::step::blocking;
 use super::{Inner, LOOK_PAUSE, bury};
-use leasehold_store::{Push, PushSink};
 
 /// Even the last in line looks in every such round: the line may move up fast
 /// without its knowing, and a holder's death is to be seen within a second.

@@ -1,4 +1,19 @@
-//! `local:` — many processes on one machine, and no server.
+//! `local:` — many processes on one machine, and no server: a store of
+//! [leasehold](https://docs.rs/leasehold).
+//!
+//! Whoever uses it needs the crate `leasehold` only, which has all of this as
+//! `leasehold::store::local`, and opens it by its URL:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let url = format!("local:{}", directory.path().display());
+//! let client = leasehold::connect(url).await?; // "local:", or "local:/some/directory"
+//! let lease = client.mutex("orders/42")?.lock().await?;
+//! lease.release().await?;
+//! # Ok(()) }
+//! ```
 //!
 //! The queue of each key is a file; a step locks it, runs the core and puts a
 //! new file in its place. Who lives is seen by locked files, and pushes travel
@@ -45,10 +60,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{Command, Inbox, Key, Outcome, Queue, Reply, Snapshot, StoreTime};
+use leasehold_store::{
+    Capabilities, Listening, Listing, PushSink, Records, Step, StoreError, Transacted,
+};
 use tokio::sync::Semaphore;
 
 pub use self::options::{LocalOptions, NamedBy};
-pub(crate) use self::scheme::Local;
+pub use self::scheme::Local;
 
 use self::batch::Pending;
 use self::clock::Clock;
@@ -60,9 +78,6 @@ use self::place::Place;
 use self::session::Session;
 use self::step::blocking;
 use self::sweep::Sweeper;
-use leasehold_store::{
-    Capabilities, Listening, Listing, PushSink, Records, Step, StoreError, Transacted,
-};
 
 /// How soon the next in line looks whether those ahead of it live; those
 /// further back look more rarely, so that somebody does should all ahead be dead.

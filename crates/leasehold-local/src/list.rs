@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use leasehold_store::{ListPage, Listing, StoreError, glob};
 use percent_encoding::percent_decode_str;
 
 use super::place::Place;
 use super::step::blocking;
 use super::{Inner, look, sweep};
-use leasehold_store::{ListPage, Listing, StoreError, glob};
 
 /// How many records are read at once.
 const PAGE: usize = 1000;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Command, Key, Outcome, Queue};
+use leasehold_store::{ErrorKind, StoreError};
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -14,7 +15,6 @@ use super::directory::{Directory, Locked};
 use super::name::file_name;
 use super::place::Place;
 use super::{Inner, bury, inbox};
-use leasehold_store::{ErrorKind, StoreError};
 
 /// How long a key may be in the middle of other steps. One takes well under a
 /// millisecond, but a process may have been stopped there.

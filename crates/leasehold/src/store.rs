@@ -10,9 +10,6 @@ pub use leasehold_store::{
 };
 pub(crate) use leasehold_store::{report, scheme};
 
-#[cfg(feature = "redis")]
-pub mod redis;
-
 /// `local:` — many processes on one machine, and no server.
 #[cfg(feature = "local")]
 pub mod local {
@@ -24,4 +21,15 @@ pub mod local {
 pub mod memory {
     #[doc(inline)]
     pub use leasehold_store::memory::{ManualClock, MemoryStore};
+}
+
+/// Redis and Valkey: a server, the primary that Sentinels watch, a cluster, servers that vote.
+#[cfg(feature = "redis")]
+pub mod redis {
+    #[doc(inline)]
+    pub use leasehold_redis::{
+        Acknowledge, AcknowledgedBy, Baseline, ClassicStore, Quarantine, RedisAddress,
+        RedisClusterOptions, RedisLayout, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
+        Restart, Sentinels, ServerCost,
+    };
 }

@@ -9,11 +9,11 @@ static SCHEMES: &[&dyn Scheme] = &[
     #[cfg(feature = "local")]
     &leasehold_local::Local,
     #[cfg(feature = "redis")]
-    &crate::store::redis::scheme::OneServer,
+    &leasehold_redis::OneServer,
     #[cfg(feature = "redis")]
-    &crate::store::redis::scheme::ManyNodes,
+    &leasehold_redis::ManyNodes,
     #[cfg(feature = "redis")]
-    &crate::store::redis::scheme::Votes,
+    &leasehold_redis::Votes,
 ];
 
 /// The stores that another build has, by the feature that it has them with.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::Key;
+#[doc(inline)]
 pub use leasehold_store::{ErrorKind, StoreError};
 
 /// What was being done.

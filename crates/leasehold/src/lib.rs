@@ -66,6 +66,7 @@ pub use leasehold_core as core;
 pub use leasehold_core::{
     Key, Loss, Mode, Note, Owner as OwnerInfo, RenewalPolicy, Retry, Standpoint, Token,
 };
+#[doc(inline)]
 pub use leasehold_store::access::{Access, TlsFiles};
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
@@ -81,6 +82,7 @@ pub use reentrant::{Owner, Reentrant};
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use settings::{MAX_OPERATION_TIMEOUT, MAX_TTL, MIN_TTL, Settings};
+#[doc(inline)]
 pub use store::scheme::Initialised;
 pub use waiting::{Acquire, OnProgress, Progress, Wait};
 

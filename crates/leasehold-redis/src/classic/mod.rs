@@ -79,7 +79,8 @@ impl ClassicStore {
         check_layout(options.layout)?;
         let shared = Shared::open(Target::new(&options)?, None).await?;
         let desk = Desk::default();
-        desk.open(&shared.wire().await?).await?;
+        let opened = desk.open(&shared.wire().await?).await;
+        opened.map_err(Failure::error)?;
         Ok(Self {
             route: Route::One(shared, desk),
             book: Book::default(),
@@ -145,7 +146,7 @@ impl ClassicStore {
             Route::Cluster(cluster) => {
                 let keys = [&*name];
                 let asked = cluster.run(&verb::STEP, &keys, |call, _| step.add(call));
-                Ok(verb::read(&asked.await?.0)?)
+                verb::read(&asked.await?.0).map_err(Failure::error)
             }
         }
     }
@@ -167,7 +168,7 @@ impl ClassicStore {
                 let keys = [&*name];
                 let asked = cluster.run(&verb::LOOK, &keys, |_, _| {});
                 match asked.await?.0 {
-                    Value::Array(answers) => Ok(verb::read_found(&answers)?),
+                    Value::Array(answers) => verb::read_found(&answers).map_err(Failure::error),
                     Value::ServerError(error) => Err(refusal::of_server(&error)),
                     other => Err(super::script::unreadable(&other)),
                 }
@@ -206,7 +207,7 @@ impl Search {
                 wire.leave();
                 Ok(())
             }
-            failure => Err(failure.into()),
+            failure => Err(failure.error()),
         }
     }
 }

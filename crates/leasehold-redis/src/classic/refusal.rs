@@ -32,11 +32,12 @@ impl From<redis::RedisError> for Failure {
     }
 }
 
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Server(error) => of_server(&error),
-            Failure::Store(error) => error,
+impl Failure {
+    /// What the caller is told. No `From`: it would show on the page of [`StoreError`].
+    pub(in super::super) fn error(self) -> StoreError {
+        match self {
+            Self::Server(error) => of_server(&error),
+            Self::Store(error) => error,
         }
     }
 }

@@ -26,8 +26,7 @@ pub(super) async fn ask(
 ) -> Result<Vote, StoreError> {
     let take = async |verb, id: &str, ttl| {
         let step = Step { verb, id, ttl };
-        let outcome: Result<_, Failure> = desk.step(wire, key, step).await;
-        outcome.map_err(StoreError::from)
+        desk.step(wire, key, step).await.map_err(Failure::error)
     };
     Ok(match ask {
         Ask::Acquire(vote) => {

@@ -51,7 +51,7 @@ impl Inner {
             member.within(limit, async move {
                 let (_, wire) = member.wire().await?;
                 let found = classic::look(&wire, &member.lock_key(key.as_str())).await;
-                found.map_err(StoreError::from)
+                found.map_err(classic::Failure::error)
             })
         });
         let looks = join_all(looks).await;

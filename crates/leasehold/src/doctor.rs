@@ -18,6 +18,7 @@
 
 use crate::access::Access;
 use crate::error::{Error, Operation};
+#[doc(inline)]
 pub use crate::store::report::{Finding, Report, Severity};
 use crate::stores;
 

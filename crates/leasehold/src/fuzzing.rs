@@ -2,11 +2,11 @@
 //! changes with what lies behind it.
 
 #[cfg(feature = "local")]
-pub use crate::store::local::fuzzing as local;
+pub use leasehold_local::fuzzing as local;
 #[cfg(feature = "redis")]
-pub use crate::store::redis::fuzzing as redis;
+pub use leasehold_redis::fuzzing as redis;
 
 /// Whether a name matches a pattern of `list`.
 pub fn glob(pattern: &str, name: &str) -> bool {
-    crate::store::glob::matches(pattern, name)
+    leasehold_store::glob::matches(pattern, name)
 }

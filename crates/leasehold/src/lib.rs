@@ -22,10 +22,8 @@
 //! `tls` (`rediss://`): all on by default, each works alone. The memory store is
 //! always there.
 
-mod access;
 pub mod blocking;
 mod client;
-mod clock;
 pub mod doctor;
 mod election;
 mod error;
@@ -48,9 +46,6 @@ mod rwlock;
 mod semaphore;
 mod session;
 mod settings;
-#[cfg(feature = "simulation")]
-#[doc(hidden)]
-pub mod simulation;
 pub mod store;
 mod stores;
 #[cfg(shuttle)]
@@ -60,7 +55,6 @@ pub mod sync;
 mod sync;
 mod waiting;
 
-pub use access::{Access, TlsFiles};
 pub use client::{Client, ClientBuilder, connect};
 pub use election::{Election, Leader, Leaders, Leadership};
 pub use error::{Error, ErrorKind, Operation, StoreError};
@@ -72,6 +66,13 @@ pub use leasehold_core as core;
 pub use leasehold_core::{
     Key, Loss, Mode, Note, Owner as OwnerInfo, RenewalPolicy, Retry, Standpoint, Token,
 };
+#[doc(inline)]
+pub use leasehold_store::access::{Access, TlsFiles};
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use leasehold_store::simulation;
+// Inside, the client names them as its own.
+use leasehold_store::{access, clock};
 pub use listing::{Listed, Listing, Skipped};
 pub use loss::LossSignal;
 pub use multi::{MultiLease, MultiLock};
@@ -81,6 +82,7 @@ pub use reentrant::{Owner, Reentrant};
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use settings::{MAX_OPERATION_TIMEOUT, MAX_TTL, MIN_TTL, Settings};
+#[doc(inline)]
 pub use store::scheme::Initialised;
 pub use waiting::{Acquire, OnProgress, Progress, Wait};
 

@@ -5,15 +5,15 @@ use crate::store::scheme::Scheme;
 
 /// Every store of this build: a line each.
 static SCHEMES: &[&dyn Scheme] = &[
-    &crate::store::memory::Memory,
+    &leasehold_store::memory::Memory,
     #[cfg(feature = "local")]
-    &crate::store::local::Local,
+    &leasehold_local::Local,
     #[cfg(feature = "redis")]
-    &crate::store::redis::scheme::OneServer,
+    &leasehold_redis::OneServer,
     #[cfg(feature = "redis")]
-    &crate::store::redis::scheme::ManyNodes,
+    &leasehold_redis::ManyNodes,
     #[cfg(feature = "redis")]
-    &crate::store::redis::scheme::Votes,
+    &leasehold_redis::Votes,
 ];
 
 /// The stores that another build has, by the feature that it has them with.

@@ -141,7 +141,7 @@ async fn a_clock_that_is_a_little_behind_is_waited_for() {
     // All the waiting for one id counts: 4 ms and 7 ms are too much.
     let error = places.next(clock_of(&[996, 993])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
-    assert_eq!(error.retry_after, Some(Duration::from_millis(7)));
+    assert_eq!(error.retry_after(), Some(Duration::from_millis(7)));
     assert!(error.source().is_none());
 }
 

@@ -186,10 +186,4 @@ pub(crate) fn unanswered(limit: Duration) -> StoreError {
     .with_hint("is it running and reachable? `operation_timeout` sets how long to wait")
 }
 
-pub(crate) fn random_u64() -> u64 {
-    uuid::Uuid::new_v4().as_u64_pair().1
-}
-
-pub(crate) fn random_u128() -> u128 {
-    uuid::Uuid::new_v4().as_u128()
-}
+pub(crate) use leasehold_store::random::{random_u64, random_u128};

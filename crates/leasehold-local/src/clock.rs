@@ -1,0 +1,370 @@
+//! The time that all processes of one boot share.
+//!
+//! The time since boot, which nobody can set, plus an anchor: the wall clock of
+//! that boot's origin as the first process found it. So no step of the wall
+//! clock moves a deadline, and times look like microseconds since 1970, which
+//! keeps tokens rising over restarts.
+
+use std::io::ErrorKind as IoKind;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold_core::StoreTime;
+use leasehold_store::{ErrorKind, StoreError};
+use rustix::fs::{OFlags, Stat};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::directory::{Directory, Locked};
+use super::file;
+
+const FILE: &str = "clock";
+const TEMPORARY: &str = "clock.tmp";
+const LOCK: &str = "clock.lock";
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const SINCE_BOOT: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const SINCE_BOOT: ClockId = ClockId::Monotonic;
+
+/// How far a file time may be off the clock, and the boot's origin off itself.
+const SLACK: Duration = Duration::from_secs(2);
+
+const NANOSECONDS: i128 = 1_000_000_000;
+
+/// No boot is later, in microseconds since 1970 (the year 2255): an anchor beyond it
+/// would leave no room for tokens.
+const LATEST: u64 = 1 << 53;
+
+/// The clock of this boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Clock {
+    /// Which boot: claims of another one are void.
+    boot: String,
+    /// The wall clock at the boot's origin, in microseconds since 1970.
+    anchor: u64,
+    machine: SinceBoot,
+}
+
+/// How it is written down.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    boot: String,
+    anchor: u64,
+    /// Earlier versions wrote none, and may have set the clock of this boot.
+    checksum: Option<String>,
+}
+
+impl Written {
+    fn checksum(&self) -> String {
+        let text = format!("{} {}", self.anchor, self.boot);
+        format!("{:016x}", xxh3_64(text.as_bytes()))
+    }
+}
+
+impl Clock {
+    /// Finds the anchor of this boot, or sets it.
+    pub(super) fn open(directory: &Directory) -> Result<Self, StoreError> {
+        let machine = SinceBoot::of_this_process()?;
+        if let Some(found) = Self::find(directory, machine)? {
+            return Ok(found);
+        }
+        let failed = |errno| directory.failed("write to", errno);
+        // Not the directory itself: another user who may read it could lock it.
+        let lock = directory.file(LOCK, OFlags::RDWR | OFlags::CREATE);
+        let _alone = Locked::wait(lock.map_err(failed)?).map_err(failed)?;
+        if let Some(found) = Self::find(directory, machine)? {
+            return Ok(found);
+        }
+        let clock = Self::new(machine);
+        file::replace(directory, TEMPORARY, FILE, &clock.written()).map_err(failed)?;
+        Ok(clock)
+    }
+
+    /// The anchor of this boot, if it was set. A damaged one is an error, and not set
+    /// anew: if the wall clock was stepped meanwhile, who runs already would have
+    /// another time.
+    fn find(directory: &Directory, machine: SinceBoot) -> Result<Option<Self>, StoreError> {
+        let failed = |errno| directory.failed("read", errno);
+        let found = match directory.file(FILE, OFlags::RDONLY) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let (text, stat) = file::read(found).map_err(failed)?;
+        let earlier = machine.is_before_boot(&stat);
+        match Self::read(&text, machine) {
+            Some(clock) if clock.is_of_this_boot(earlier) => Ok(Some(clock)),
+            None if !earlier => Err(corrupt(directory)),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// Reads what [`Clock::open`] wrote.
+    pub(super) fn read(text: &[u8], machine: SinceBoot) -> Option<Self> {
+        let written: Written = serde_json::from_slice(text).ok()?;
+        let matches = |checksum: &String| *checksum == written.checksum();
+        let whole = written.checksum.as_ref().is_none_or(matches) && written.anchor <= LATEST;
+        whole.then_some(Self {
+            boot: written.boot,
+            anchor: written.anchor,
+            machine,
+        })
+    }
+
+    fn written(&self) -> Vec<u8> {
+        let mut written = Written {
+            boot: self.boot.clone(),
+            anchor: self.anchor,
+            checksum: None,
+        };
+        written.checksum = Some(written.checksum());
+        serde_json::to_vec(&written).unwrap_or_default()
+    }
+
+    fn new(machine: SinceBoot) -> Self {
+        let anchor = wall().saturating_sub(machine.now());
+        Self {
+            boot: boot_id().unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
+            anchor: u64::try_from(anchor.as_micros()).unwrap_or(0),
+            machine,
+        }
+    }
+
+    /// The clock as it was in another boot.
+    #[cfg(test)]
+    pub(super) fn of_boot(boot: &str) -> Self {
+        Self {
+            boot: boot.to_owned(),
+            ..Self::new(SinceBoot::default())
+        }
+    }
+
+    /// Where the kernel does not number its boots, the file's age decides.
+    fn is_of_this_boot(&self, earlier: bool) -> bool {
+        boot_id().map_or(!earlier, |boot| boot == self.boot)
+    }
+
+    pub(super) fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    pub(super) fn now(&self) -> StoreTime {
+        self.at(self.machine.now())
+    }
+
+    /// Whether a file was last written before the machine started.
+    pub(super) fn is_of_earlier_boot(&self, stat: &Stat) -> bool {
+        self.machine.is_before_boot(stat)
+    }
+
+    /// The time so long after the boot.
+    pub(super) fn at(&self, since_boot: Duration) -> StoreTime {
+        StoreTime(self.anchor) + since_boot
+    }
+}
+
+/// The time since the machine started, also for a process in a time namespace, where
+/// it is off by as much as whoever made the namespace liked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct SinceBoot {
+    /// By how many nanoseconds the clock of this process is ahead of the machine's.
+    ahead: i128,
+}
+
+impl SinceBoot {
+    /// # Errors
+    /// `Refused` where it cannot be known.
+    fn of_this_process() -> Result<Self, StoreError> {
+        let offsets = match std::fs::read_to_string("/proc/self/timens_offsets") {
+            Ok(offsets) => offsets,
+            // No such namespaces on this system.
+            Err(error) if error.kind() == IoKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(timeless("cannot be read").with_source(error)),
+        };
+        // They are those of its children.
+        let namespace = |of| std::fs::read_link(format!("/proc/self/ns/{of}")).ok();
+        if namespace("time") != namespace("time_for_children") {
+            return Err(timeless(
+                "is its children's: it has left its time namespace to them",
+            ));
+        }
+        Self::read(&offsets).ok_or_else(|| timeless("is not understood"))
+    }
+
+    /// Reads lines of a clock's name, seconds, and nanoseconds to be added.
+    fn read(offsets: &str) -> Option<Self> {
+        let mut lines = offsets.lines().map(str::split_whitespace);
+        let mut words = lines.find_map(|mut words| {
+            let ours = words.next() == Some("boottime");
+            ours.then_some(words)
+        })?;
+        let [seconds, nanoseconds] = [words.next()?, words.next()?].map(str::parse::<i64>);
+        let (seconds, nanoseconds) = (i128::from(seconds.ok()?), i128::from(nanoseconds.ok()?));
+        Some(Self {
+            ahead: seconds * NANOSECONDS + nanoseconds,
+        })
+    }
+
+    fn now(self) -> Duration {
+        let time = clock_gettime(SINCE_BOOT);
+        let read = i128::from(time.tv_sec) * NANOSECONDS + i128::from(time.tv_nsec);
+        Duration::from_nanos(u64::try_from(read - self.ahead).unwrap_or(0))
+    }
+
+    /// Whether a file was last written before the machine started.
+    fn is_before_boot(self, stat: &Stat) -> bool {
+        let written = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+        written + SLACK < wall().saturating_sub(self.now())
+    }
+}
+
+pub(super) fn wall() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+fn timeless(why: &str) -> StoreError {
+    StoreError::new(
+        ErrorKind::Refused,
+        format!("the machine's time is unknown: /proc/self/timens_offsets {why}"),
+    )
+    .with_hint("start this program in its time namespace (unshare --fork --time), or use a server")
+}
+
+fn boot_id() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
+fn corrupt(directory: &Directory) -> StoreError {
+    let path = directory.path().join(FILE);
+    StoreError::new(ErrorKind::Corrupt, format!("{} is damaged", path.display()))
+        .with_hint("stop what uses that directory, then remove it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_processes_of_a_boot_have_one_anchor() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path().join("d")).unwrap();
+        let first = Clock::open(&directory).unwrap();
+        assert_eq!(Clock::open(&directory).unwrap(), first);
+        assert!(first.now() <= first.now());
+        let off = wall().as_micros().abs_diff(u128::from(first.now().0));
+        assert!(off < 5_000_000, "looks like the wall clock");
+    }
+
+    #[test]
+    fn another_boot_has_another_anchor() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path().join("d")).unwrap();
+        let text = Clock::of_boot("earlier").written();
+        file::replace(&directory, TEMPORARY, FILE, &text).unwrap();
+        let clock = Clock::open(&directory).unwrap();
+        assert_ne!(clock.boot(), "earlier");
+        assert_eq!(Clock::open(&directory).unwrap(), clock, "and keeps it");
+    }
+
+    #[test]
+    fn a_damaged_anchor_is_left_as_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path().join("d")).unwrap();
+        let path = place.path().join("d").join(FILE);
+        std::fs::write(&path, "{").unwrap();
+        let error = Clock::open(&directory).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        let beyond = Clock {
+            anchor: u64::MAX,
+            ..Clock::new(SinceBoot::default())
+        };
+        std::fs::write(&path, beyond.written()).unwrap();
+        let error = Clock::open(&directory).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        // Unless the machine went down while it was written.
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(UNIX_EPOCH).unwrap();
+        assert!(Clock::open(&directory).is_ok());
+    }
+
+    /// One digit of the anchor is as much as an hour, or a day.
+    #[test]
+    fn no_change_of_the_anchor_goes_unnoticed() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path().join("d")).unwrap();
+        let clock = Clock::open(&directory).unwrap();
+        let path = place.path().join("d").join(FILE);
+        let whole = std::fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut flipped = whole.clone();
+                flipped[at] ^= 1 << bit;
+                let read = Clock::read(&flipped, clock.machine);
+                assert_eq!(read, None, "bit {bit} of byte {at}");
+            }
+            assert_eq!(
+                Clock::read(&whole[..at], clock.machine),
+                None,
+                "cut to {at}"
+            );
+        }
+        let digit = whole.iter().rposition(|byte| *byte == b',').unwrap() - 8;
+        let mut wrong = whole;
+        wrong[digit] = if wrong[digit] == b'1' { b'2' } else { b'1' };
+        std::fs::write(&path, &wrong).unwrap();
+        let error = Clock::open(&directory).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert_eq!(std::fs::read(&path).unwrap(), wrong, "left as it is");
+    }
+
+    /// Who runs already goes by it: another anchor would be another time.
+    #[test]
+    fn a_clock_without_a_checksum_is_that_of_an_earlier_version() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path().join("d")).unwrap();
+        let clock = Clock::new(SinceBoot::default());
+        let (boot, anchor) = (clock.boot(), clock.anchor - 1);
+        let earlier = format!(r#"{{"boot":"{boot}","anchor":{anchor}}}"#);
+        std::fs::write(place.path().join("d").join(FILE), earlier).unwrap();
+        assert_eq!(Clock::open(&directory).unwrap().anchor, anchor);
+    }
+
+    #[test]
+    fn the_offset_of_a_time_namespace_is_read() {
+        let of = |text| SinceBoot::read(text).map(|machine| machine.ahead);
+        let none = "monotonic           0         0\nboottime            0         0\n";
+        assert_eq!(of(none), Some(0));
+        assert_eq!(
+            of("monotonic 7 0\nboottime 100000 5\n"),
+            Some(100_000_000_000_005)
+        );
+        // Half a second back: nanoseconds are added.
+        assert_eq!(of("boottime -1 500000000"), Some(-500_000_000));
+        for text in [
+            "",
+            "monotonic 0 0",
+            "boottime",
+            "boottime 1",
+            "boottime x 0",
+            "boottime 1 x",
+        ] {
+            assert_eq!(of(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_tells_the_same_time() {
+        let (here, hour) = (SinceBoot::default(), 3_600 * NANOSECONDS);
+        let ahead = SinceBoot { ahead: -hour };
+        let off = ahead
+            .now()
+            .abs_diff(here.now() + Duration::from_secs(3_600));
+        assert!(off < Duration::from_secs(60), "{off:?}");
+    }
+}

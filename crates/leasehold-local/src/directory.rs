@@ -1,0 +1,234 @@
+//! The directory of a local store, and what its file system answers.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use leasehold_store::{ErrorKind, StoreError};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, mkdirat, openat, stat,
+    statat,
+};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::{file, walk};
+
+/// Records and their locks.
+pub(super) const KEYS: &str = "keys";
+/// One locked file for each living client.
+pub(super) const SESSIONS: &str = "sessions";
+/// One socket for each client that listens.
+pub(super) const INBOXES: &str = "inbox";
+
+/// Only the user may see claim ids: whoever knows one can release its claim.
+const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// The open directory. Everything in it is reached through the descriptor, so
+/// that paths stay short and a renamed directory stays the same one.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+impl Directory {
+    /// Opens it, making it if it is missing.
+    pub(super) fn open(path: PathBuf) -> Result<Self, StoreError> {
+        let fd = walk::open(&path)?;
+        let directory = Self { path, fd };
+        directory.check_owner()?;
+        directory.check_local()?;
+        for sub in [KEYS, SESSIONS, INBOXES] {
+            match mkdirat(&directory.fd, sub, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(directory.failed("write to", errno)),
+            }
+        }
+        Ok(directory)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a file in it that is neither followed nor inherited.
+    pub(super) fn file(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        retry_on_intr(|| openat(&self.fd, name, flags, PRIVATE))
+    }
+
+    /// Refuses a directory to which its path does not lead any more: others find
+    /// another one there, or make one, and are granted what is held here.
+    pub(super) fn check_stands(&self) -> Result<(), StoreError> {
+        let mine = fstat(&self.fd).map_err(|errno| self.failed("look at", errno))?;
+        let gone = match stat(&self.path) {
+            Ok(there) => (mine.st_dev, mine.st_ino) != (there.st_dev, there.st_ino),
+            Err(errno) => matches!(errno, Errno::NOENT | Errno::NOTDIR),
+        };
+        if gone {
+            return Err(self.failed("use", Errno::NOENT));
+        }
+        Ok(())
+    }
+
+    /// Whether no record of it counts any more.
+    pub(super) fn has_gone(&self) -> bool {
+        let keys = statat(&self.fd, KEYS, AtFlags::SYMLINK_NOFOLLOW);
+        matches!(keys, Err(Errno::NOENT)) || self.check_stands().is_err()
+    }
+
+    /// A part of it, opened anew to be read.
+    pub(super) fn reopen(&self, sub: &str) -> Result<OwnedFd, Errno> {
+        self.file(sub, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    /// What to tell a caller when `doing` something in it failed.
+    pub(super) fn failed(&self, doing: &str, errno: Errno) -> StoreError {
+        failed(&self.path, doing, errno)
+    }
+
+    fn check_owner(&self) -> Result<(), StoreError> {
+        let stat = fstat(&self.fd).map_err(|errno| self.failed("look at", errno))?;
+        let shown = self.path.display();
+        let me = rustix::process::geteuid().as_raw();
+        if stat.st_uid != me {
+            return Err(StoreError::new(
+                ErrorKind::Refused,
+                format!("the directory {shown} belongs to user {}, not to {me}", stat.st_uid),
+            )
+            .with_hint("local locks are among the processes of one user: run as that user, or name another directory with local:/some/dir"));
+        }
+        if permissions(&stat).intersects(Mode::WGRP | Mode::WOTH) {
+            return Err(StoreError::new(
+                ErrorKind::Refused,
+                format!("others than its owner may write to the directory {shown}"),
+            )
+            .with_hint(format!(
+                "chmod go-w {shown}, or name another directory with local:/some/dir"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Another machine has another clock, and does not see who lives here.
+    #[cfg(target_os = "linux")]
+    fn check_local(&self) -> Result<(), StoreError> {
+        let of_network = |magic: u32| {
+            Some(match magic {
+                0x6969 => "nfs",
+                0x517b | 0xff53_4d42 | 0xfe53_4d42 => "smb",
+                0x5346_414f | 0x6b41_4653 => "afs",
+                0x00c3_6400 => "ceph",
+                0x0bd0_0bd0 => "lustre",
+                0x4750_4653 => "gpfs",
+                0x0102_1997 => "9p",
+                _ => return None,
+            })
+        };
+        let stat = rustix::fs::fstatfs(&self.fd).map_err(|errno| self.failed("look at", errno))?;
+        // Magic numbers have 32 bits, whatever the width of the field.
+        let Some(kind) = of_network(stat.f_type as u32) else {
+            return Ok(());
+        };
+        Err(StoreError::new(
+            ErrorKind::Refused,
+            format!("the directory {} is on a network file system ({kind})", self.path.display()),
+        )
+        .with_hint("a local store is among the processes of one machine: name a directory on its own disk with local:/some/dir"))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "cannot be told here"
+    )]
+    fn check_local(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A lock on an open file, let go when dropped even if a process that is just
+/// being started still has the descriptor.
+#[derive(Debug)]
+pub(super) struct Locked(OwnedFd);
+
+impl Locked {
+    /// Takes the lock, however long that takes.
+    pub(super) fn wait(file: OwnedFd) -> Result<Self, Errno> {
+        retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
+        Ok(Self(file))
+    }
+
+    /// Takes the lock if it is free.
+    pub(super) fn now(file: OwnedFd) -> Result<Option<Self>, Errno> {
+        match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// See [`file::stands_at`].
+    pub(super) fn stands_at(&self, directory: &Directory, name: &str) -> Result<bool, Errno> {
+        file::stands_at(&self.0, directory, name)
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Closing would do, but for a child between fork and exec.
+        flock(&self.0, FlockOperation::Unlock).ok();
+    }
+}
+
+pub(super) fn permissions(stat: &Stat) -> Mode {
+    Mode::from_raw_mode(stat.st_mode)
+}
+
+pub(super) fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+pub(super) fn failed(path: &Path, doing: &str, errno: Errno) -> StoreError {
+    let shown = path.display();
+    let (kind, message, hint) = match errno {
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => (
+            ErrorKind::Refused,
+            format!(
+                "the disk is full, or has no inodes left: cannot {doing} the directory {shown}"
+            ),
+            Some("make room there, or name another directory with local:/some/dir"),
+        ),
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => (
+            ErrorKind::Refused,
+            format!("not allowed to {doing} the directory {shown}"),
+            Some("name a directory of your own with local:/some/dir"),
+        ),
+        Errno::MFILE | Errno::NFILE => (
+            ErrorKind::Refused,
+            format!("too many open files to {doing} the directory {shown}"),
+            Some("raise the limit (ulimit -n)"),
+        ),
+        Errno::NOENT | Errno::STALE => (
+            ErrorKind::Refused,
+            format!("cannot {doing} the directory {shown}: it was removed while in use"),
+            Some("start again: it is made anew"),
+        ),
+        _ => (
+            ErrorKind::Unavailable,
+            format!("cannot {doing} the directory {shown}"),
+            None,
+        ),
+    };
+    let error = StoreError::new(kind, message).with_source(std::io::Error::from(errno));
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}

@@ -1,0 +1,51 @@
+//! What lies in files and comes through sockets. See [`crate::fuzzing`].
+
+use std::time::Duration;
+
+use leasehold_core::{Key, Queue, StoreTime};
+use leasehold_store::Push;
+
+use super::clock::{Clock, SinceBoot};
+use super::{inbox, name, options, record};
+
+/// A record: the key, the boot, when it expires, and the queue.
+pub type Read = (Key, String, StoreTime, Queue);
+
+/// Reads a record.
+///
+/// # Errors
+/// Why it is none.
+pub fn decode(bytes: &[u8]) -> Result<Read, String> {
+    let (header, queue) = record::decode(bytes).map_err(|flaw| format!("{flaw:?}"))?;
+    Ok((header.key, header.boot, header.expires, queue))
+}
+
+/// Writes a record.
+pub fn encode((key, boot, expires, queue): &Read) -> Vec<u8> {
+    record::encode(key, boot, queue, *expires).unwrap_or_default()
+}
+
+/// A record around any queue, with the checksum that it needs to be believed.
+pub fn seal(key: &Key, boot: &str, expires: StoreTime, queue: &[u8]) -> Vec<u8> {
+    record::seal(key, boot, queue.to_vec(), expires).unwrap_or_default()
+}
+
+/// What a datagram says.
+pub fn pushes(letter: &[u8]) -> Vec<Push> {
+    inbox::understood(letter, 1)
+}
+
+/// Reads the clock's file: the time that it makes of a second after boot.
+pub fn clock(text: &[u8]) -> Option<StoreTime> {
+    Clock::read(text, SinceBoot::default()).map(|clock| clock.at(Duration::from_secs(1)))
+}
+
+/// The address of the store in a directory.
+pub fn url(directory: &std::path::Path, retention: Duration) -> String {
+    options::url(directory, retention)
+}
+
+/// The name of a key's file.
+pub fn file_name(text: &str) -> String {
+    name::file_name(text)
+}

@@ -1,0 +1,329 @@
+//! `local:` — many processes on one machine, and no server: a store of
+//! [leasehold](https://docs.rs/leasehold).
+//!
+//! Whoever uses it needs the crate `leasehold` only, which has all of this as
+//! `leasehold::store::local`, and opens it by its URL:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let url = format!("local:{}", directory.path().display());
+//! let client = leasehold::connect(url).await?; // "local:", or "local:/some/directory"
+//! let lease = client.mutex("orders/42")?.lock().await?;
+//! lease.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! The queue of each key is a file; a step locks it, runs the core and puts a
+//! new file in its place. Who lives is seen by locked files, and pushes travel
+//! through datagram sockets. `docs/adr/0004-local-store.md` says what is
+//! promised and what is not.
+//!
+//! ```text
+//! clock               the wall clock at this boot's origin, and a checksum
+//! clock.lock          locked while that is written
+//! keys/<key>.json     the record: key, boot, checksum; the queue
+//! keys/<key>.tmp      while the key is in use: where the next record is written
+//! keys/<key>.lock     locked during a step
+//! sessions/<inbox>    locked as long as that client lives
+//! inbox/<inbox>.sock  open while that client listens
+//! ```
+
+mod batch;
+mod bury;
+mod clock;
+mod directory;
+mod file;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+mod inbox;
+mod list;
+mod lookout;
+mod multi;
+mod name;
+mod options;
+mod place;
+mod record;
+mod scheme;
+mod session;
+mod step;
+mod sweep;
+mod walk;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_core::{Command, Inbox, Key, Outcome, Queue, Reply, Snapshot, StoreTime};
+use leasehold_store::{
+    Capabilities, Listening, Listing, PushSink, Records, Step, StoreError, Transacted,
+};
+use tokio::sync::Semaphore;
+
+pub use self::options::{LocalOptions, NamedBy};
+pub use self::scheme::Local;
+
+use self::batch::Pending;
+use self::clock::Clock;
+use self::directory::Directory;
+use self::inbox::OpenInbox;
+use self::lookout::Lookout;
+use self::name::file_name;
+use self::place::Place;
+use self::session::Session;
+use self::step::blocking;
+use self::sweep::Sweeper;
+
+/// How soon the next in line looks whether those ahead of it live; those
+/// further back look more rarely, so that somebody does should all ahead be dead.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
+
+/// How soon those look who cannot be told anything.
+const POLL_PAUSE: Duration = Duration::from_millis(50);
+
+/// Queues in files of one machine: for the processes of one user.
+///
+/// One value is one client. Its claims end with it, even when it is killed, as
+/// soon as somebody else wants the key.
+///
+/// [`listen`](leasehold_store::LockStore::listen) wants a Tokio runtime with I/O enabled,
+/// everything one with time.
+#[derive(Clone)]
+pub struct LocalStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    directory: Arc<Directory>,
+    clock: Clock,
+    session: Session,
+    retention: Duration,
+    hearing: Hearing,
+    lookout: Arc<Lookout>,
+    pending: Pending,
+    /// Bounds the threads of steps that wait for others.
+    waiting: Arc<Semaphore>,
+    /// Ends with this.
+    sweeper: OnceLock<Sweeper>,
+}
+
+impl Inner {
+    fn open(path: PathBuf, retention: Duration) -> Result<Self, StoreError> {
+        let directory = Arc::new(Directory::open(path)?);
+        let inbox = Inbox::from_random(uuid::Uuid::new_v4().as_u64_pair().0);
+        let inner = Self {
+            clock: Clock::open(&directory)?,
+            session: Session::open(directory.clone(), inbox)?,
+            directory,
+            retention,
+            hearing: Hearing::default(),
+            lookout: Arc::default(),
+            pending: Pending::default(),
+            waiting: Arc::new(Semaphore::new(step::THREADS)),
+            sweeper: OnceLock::new(),
+        };
+        sweep::sweep(&inner);
+        Ok(inner)
+    }
+
+    /// Makes its files again if somebody has removed them, before others are
+    /// asked who lives. An error if the directory itself is not there any more.
+    fn go_on(&self) -> Result<(), StoreError> {
+        self.directory.check_stands()?;
+        if self.session.go_on() {
+            inbox::bind_again(self);
+        }
+        Ok(())
+    }
+
+    /// What a claim is told when no step was possible: where the directory has gone,
+    /// the claim has gone with it, and whoever holds must stop now.
+    fn after_failure(&self, command: &Command, error: StoreError) -> Result<Outcome, StoreError> {
+        let asks_to_have = !matches!(command, Command::Renew(_) | Command::Release(_));
+        if asks_to_have || !self.directory.has_gone() {
+            return Err(error);
+        }
+        tracing::warn!(%error, "what was held there is lost");
+        Ok(Queue::default().apply(command, self.clock.now()))
+    }
+}
+
+impl LocalStore {
+    /// Opens the store, making its directory if it is missing.
+    ///
+    /// # Errors
+    /// `Invalid` for options that cannot work. `Refused` for a directory that
+    /// is another user's, that others may write to, that is on a network file
+    /// system, or where files cannot be written.
+    pub async fn open(options: LocalOptions) -> Result<Self, StoreError> {
+        options.check()?;
+        let (path, _) = options.place()?;
+        let inner = blocking(move || Inner::open(path, options.retention)).await?;
+        Ok(Self::of(inner))
+    }
+
+    /// Begins to sweep from time to time.
+    fn of(inner: Inner) -> Self {
+        let inner = Arc::new(inner);
+        inner.sweeper.get_or_init(|| Sweeper::start(&inner));
+        Self { inner }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.inner.directory.path()
+    }
+
+    /// The address under which another process finds this store.
+    #[must_use]
+    pub fn url(&self) -> String {
+        options::url(self.directory(), self.inner.retention)
+    }
+
+    /// Takes one step on one key.
+    async fn take(&self, key: &Key, command: &Command, epoch: u64) -> Result<Outcome, StoreError> {
+        let command = Arc::new(command.clone());
+        let outcome = match batch::run(&self.inner, key, command.clone()).await {
+            Ok(outcome) => outcome,
+            Err(error) => self.inner.after_failure(&command, error)?,
+        };
+        self.inner.lookout.note(key, &command, &outcome.reply);
+        let reply = self.asked_again_soon(outcome.reply, outcome.at, epoch);
+        Ok(Outcome { reply, ..outcome })
+    }
+
+    /// Lets a claim that waits without an inbox ask again before anything can
+    /// lapse: whoever asks finds the dead.
+    fn asked_again_soon(&self, mut reply: Reply, at: StoreTime, epoch: u64) -> Reply {
+        let pause = match (self.inner.hearing.is_deaf(), epoch) {
+            (true, _) => Some(POLL_PAUSE),
+            (false, 0) => Some(LOOK_PAUSE),
+            (false, _) => None,
+        };
+        if let (Reply::Standing(standing), Some(pause)) = (&mut reply, pause) {
+            // Those further back stagger by themselves.
+            let pause = pause.saturating_mul(u32::try_from(standing.position).unwrap_or(u32::MAX));
+            standing.blocked_until = standing.blocked_until.map(|until| until.min(at + pause));
+        }
+        reply
+    }
+}
+
+impl fmt::Debug for LocalStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalStore")
+            .field("directory", &self.directory())
+            .field("inbox", self.inbox())
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Records for LocalStore {
+    fn capabilities(&self) -> Capabilities {
+        let mut can = Capabilities::queueing("local");
+        can.durable_tokens = true;
+        can.liveness = true;
+        can
+    }
+
+    async fn transact(&self, keys: &[&Key], step: Step<'_>) -> Result<Transacted, StoreError> {
+        // Before the step: an inbox that opens meanwhile has not heard of it.
+        let epoch = self.inner.hearing.epoch();
+        let taken = match (keys, step) {
+            (&[key], Step::One(command)) => Ok(vec![self.take(key, command, epoch).await?]),
+            (_, Step::One(_)) => Ok(Vec::new()),
+            (keys, Step::All(claims)) => {
+                multi::run(&self.inner, multi::Parts::of(keys, claims)).await?
+            }
+        };
+        Ok(Transacted { taken, epoch })
+    }
+
+    async fn look(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        let (inner, key) = (self.inner.clone(), key.clone());
+        blocking(move || {
+            inner.directory.check_stands()?;
+            let place = Place::of(&file_name(key.as_str()));
+            let queue = place.read_key(&inner.directory, &inner.clock, &key)?;
+            look(&inner, &key, queue)
+        })
+        .await
+    }
+
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        Box::new(list::RecordListing::new(&self.inner, pattern))
+    }
+
+    fn inbox(&self) -> &Inbox {
+        self.inner.session.inbox()
+    }
+
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        Ok(Box::new(OpenInbox::open(self.inner.clone(), sink)))
+    }
+
+    fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+        self.inner.session.lifeline().into_iter().collect()
+    }
+}
+
+/// A look that buries the dead first, if there are any and nobody is in the way.
+fn look(inner: &Inner, key: &Key, mut queue: Queue) -> Result<Snapshot, StoreError> {
+    if bury::has_dead(inner, &queue)
+        && let Some((buried, _)) = step::try_take(inner, key, None)?
+    {
+        queue = buried;
+    }
+    Ok(queue.look(inner.clock.now()))
+}
+
+/// Whether the inbox is open, and since when.
+#[derive(Debug, Default)]
+struct Hearing {
+    /// The epoch of the open inbox; zero while none is open.
+    epoch: AtomicU64,
+    epochs: AtomicU64,
+    /// No socket could be had.
+    deaf: AtomicBool,
+    /// Where the open inbox takes another socket.
+    sockets: Mutex<Option<inbox::Sockets>>,
+}
+
+impl Hearing {
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    fn is_deaf(&self) -> bool {
+        self.deaf.load(Ordering::SeqCst)
+    }
+
+    fn next_epoch(&self) -> u64 {
+        self.epochs.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    fn open(&self, epoch: u64, sockets: Option<inbox::Sockets>) {
+        self.deaf.store(sockets.is_none(), Ordering::SeqCst);
+        *self.sockets() = sockets;
+        self.epoch.store(epoch, Ordering::SeqCst);
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, Option<inbox::Sockets>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it was that inbox that was open, which is now closed.
+    fn close(&self, epoch: u64) -> bool {
+        self.epoch
+            .compare_exchange(epoch, 0, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    }
+}

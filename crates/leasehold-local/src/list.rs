@@ -1,0 +1,88 @@
+//! The keys that somebody holds or waits for, page by page.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold_store::{ListPage, Listing, StoreError, glob};
+use percent_encoding::percent_decode_str;
+
+use super::place::Place;
+use super::step::blocking;
+use super::{Inner, look, sweep};
+
+/// How many records are read at once.
+const PAGE: usize = 1000;
+
+/// A listing: the names of all records, then their contents.
+pub(super) struct RecordListing {
+    inner: Arc<Inner>,
+    pattern: Arc<str>,
+    /// The records that are still to be read, the next one last; none yet.
+    names: Option<Arc<[String]>>,
+    read: usize,
+}
+
+impl RecordListing {
+    pub(super) fn new(inner: &Arc<Inner>, pattern: &str) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            pattern: pattern.into(),
+            names: None,
+            read: 0,
+        }
+    }
+}
+
+#[async_trait]
+impl Listing for RecordListing {
+    async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        let Some(names) = self.names.clone() else {
+            let names = blocking(move || {
+                inner.directory.check_stands()?;
+                sweep::records(&inner.directory)
+                    .map_err(|errno| inner.directory.failed("read", errno))
+            });
+            self.names = Some(names.await?.into());
+            return Ok(Some(ListPage::default()));
+        };
+        let (from, to) = (self.read, names.len().min(self.read + PAGE));
+        if from == to {
+            return Ok(None);
+        }
+        let pattern = Arc::clone(&self.pattern);
+        let page = blocking(move || {
+            let mut page = ListPage::default();
+            for name in &names[from..to] {
+                read(&inner, name, &pattern, &mut page)?;
+            }
+            Ok(page)
+        });
+        let page = page.await?;
+        self.read = to;
+        Ok(Some(page))
+    }
+}
+
+fn read(inner: &Inner, name: &str, pattern: &str, page: &mut ListPage) -> Result<(), StoreError> {
+    let (key, queue) = match Place::of(name).read(&inner.directory, &inner.clock) {
+        Ok(Some((header, queue))) => (header.key, queue),
+        Ok(None) => return Ok(()),
+        // One bad record must not hide the others.
+        Err(error) => {
+            // A long key has a part of its name there only.
+            let name = percent_decode_str(name).decode_utf8_lossy();
+            if glob::matches(pattern, &name) {
+                page.skipped.push((name.into_owned(), error));
+            }
+            return Ok(());
+        }
+    };
+    if !queue.is_empty() && glob::matches(pattern, key.as_str()) {
+        let seen = look(inner, &key, queue)?;
+        if !seen.holders.is_empty() || !seen.waiters.is_empty() {
+            page.found.push((key, seen));
+        }
+    }
+    Ok(())
+}

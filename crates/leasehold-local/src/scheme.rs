@@ -1,0 +1,62 @@
+//! `local:` and `local:/directory`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold_store::access::Access;
+use leasehold_store::report::{Finding, Report, Severity};
+use leasehold_store::scheme::{Opened, Scheme};
+use leasehold_store::{ErrorKind, StoreError};
+
+use super::{LocalOptions, LocalStore};
+
+/// What opens `local:` and `local:/directory`.
+#[derive(Debug)]
+pub struct Local;
+
+#[async_trait]
+impl Scheme for Local {
+    fn names(&self) -> &'static [&'static str] {
+        &["local"]
+    }
+
+    fn examples(&self) -> &'static [&'static str] {
+        &["local:"]
+    }
+
+    async fn open(&self, url: &str, _access: &Access) -> Result<Opened, StoreError> {
+        let store = LocalStore::open(LocalOptions::from_url(url)?).await?;
+        let url = store.url();
+        let store = Arc::new(store);
+        Ok(Opened { store, url })
+    }
+
+    /// Opening it is the examination.
+    async fn examine(&self, url: &str, _access: &Access) -> Result<Report, StoreError> {
+        let options = LocalOptions::from_url(url)?;
+        let place = options.place();
+        let store = match LocalStore::open(options).await {
+            Ok(store) => store,
+            Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported) => {
+                return Err(error);
+            }
+            Err(error) => {
+                let promise = "Nothing: the store cannot be used.";
+                let findings = vec![Finding::of_error("reach", None, &error)];
+                return Ok(Report::new(url, promise, findings));
+            }
+        };
+        let directory = match place {
+            Ok((path, named_by)) => format!(" {} (named by {named_by})", path.display()),
+            Err(_) => String::new(),
+        };
+        let found =
+            format!("the directory{directory} can be written to, and is on a disk of this machine");
+        Ok(Report::new(
+            store.url(),
+            "Exclusion and fencing among the processes of this machine that use this \
+             directory. Holds end with the machine; tokens rise over its restarts.",
+            vec![Finding::new(Severity::Fine, "reach", found)],
+        ))
+    }
+}

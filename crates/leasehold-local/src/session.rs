@@ -1,0 +1,175 @@
+//! Who lives: a file that its client keeps locked.
+//!
+//! The kernel lets go of the lock with the last descriptor, however the client
+//! ended, and a child that inherited the descriptor goes on living for it. A
+//! process id could be somebody else's by the time it is looked at.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use leasehold_core::Inbox;
+use leasehold_store::{ErrorKind, StoreError};
+use rustix::fs::{FlockOperation, OFlags, flock, fstat};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::directory::{Directory, INBOXES, Locked, SESSIONS};
+use super::file;
+use super::name::file_name;
+
+/// The life of this client.
+#[derive(Debug)]
+pub(super) struct Session {
+    directory: Arc<Directory>,
+    inbox: Inbox,
+    /// Taken out only to be closed before the others look.
+    life: Option<Life>,
+    renewing: Mutex<()>,
+}
+
+/// The locked file, and the one that took its place after somebody had removed
+/// it. The first stays open: it may be lent.
+#[derive(Debug)]
+struct Life {
+    file: OwnedFd,
+    next: OnceLock<Box<Self>>,
+}
+
+impl Life {
+    fn begin(directory: &Directory, inbox: &Inbox) -> Result<Self, Errno> {
+        let name = path(inbox);
+        let file = loop {
+            let file = directory.file(&name, OFlags::RDWR | OFlags::CREATE)?;
+            // Others look at a lock for a moment only, so this does not wait long.
+            retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
+            // Whoever sweeps may have come between, and have taken it for dead.
+            if file::stands_at(&file, directory, &name)? {
+                break file;
+            }
+        };
+        let next = OnceLock::new();
+        Ok(Self { file, next })
+    }
+
+    fn latest(&self) -> &Self {
+        let mut life = self;
+        while let Some(next) = life.next.get() {
+            life = next;
+        }
+        life
+    }
+}
+
+impl Session {
+    pub(super) fn open(directory: Arc<Directory>, inbox: Inbox) -> Result<Self, StoreError> {
+        let life =
+            Life::begin(&directory, &inbox).map_err(|errno| directory.failed("write to", errno))?;
+        let session = Self {
+            directory,
+            inbox,
+            life: Some(life),
+            renewing: Mutex::default(),
+        };
+        if is_dead(&session.directory, &session.inbox) {
+            return Err(StoreError::new(
+                ErrorKind::Refused,
+                format!(
+                    "the file system of {} keeps no locks",
+                    session.directory.path().display()
+                ),
+            )
+            .with_hint("name a directory on a local disk: local:/some/dir"));
+        }
+        Ok(session)
+    }
+
+    pub(super) fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    /// What a child must inherit to live for this client.
+    pub(super) fn lifeline(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.life.as_ref()?.latest().file.as_fd())
+    }
+
+    /// Whether that client is dead for certain.
+    pub(super) fn sees_dead(&self, inbox: &Inbox) -> bool {
+        *inbox != self.inbox && is_dead(&self.directory, inbox)
+    }
+
+    /// Lives on after somebody has removed the file, as programs do that tidy up:
+    /// others take this client for dead without. Says whether it had to.
+    pub(super) fn go_on(&self) -> bool {
+        let removed = |life: &Life| fstat(&life.file).is_ok_and(|stat| stat.st_nlink == 0);
+        let Some(life) = self.life.as_ref().filter(|life| removed(life.latest())) else {
+            return false;
+        };
+        let _one = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = life.latest();
+        if !removed(latest) {
+            return true;
+        }
+        match Life::begin(&self.directory, &self.inbox) {
+            Ok(life) => {
+                tracing::warn!(
+                    "somebody has removed the file of this client in {}: \
+                     what it held may be lost",
+                    self.directory.path().display()
+                );
+                latest.next.set(Box::new(life)).is_ok()
+            }
+            // The step fails by itself, or the next tries again.
+            Err(error) => {
+                tracing::debug!(%error, "the file of this client is gone");
+                false
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.life = None;
+        // Removes the file, unless a child still lives for this client.
+        is_dead(&self.directory, &self.inbox);
+    }
+}
+
+/// Whether the client of that inbox is dead for certain, and if so, removes
+/// what is left of it. Any doubt counts as life: then its lease ends the claim.
+pub(super) fn is_dead(directory: &Directory, inbox: &Inbox) -> bool {
+    is_dead_file(directory, &file_name(inbox.as_str()))
+}
+
+/// [`is_dead`] by the name of the file.
+pub(super) fn is_dead_file(directory: &Directory, name: &str) -> bool {
+    let path = format!("{SESSIONS}/{name}");
+    let file = match directory.file(&path, OFlags::RDWR) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => {
+            file::remove(directory, &socket(name));
+            return true;
+        }
+        Err(_) => return false,
+    };
+    // Shared, so that two who look at once do not take each other for the client.
+    if retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockShared)).is_err() {
+        return false;
+    }
+    // Only who has the standing file to himself may remove it.
+    if let Ok(Some(locked)) = Locked::now(file)
+        && locked.stands_at(directory, &path) == Ok(true)
+    {
+        file::remove(directory, &socket(name));
+        file::remove(directory, &path);
+    }
+    true
+}
+
+fn path(inbox: &Inbox) -> String {
+    format!("{SESSIONS}/{}", file_name(inbox.as_str()))
+}
+
+/// The socket of the client with that session file.
+pub(super) fn socket(name: &str) -> String {
+    format!("{INBOXES}/{name}.sock")
+}

@@ -1,0 +1,404 @@
+//! The policy: who must have a grant before it counts.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use leasehold_core::Invalid;
+use leasehold_store::{Acknowledged, Acknowledges, ErrorKind, StoreError};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+
+use super::options::parse_duration;
+use super::refusal;
+
+const EXAMPLE: &str = "write acknowledge=1, =majority, =disk, =disk:1 or =none";
+
+/// Who must have a grant before it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcknowledgedBy {
+    /// So many replicas, in memory (`WAIT`). At least 1.
+    Replicas(u32),
+    /// More than half of the replicas that were connected to the primary when
+    /// we connected to it; at least 1. The primary itself does not count.
+    Majority,
+    /// The disk of the primary, and of so many replicas (`WAITAOF`, Redis 7.2 or
+    /// later).
+    Disk {
+        /// How many replicas; zero for the primary's disk alone.
+        replicas: u32,
+    },
+}
+
+/// A policy of acknowledged writes.
+///
+/// ```
+/// use leasehold::store::redis::{Acknowledge, RedisOptions};
+/// let options = RedisOptions::from_url("redis://localhost/?acknowledge=2")?;
+/// assert_eq!(options.acknowledge, Some(Acknowledge::replicas(2)));
+/// # Ok::<(), leasehold::core::Invalid>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acknowledge {
+    /// Who must have it.
+    pub by: AcknowledgedBy,
+    /// How long they may take. Default 1 s; 1 ms to 60 s.
+    pub timeout: Duration,
+    /// Whether each renewal of a lease must be acknowledged too. Default `true`:
+    /// a lease then ends with its TTL when too few answer. If `false`, the
+    /// replicas may know of a deadline that is up to a TTL too early.
+    pub renewals: bool,
+}
+
+impl Acknowledge {
+    /// The policy with these, a time-out of 1 s, and renewals.
+    #[must_use]
+    pub const fn by(by: AcknowledgedBy) -> Self {
+        Self {
+            by,
+            timeout: Duration::from_secs(1),
+            renewals: true,
+        }
+    }
+
+    /// So many replicas must have it in memory.
+    #[must_use]
+    pub const fn replicas(count: u32) -> Self {
+        Self::by(AcknowledgedBy::Replicas(count))
+    }
+
+    /// Sets how long they may take.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets whether renewals must be acknowledged too.
+    #[must_use]
+    pub const fn renewals(mut self, renewals: bool) -> Self {
+        self.renewals = renewals;
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), Invalid> {
+        let limit = Duration::from_secs(60);
+        if self.timeout < Duration::from_millis(1) || self.timeout > limit {
+            return Err(Invalid::new(
+                format!(
+                    "an acknowledge_timeout of {:?} is out of bounds",
+                    self.timeout
+                ),
+                "choose between 1 ms and 60 s",
+            ));
+        }
+        match self.by {
+            AcknowledgedBy::Replicas(0) => Err(Invalid::new(
+                "acknowledge=0 asks nobody",
+                "leave it out, or name how many replicas must answer",
+            )),
+            AcknowledgedBy::Replicas(n) | AcknowledgedBy::Disk { replicas: n } if n > 1_000 => {
+                Err(Invalid::plain(format!("{n} replicas are too many")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn acknowledges(&self) -> Acknowledges {
+        if self.renewals {
+            Acknowledges::GrantsAndRenewals
+        } else {
+            Acknowledges::Grants
+        }
+    }
+
+    /// What is asked of a primary that had so many replicas when we connected.
+    pub(super) fn demand(&self, connected: u32) -> Demand {
+        let (disk, replicas) = match self.by {
+            AcknowledgedBy::Replicas(replicas) => (false, replicas),
+            AcknowledgedBy::Majority => (false, connected / 2 + 1),
+            AcknowledgedBy::Disk { replicas } => (true, replicas),
+        };
+        Demand {
+            disk,
+            replicas,
+            within: self.timeout,
+        }
+    }
+
+    /// The parameters of a URL.
+    pub(super) fn parameters(&self) -> Vec<(&'static str, String)> {
+        let usual = Self::by(self.by);
+        let by = match self.by {
+            AcknowledgedBy::Replicas(count) => count.to_string(),
+            AcknowledgedBy::Majority => "majority".to_owned(),
+            AcknowledgedBy::Disk { replicas: 0 } => "disk".to_owned(),
+            AcknowledgedBy::Disk { replicas } => format!("disk:{replicas}"),
+        };
+        let mut parameters = vec![("acknowledge", by)];
+        if self.timeout != usual.timeout {
+            let timeout = format!("{}ms", self.timeout.as_millis());
+            parameters.push(("acknowledge_timeout", timeout));
+        }
+        if self.renewals != usual.renewals {
+            parameters.push(("acknowledge_renewals", "no".to_owned()));
+        }
+        parameters
+    }
+}
+
+/// What the parameters of a URL say so far.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    by: Option<Option<AcknowledgedBy>>,
+    timeout: Option<Duration>,
+    renewals: Option<bool>,
+}
+
+impl Said {
+    /// Reads one parameter; `false` if it is another's.
+    pub(super) fn read(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
+        match name {
+            "acknowledge" => self.by = Some(parse_by(value)?),
+            "acknowledge_timeout" => self.timeout = Some(parse_duration(name, value)?),
+            "acknowledge_renewals" => {
+                self.renewals = Some(match value {
+                    "yes" | "true" => true,
+                    "no" | "false" => false,
+                    _ => {
+                        return Err(Invalid::new(
+                            format!("acknowledge_renewals = {value:?} cannot be read"),
+                            "write yes or no",
+                        ));
+                    }
+                });
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    pub(super) fn policy(self) -> Result<Option<Acknowledge>, Invalid> {
+        let Some(by) = self.by else {
+            return if self.timeout.is_some() || self.renewals.is_some() {
+                Err(Invalid::new(
+                    "the URL does not say who must acknowledge",
+                    EXAMPLE,
+                ))
+            } else {
+                Ok(None)
+            };
+        };
+        Ok(by.map(|by| {
+            let usual = Acknowledge::by(by);
+            usual
+                .timeout(self.timeout.unwrap_or(usual.timeout))
+                .renewals(self.renewals.unwrap_or(usual.renewals))
+        }))
+    }
+}
+
+fn parse_by(text: &str) -> Result<Option<AcknowledgedBy>, Invalid> {
+    let count = |text: &str| text.parse().ok();
+    let by = match text {
+        "none" => return Ok(None),
+        "majority" => Some(AcknowledgedBy::Majority),
+        "disk" => Some(AcknowledgedBy::Disk { replicas: 0 }),
+        _ => match text.strip_prefix("disk:") {
+            Some(number) => count(number).map(|replicas| AcknowledgedBy::Disk { replicas }),
+            None => count(text).map(AcknowledgedBy::Replicas),
+        },
+    };
+    by.map(Some)
+        .ok_or_else(|| Invalid::new(format!("acknowledge = {text:?} cannot be read"), EXAMPLE))
+}
+
+/// What is asked of one primary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Demand {
+    disk: bool,
+    replicas: u32,
+    pub(super) within: Duration,
+}
+
+impl Demand {
+    /// The command that waits, on the connection that has written.
+    pub(super) fn command(&self) -> Cmd {
+        let millis = self.within.as_millis().max(1).to_string();
+        if self.disk {
+            let mut wait = redis::cmd("WAITAOF");
+            wait.arg(1).arg(self.replicas).arg(millis);
+            wait
+        } else {
+            let mut wait = redis::cmd("WAIT");
+            wait.arg(self.replicas).arg(millis);
+            wait
+        }
+    }
+
+    /// What it has answered.
+    pub(super) fn read(&self, answer: &Value) -> Result<Acknowledged, StoreError> {
+        let number = |value: &Value| match value {
+            Value::Int(count) => u32::try_from(*count).ok(),
+            _ => None,
+        };
+        let (disk, replicas) = match answer {
+            Value::ServerError(error) => {
+                // The script has run: what it wrote stands.
+                let refused = refusal::of_server(error);
+                let why = format!("it was not acknowledged: {refused}");
+                return Err(StoreError::new(ErrorKind::Unavailable, why).with_source(refused));
+            }
+            Value::Array(both) if self.disk && both.len() == 2 => {
+                (number(&both[0]).map(|disk| disk > 0), number(&both[1]))
+            }
+            count => (None, number(count)),
+        };
+        match replicas {
+            Some(replicas) if disk.is_some() == self.disk => Ok(Acknowledged {
+                replicas,
+                wanted: self.replicas,
+                disk,
+                within: self.within,
+            }),
+            _ => Err(super::script::unreadable(answer)),
+        }
+    }
+
+    /// Finds out whether the server can wait at all, and for what is asked.
+    pub(super) async fn probe(
+        &self,
+        connection: &mut MultiplexedConnection,
+        info: &HashMap<String, String>,
+    ) -> Result<(), StoreError> {
+        let name = if self.disk { "WAITAOF" } else { "WAIT" };
+        let mut probe = redis::cmd(name);
+        // Asks for nothing, so that it is answered at once.
+        probe.arg(0).arg(0);
+        if self.disk {
+            probe.arg(0);
+        }
+        let answered = connection.send_packed_command(&probe).await;
+        if let Value::ServerError(error) = answered.map_err(refusal::of_connection)? {
+            let why = refusal::of_server(&error);
+            let refused = StoreError::new(
+                ErrorKind::Refused,
+                format!("the policy asks for acknowledgements, and {name} does not work: {why}"),
+            );
+            return Err(refused.with_hint(match (error.code(), self.disk) {
+                ("NOPERM", true) => "add +waitaof +config|get to the rule of the user",
+                ("NOPERM", false) => "add +wait to the rule of the user",
+                (_, true) => {
+                    "WAITAOF needs Redis 7.2 or later; without it use acknowledge=<replicas>"
+                }
+                (_, false) => "leave `acknowledge` out, or use servers of your own",
+            }));
+        }
+        if self.disk {
+            self.probe_disk(connection, info).await?;
+        }
+        Ok(())
+    }
+
+    async fn probe_disk(
+        &self,
+        connection: &mut MultiplexedConnection,
+        info: &HashMap<String, String>,
+    ) -> Result<(), StoreError> {
+        let refused = |what: &str, hint: &str| {
+            Err(StoreError::new(
+                ErrorKind::Refused,
+                format!("the policy asks for the disk, and the server has {what}"),
+            )
+            .with_hint(hint))
+        };
+        if info
+            .get("aof_enabled")
+            .is_some_and(|enabled| enabled == "0")
+        {
+            return refused("appendonly no", "set appendonly to yes");
+        }
+        let mut config = redis::cmd("CONFIG");
+        config.arg("GET").arg("appendfsync");
+        let answer = connection.send_packed_command(&config).await;
+        let policy = match answer.map_err(refusal::of_connection)? {
+            Value::Map(fields) => fields.into_iter().next().map(|(_, value)| value),
+            // A user who may not ask finds out by the time-out.
+            _ => None,
+        };
+        match policy {
+            Some(Value::BulkString(policy)) if policy == b"no" => refused(
+                "appendfsync no: nobody says when it is written",
+                "set appendfsync to everysec or always",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::RedisOptions;
+    use super::*;
+
+    #[test]
+    fn a_url_says_who_must_acknowledge() {
+        for (said, wanted) in [
+            ("acknowledge=none", None),
+            ("acknowledge=2", Some(Acknowledge::replicas(2))),
+            (
+                "acknowledge=majority&acknowledge_timeout=250ms",
+                Some(Acknowledge::by(AcknowledgedBy::Majority).timeout(Duration::from_millis(250))),
+            ),
+            (
+                "acknowledge=disk&acknowledge_renewals=no",
+                Some(Acknowledge::by(AcknowledgedBy::Disk { replicas: 0 }).renewals(false)),
+            ),
+            (
+                "acknowledge=disk:1",
+                Some(Acknowledge::by(AcknowledgedBy::Disk { replicas: 1 })),
+            ),
+        ] {
+            let options = RedisOptions::from_url(&format!("redis://h/?{said}")).unwrap();
+            assert_eq!(options.acknowledge, wanted, "{said}");
+            let again = RedisOptions::from_url(&options.redacted_url());
+            assert_eq!(again, Ok(options), "{said}");
+        }
+        for (said, named) in [
+            ("acknowledge=0", "nobody"),
+            ("acknowledge=many", "\"many\""),
+            ("acknowledge=disk:x", "disk:x"),
+            ("acknowledge=5000", "too many"),
+            ("acknowledge_timeout=1s", "who must acknowledge"),
+            (
+                "acknowledge=1&acknowledge_timeout=2h",
+                "acknowledge_timeout",
+            ),
+            ("acknowledge=1&acknowledge_renewals=maybe", "maybe"),
+        ] {
+            let invalid = RedisOptions::from_url(&format!("redis://h/?{said}")).unwrap_err();
+            assert!(invalid.message.contains(named), "{said}: {invalid}");
+        }
+    }
+
+    #[test]
+    fn a_majority_is_more_than_half_of_the_replicas() {
+        let majority = Acknowledge::by(AcknowledgedBy::Majority);
+        for (connected, wanted) in [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
+            assert_eq!(majority.demand(connected).replicas, wanted, "{connected}");
+        }
+    }
+
+    #[test]
+    fn counts_are_compared() {
+        let demand = Acknowledge::replicas(2).demand(0);
+        assert!(!demand.read(&Value::Int(1)).unwrap().is_enough());
+        assert!(demand.read(&Value::Int(2)).unwrap().is_enough());
+        assert!(demand.read(&Value::Nil).is_err());
+        let disk = Acknowledge::by(AcknowledgedBy::Disk { replicas: 1 }).demand(0);
+        let both = |own, others| Value::Array(vec![Value::Int(own), Value::Int(others)]);
+        assert!(disk.read(&both(1, 1)).unwrap().is_enough());
+        assert!(!disk.read(&both(0, 1)).unwrap().is_enough());
+        assert!(!disk.read(&both(1, 0)).unwrap().is_enough());
+        assert!(disk.read(&Value::Int(1)).is_err());
+    }
+}

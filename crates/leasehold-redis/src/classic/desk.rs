@@ -1,0 +1,193 @@
+//! Takes steps at one server: by a script, or by a transaction where the server
+//! does not let us run scripts.
+//!
+//! A transaction watches the key, looks, and changes it only if nobody has since
+//! (`WATCH`, `MULTI`, `EXEC`): as safe as the script, for one more round trip. All
+//! commands of this way go over one connection of their own, in the order in
+//! which they were asked for.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use leasehold_store::{ErrorKind, StoreError};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, Value};
+
+use super::super::rights::Sending;
+use super::super::script::unreadable;
+use super::super::step::{Way, run};
+use super::super::wire::Wire;
+use super::refusal::Failure;
+use super::verb::{Change, Outcome, STEP, Step, Verb, looks, read, read_found};
+
+/// How often a transaction is begun anew because somebody changed the key
+/// meanwhile.
+const TRIES: usize = 16;
+
+/// The way to one server.
+#[derive(Default)]
+pub(in super::super) struct Desk {
+    /// The connection for transactions beside that wire, where they are needed.
+    alone: Mutex<Option<(Weak<Wire>, Arc<Alone>)>>,
+    /// One at a time opens it.
+    opening: tokio::sync::Mutex<()>,
+}
+
+/// A connection that one transaction has at a time.
+struct Alone {
+    connection: MultiplexedConnection,
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Desk {
+    /// Opens what will be needed.
+    pub(in super::super) async fn open(&self, wire: &Arc<Wire>) -> Result<(), Failure> {
+        if wire.server.rights.sending == Sending::Never {
+            self.alone(wire).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a step.
+    pub(in super::super) async fn step(
+        &self,
+        wire: &Arc<Wire>,
+        key: &str,
+        step: Step<'_>,
+    ) -> Result<Outcome, Failure> {
+        if wire.server.rights.sending != Sending::Never {
+            let answer = run(wire, Way::Plain, &STEP, &[key], |call| step.add(call)).await;
+            return read(&answer?);
+        }
+        let alone = self.alone(wire).await?;
+        let outcome = alone.step(key, step).await;
+        let unavailable = |failure: &Failure| matches!(failure, Failure::Store(error) if error.kind() == ErrorKind::Unavailable);
+        if outcome.as_ref().is_err_and(unavailable) {
+            // It may be broken: another is opened for the next.
+            self.forget(&alone);
+        }
+        outcome
+    }
+
+    fn known(&self, wire: &Arc<Wire>) -> Option<Arc<Alone>> {
+        let known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, alone) = known.as_ref()?;
+        let same = std::ptr::eq(of.as_ptr(), Arc::as_ptr(wire)) && of.strong_count() > 0;
+        same.then(|| Arc::clone(alone))
+    }
+
+    fn forget(&self, alone: &Arc<Alone>) {
+        let mut known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        if known
+            .as_ref()
+            .is_some_and(|(_, ours)| Arc::ptr_eq(ours, alone))
+        {
+            *known = None;
+        }
+    }
+
+    async fn alone(&self, wire: &Arc<Wire>) -> Result<Arc<Alone>, Failure> {
+        if let Some(alone) = self.known(wire) {
+            return Ok(alone);
+        }
+        let _one_at_a_time = self.opening.lock().await;
+        if let Some(alone) = self.known(wire) {
+            return Ok(alone);
+        }
+        let alone = Arc::new(Alone::open(wire).await?);
+        let mut known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some((Arc::downgrade(wire), Arc::clone(&alone)));
+        Ok(alone)
+    }
+}
+
+impl Alone {
+    /// Opens a connection to the same process as the wire's.
+    async fn open(wire: &Wire) -> Result<Self, Failure> {
+        let gone = || {
+            let closed = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+            Failure::from(redis::RedisError::from(closed))
+        };
+        let link = wire.link().ok_or_else(gone)?;
+        let opened = link.target().open_beside(&wire.server).await?;
+        if opened.server.run_id != wire.server.run_id {
+            // The address leads elsewhere by now.
+            wire.leave();
+            return Err(gone());
+        }
+        Ok(Self {
+            connection: opened.connection,
+            turn: tokio::sync::Mutex::default(),
+        })
+    }
+
+    async fn step(&self, key: &str, step: Step<'_>) -> Result<Outcome, Failure> {
+        if matches!(step.verb, Verb::First | Verb::Claim)
+            && let Some(set) = step.command(Change::Set, key)
+        {
+            match self.send(&[set]).await?.as_slice() {
+                [Value::Okay] => {
+                    let ttl = Duration::from_millis(step.millis());
+                    return Ok(Outcome::Ours(Some(ttl)));
+                }
+                [Value::Nil] => {}
+                [Value::ServerError(error)] => return Err(Failure::Server(error.clone())),
+                other => return Err(unreadable(&Value::Array(other.to_vec())).into()),
+            }
+        }
+        self.transact(key, step).await
+    }
+
+    /// May be dropped at any point: what was watched then is watched no more as
+    /// the next one begins.
+    async fn transact(&self, key: &str, step: Step<'_>) -> Result<Outcome, Failure> {
+        let _turn = self.turn.lock().await;
+        for _ in 0..TRIES {
+            let mut watch = redis::cmd("WATCH");
+            watch.arg(key);
+            let mut begin = vec![redis::cmd("UNWATCH"), watch];
+            begin.extend(looks(key));
+            let answers = self.send(&begin).await?;
+            let (watched, looked) = answers.split_at(answers.len().min(2));
+            let refused = watched.iter().find_map(|answer| match answer {
+                Value::ServerError(error) => Some(error.clone()),
+                _ => None,
+            });
+            if let Some(error) = refused {
+                return Err(Failure::Server(error));
+            }
+            let found = read_found(looked)?;
+            let (outcome, change) = step.decide(&found);
+            let Some(change) = step.command(change, key) else {
+                return Ok(outcome);
+            };
+            let all = [redis::cmd("MULTI"), change, redis::cmd("EXEC")];
+            match self.send(&all).await?.pop() {
+                // Somebody has changed it: nothing was done.
+                Some(Value::Nil) => {}
+                Some(Value::Array(done)) => match done.into_iter().next() {
+                    Some(Value::ServerError(error)) => return Err(Failure::Server(error)),
+                    _ => return Ok(outcome),
+                },
+                Some(Value::ServerError(error)) => return Err(Failure::Server(error)),
+                other => return Err(unreadable(&other.unwrap_or(Value::Nil)).into()),
+            }
+        }
+        Err(StoreError::new(
+            ErrorKind::Unavailable,
+            format!("others have changed the key {TRIES} times while it was looked at"),
+        )
+        .into())
+    }
+
+    /// Sends commands in one piece.
+    async fn send(&self, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
+        let mut pipeline = Pipeline::with_capacity(commands.len());
+        for command in commands {
+            pipeline.add_command(command.clone());
+        }
+        let mut connection = self.connection.clone();
+        let answers = connection.send_packed_commands(&pipeline, 0, commands.len());
+        Ok(answers.await?)
+    }
+}

@@ -1,0 +1,33 @@
+//! What is read of a classic lock. See [`crate::fuzzing`].
+
+use leasehold_core::{Snapshot, StoreTime};
+use leasehold_store::StoreError;
+use redis::Value;
+
+use super::verb::{self, Found, Outcome};
+use super::{Failure, look, view};
+
+/// Until when somebody holds, by the answer of a step that was taken at `at`.
+///
+/// # Errors
+/// If it is something else.
+pub fn step(answer: &Value, at: StoreTime) -> Result<Option<StoreTime>, StoreError> {
+    Ok(match verb::read(answer).map_err(Failure::error)? {
+        Outcome::Ours(left) | Outcome::Others(left) => Some(look::deadline(at, left)),
+        Outcome::Taken | Outcome::Nobodys => None,
+    })
+}
+
+/// What stands at a key, by the answers to `TYPE`, `GET` and `PTTL`: the id, and what
+/// people see.
+///
+/// # Errors
+/// If it is no classic lock.
+pub fn seen(answers: &[Value], at: StoreTime) -> Result<(Vec<u8>, Snapshot), StoreError> {
+    let found = verb::read_found(answers).map_err(Failure::error)?;
+    let snapshot = view(&found, at);
+    Ok(match found {
+        Found::Nothing => (Vec::new(), snapshot),
+        Found::Value { value, .. } => (value, snapshot),
+    })
+}

@@ -1,0 +1,189 @@
+//! Keeps the map of a cluster true.
+
+use std::sync::Arc;
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use leasehold_core::Backoff;
+use leasehold_store::{ErrorKind, StoreError};
+use redis::Value;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::topology::{Address, Topology};
+use super::{Cluster, lock};
+use crate::link::Shared;
+use crate::{refusal, script};
+
+/// How often to look when there is no reason to.
+const FROM_TIME_TO_TIME: Duration = Duration::from_secs(30);
+
+/// The shortest pause between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest while a node is missing.
+const TROUBLED: Duration = Duration::from_millis(500);
+
+/// After this another node is asked too.
+const HEDGE: Duration = Duration::from_millis(250);
+
+impl Cluster {
+    /// The map may be out of date: sees that it is looked after soon.
+    pub(super) fn refresh(self: &Arc<Self>) {
+        self.ensure_kept();
+        self.stale.notify_one();
+    }
+
+    /// Starts the task, also if it ended with its runtime.
+    pub(super) fn ensure_kept(self: &Arc<Self>) {
+        let mut keeper = lock(&self.keeper);
+        if keeper.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let task = keep(Arc::downgrade(self), Arc::clone(&self.stale));
+            *keeper = Some(runtime.spawn(task));
+        }
+    }
+
+    /// Asks the seeds for the topology, when nothing is known yet.
+    pub(super) async fn find_nodes(self: &Arc<Self>) -> Result<(), StoreError> {
+        let seeds = self.options.seeds().collect();
+        let found = first_answer(seeds, |seed| async move {
+            let target = self.target(&seed)?.hearing(self.home.channel());
+            let link = Shared::open(target, Some(self.observer(false))).await?;
+            let topology = self.ask(&link, &seed).await?;
+            Ok((seed, link, topology))
+        });
+        let (seed, link, topology) = found.await?;
+        self.home.decide(link.hears());
+        if topology.primaries().contains(&seed) {
+            lock(&self.map).links.insert(seed, link);
+        }
+        self.install(topology);
+        Ok(())
+    }
+
+    /// Asks one node after the other until one answers.
+    async fn look_again(self: &Arc<Self>) -> Result<(), StoreError> {
+        let topology = first_answer(self.whom_to_ask(), |node| async move {
+            let link = self.link(&node)?;
+            self.ask(&link, &node).await
+        });
+        self.install(topology.await?);
+        Ok(())
+    }
+
+    /// Those who know best, then those who are there, then all others.
+    fn whom_to_ask(&self) -> Vec<Address> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let map = lock(&self.map);
+        let is_up = |node: &Address| map.links.get(node).is_some_and(|link| link.is_up());
+        let mut known: Vec<_> = map.topology.nodes().cloned().collect();
+        if !known.is_empty() {
+            let first = turn % known.len();
+            known.rotate_left(first);
+        }
+        let (up, down): (Vec<_>, Vec<_>) = known.into_iter().partition(is_up);
+        let mut nodes: Vec<_> = map.newest.iter().cloned().collect();
+        for node in up.into_iter().chain(down).chain(self.options.seeds()) {
+            if !nodes.contains(&node) {
+                nodes.push(node);
+            }
+        }
+        nodes
+    }
+
+    async fn ask(&self, link: &Arc<Shared>, node: &Address) -> Result<Topology, StoreError> {
+        let mut slots = redis::cmd("CLUSTER");
+        slots.arg("SLOTS");
+        let wire = link.wire().await?;
+        let answer = wire.send(slots).await.map_err(refusal::of_connection)?;
+        if let Value::ServerError(error) = &answer {
+            return Err(refusal::of_topology(error));
+        }
+        match Topology::read(&answer, node) {
+            Some(topology) if topology.primaries().is_empty() => Err(StoreError::new(
+                ErrorKind::Unavailable,
+                format!("{node} knows of no node that has slots"),
+            )
+            .with_hint("is the cluster set up? see redis-cli --cluster create")),
+            Some(topology) => Ok(topology),
+            None => Err(script::unreadable(&answer)),
+        }
+    }
+
+    /// Whether a node that has slots cannot be reached.
+    fn misses_a_node(&self) -> bool {
+        let map = lock(&self.map);
+        map.topology
+            .primaries()
+            .iter()
+            .any(|node| map.links.get(node).is_some_and(|link| !link.is_up()))
+    }
+}
+
+async fn keep(cluster: Weak<Cluster>, stale: Arc<Notify>) {
+    let mut backoff = Backoff::new(PAUSE, TROUBLED, 0);
+    let mut wait = FROM_TIME_TO_TIME;
+    loop {
+        // Out of time is as good a reason as any.
+        let _ = timeout(wait, stale.notified()).await;
+        let Some(cluster) = cluster.upgrade() else {
+            return;
+        };
+        let looked = cluster.look_again().await;
+        if let Err(error) = &looked {
+            tracing::debug!(%error, "cannot read the topology of the cluster");
+        }
+        wait = if looked.is_err() || cluster.misses_a_node() {
+            backoff.pause()
+        } else {
+            backoff.reset();
+            FROM_TIME_TO_TIME
+        };
+        drop(cluster);
+        // Many may find out at the same time.
+        sleep(PAUSE).await;
+    }
+}
+
+/// Asks one after the other, the next as soon as one has failed or takes long.
+/// The first answer, or the last refusal, or the last error.
+pub(super) async fn first_answer<T, F>(
+    nodes: Vec<Address>,
+    ask: impl Fn(Address) -> F,
+) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut nodes = nodes.into_iter();
+    let mut asked = FuturesUnordered::new();
+    let mut failed: Option<StoreError> = None;
+    loop {
+        if let Some(node) = nodes.next() {
+            asked.push(ask(node));
+        }
+        let answer = if nodes.len() == 0 {
+            asked.next().await
+        } else {
+            match timeout(HEDGE, asked.next()).await {
+                Ok(answer) => answer,
+                Err(_) => continue,
+            }
+        };
+        match answer {
+            Some(Ok(answer)) => return Ok(answer),
+            Some(Err(error)) => {
+                let refused = |error: &StoreError| error.kind() != ErrorKind::Unavailable;
+                if refused(&error) || !failed.as_ref().is_some_and(refused) {
+                    failed = Some(error);
+                }
+            }
+            None => return Err(failed.unwrap_or_else(|| refusal::no_connection(None))),
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! `redis-cluster://`: many primaries, each with some of the keys.
+//!
+//! A key lies in one slot and a slot on one node, which one table says
+//! (`topology`); a task keeps it true (`keeper`). Each node has one [`Shared`]
+//! connection, opened when it is first needed. A step goes to the node of its key;
+//! what that node answers instead of an answer says that nothing was carried out,
+//! and where to ask (`redirect`): only then the same step is sent again. What got
+//! no answer at all is `Unavailable`, as everywhere.
+//!
+//! Pushes cross the cluster: the client listens on one node (`home`).
+
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
+mod home;
+mod keeper;
+mod options;
+mod redirect;
+mod slots;
+mod topology;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Backoff, Inbox};
+use leasehold_store::{ErrorKind, Listening, PushSink, StoreError};
+use redis::{Cmd, Value};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use self::home::Home;
+pub use self::options::RedisClusterOptions;
+use self::redirect::Redirect;
+use self::topology::{Address, Topology};
+use super::connect::Target;
+use super::link::Shared;
+use super::rights::Said;
+use super::script::{Script, Terms};
+use super::step::{Context, Way, run};
+use super::{push, refusal};
+
+/// The pauses before a node that cannot serve now is asked again.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// An answer that takes longer makes us look whether the map is still true.
+const LONG: Duration = Duration::from_millis(500);
+
+/// So many nodes in a row may send us on at once; more do not agree yet on who
+/// has the slot.
+const HOPS: u32 = 3;
+
+/// What a store on a cluster and its tasks share.
+pub(super) struct Cluster {
+    options: RedisClusterOptions,
+    redacted: String,
+    /// Our name where we hear, and where we do not.
+    inboxes: (Inbox, Inbox),
+    home: Home,
+    said: Arc<Said>,
+    map: Mutex<Map>,
+    /// Counts what changes on the map.
+    changes: watch::Sender<u64>,
+    /// The map may be out of date.
+    stale: Arc<Notify>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+    /// Whose turn it is to be asked for the topology.
+    turn: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Map {
+    topology: Topology,
+    /// Who had slots when the whole topology was read last.
+    primaries: Vec<Address>,
+    links: HashMap<Address, Arc<Shared>>,
+    /// Who was said to have a slot that we thought elsewhere: it knows best.
+    newest: Option<Address>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a step is to be sent.
+enum To {
+    /// To whoever has the slot.
+    Owner,
+    /// To this node, to which the slot is on its way.
+    Asking(Address),
+}
+
+impl Cluster {
+    /// Asks the seeds for the others. The options were checked.
+    pub(super) async fn open(options: RedisClusterOptions) -> Result<Arc<Self>, StoreError> {
+        let random = uuid::Uuid::new_v4().as_u128();
+        #[allow(clippy::cast_possible_truncation, reason = "half of it is enough")]
+        let inbox = Inbox::from_random(random as u64);
+        let cluster = Arc::new(Self {
+            redacted: options.redacted_url(),
+            home: Home::new(format!("{}inbox:{}", options.node.prefix, inbox.as_str())),
+            options,
+            inboxes: (inbox.clone(), push::deaf(&inbox)),
+            said: Arc::default(),
+            map: Mutex::default(),
+            changes: watch::Sender::new(0),
+            stale: Arc::default(),
+            keeper: Mutex::default(),
+            turn: AtomicUsize::new(0),
+        });
+        cluster.find_nodes().await?;
+        cluster.ensure_kept();
+        Ok(cluster)
+    }
+
+    pub(super) fn options(&self) -> &super::RedisOptions {
+        &self.options.node
+    }
+
+    pub(super) fn redacted(&self) -> &str {
+        &self.redacted
+    }
+
+    /// Our name.
+    pub(super) fn inbox(&self) -> &Inbox {
+        if self.home.hears() {
+            &self.inboxes.0
+        } else {
+            &self.inboxes.1
+        }
+    }
+
+    /// A node, and how to connect to it.
+    fn target(&self, node: &Address) -> Result<Target, StoreError> {
+        Ok(Target::new(&self.options.at(node))?.saying(&self.said))
+    }
+
+    pub(super) async fn listen(
+        self: &Arc<Self>,
+        sink: Arc<dyn PushSink>,
+    ) -> Result<Box<dyn Listening>, StoreError> {
+        Ok(Box::new(home::listen(self, sink).await?))
+    }
+
+    /// Whether these keys lie in one slot, so that one script can have them all.
+    pub(super) fn are_together(keys: &[&str]) -> bool {
+        slots::common_slot(keys).is_some()
+    }
+
+    // ---- a step ----
+
+    /// Runs a script at the node of its keys, which all lie in one slot. With several keys, `TRYAGAIN` is an answer.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        script: &Script,
+        keys: &[&str],
+        arguments: impl Fn(&mut Cmd, Terms),
+    ) -> Result<(Value, Context), StoreError> {
+        let slot = slots::common_slot(keys).unwrap_or_default();
+        let limit = self.options.node.response_timeout;
+        let mut unsettled = Unsettled {
+            cluster: self,
+            why: refusal::no_connection(None),
+            settled: false,
+        };
+        let followed = self.follow(slot, script, keys, arguments, &mut unsettled.why);
+        let answer = match timeout(limit, followed).await {
+            Ok(answer) => answer?,
+            Err(_) => return Err(unsettled.why.clone()),
+        };
+        unsettled.settled = true;
+        let (value, epoch) = answer;
+        let context = Context {
+            epoch,
+            acknowledged: None,
+        };
+        Ok((value, context))
+    }
+
+    async fn follow(
+        self: &Arc<Self>,
+        slot: u16,
+        script: &Script,
+        keys: &[&str],
+        arguments: impl Fn(&mut Cmd, Terms),
+        why: &mut StoreError,
+    ) -> Result<(Value, u64), StoreError> {
+        let terms = self.terms();
+        let (mut to, mut hops) = (To::Owner, 0);
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, u64::from(slot));
+        loop {
+            let mut changes = self.changes.subscribe();
+            let (address, way) = match &to {
+                To::Owner => (self.owner(slot), Way::Plain),
+                To::Asking(address) => (Some(address.clone()), Way::Asking),
+            };
+            let Some(address) = address else {
+                *why = not_served(&format!("nobody serves slot {slot}"));
+                self.refresh();
+                // Until somebody does.
+                let _ = timeout(backoff.pause(), changes.changed()).await;
+                continue;
+            };
+            let link = self.link(&address)?;
+            if !link.is_up() {
+                *why = link.why_down();
+            }
+            let wire = tokio::select! {
+                wire = link.wire() => wire?,
+                // Another may have the slot now.
+                _ = changes.changed() => {
+                    to = To::Owner;
+                    continue;
+                }
+            };
+            *why = unanswered();
+            // Read before sending: what is sent before the inbox is open may be
+            // answered with pushes that nobody hears.
+            let epoch = self.home.epoch();
+            let asked = run(&wire, way, script, keys, |call| arguments(call, terms));
+            let answer = tokio::select! {
+                biased;
+                answer = asked => answer?,
+                // It may have fallen silent for good; whether it carried that out is
+                // unknown, and who took over may be asked.
+                () = self.replaced(&address), if way == Way::Plain => return Err(why.clone()),
+                never = self.wonder() => match never {},
+            };
+            let redirect = match &answer {
+                Value::ServerError(error) => Redirect::of(error, &address).map(|to| (to, error)),
+                _ => None,
+            };
+            let Some((redirect, said)) = redirect else {
+                return Ok((answer, epoch));
+            };
+            tracing::debug!(slot, %address, answer = said.code(), "sent on");
+            hops += 1;
+            to = To::Owner;
+            match redirect {
+                Redirect::Moved(slot, node) => self.moved(slot, node),
+                Redirect::Ask(node) => to = To::Asking(node),
+                Redirect::Torn if keys.len() > 1 => return Ok((answer, epoch)),
+                Redirect::Torn => hops += HOPS,
+                Redirect::Elsewhere => {
+                    hops += HOPS;
+                    *why = not_served(said.details().unwrap_or_else(|| said.code()));
+                    self.refresh();
+                }
+            }
+            if hops > HOPS {
+                sleep(backoff.pause()).await;
+            }
+        }
+    }
+
+    /// As long as an answer takes long: a node that stands still does not say that
+    /// another has its slots.
+    async fn wonder(self: &Arc<Self>) -> std::convert::Infallible {
+        loop {
+            sleep(LONG).await;
+            self.refresh();
+        }
+    }
+
+    /// Until a node has no slots any more.
+    async fn replaced(&self, node: &Address) {
+        let mut changes = self.changes.subscribe();
+        while lock(&self.map).topology.primaries().contains(node) {
+            // The count lives as long as we do.
+            let _ = changes.changed().await;
+        }
+    }
+
+    fn terms(&self) -> Terms {
+        Terms {
+            retention: self.options.node.retention,
+            // It counts those at one node only.
+            believed: false,
+        }
+    }
+
+    // ---- the map ----
+
+    fn owner(&self, slot: u16) -> Option<Address> {
+        lock(&self.map).topology.owner(slot).cloned()
+    }
+
+    fn primaries(&self) -> Vec<Address> {
+        lock(&self.map).topology.primaries().to_vec()
+    }
+
+    /// How to reach each primary.
+    pub(super) fn nodes(&self) -> Vec<super::RedisOptions> {
+        let primaries = self.primaries();
+        primaries.iter().map(|node| self.options.at(node)).collect()
+    }
+
+    /// The connections to all primaries.
+    pub(super) fn links(self: &Arc<Self>) -> Result<Vec<Arc<Shared>>, StoreError> {
+        let primaries = self.primaries();
+        primaries.iter().map(|node| self.link(node)).collect()
+    }
+
+    /// How often the map has changed.
+    pub(super) fn changes(&self) -> u64 {
+        *self.changes.borrow()
+    }
+
+    /// The connection to a node, which may be down or still being opened.
+    fn link(self: &Arc<Self>, address: &Address) -> Result<Arc<Shared>, StoreError> {
+        if let Some(link) = lock(&self.map).links.get(address) {
+            return Ok(Arc::clone(link));
+        }
+        let target = self.target(address)?;
+        let mut map = lock(&self.map);
+        let link = map.links.entry(address.clone());
+        let link = link.or_insert_with(|| Shared::start(target, self.observer(false)));
+        Ok(Arc::clone(link))
+    }
+
+    /// Sees to it that a connection which comes back, or which is `new` with what
+    /// its node took over from another, makes every claim ask where it stands.
+    fn observer(self: &Arc<Self>, new: bool) -> super::link::Observer {
+        let cluster = Arc::downgrade(self);
+        let again = AtomicBool::new(new);
+        Box::new(move |up| {
+            let Some(cluster) = cluster.upgrade() else {
+                return;
+            };
+            if !up {
+                again.store(true, Ordering::Release);
+                cluster.refresh();
+            } else if again.swap(true, Ordering::AcqRel) {
+                cluster.home.reset();
+            }
+        })
+    }
+
+    /// A node says that `slot` has moved.
+    fn moved(self: &Arc<Self>, slot: u16, to: Address) {
+        {
+            let mut map = lock(&self.map);
+            map.newest = Some(to.clone());
+            map.topology.moved(slot, to);
+        }
+        self.changes.send_modify(|changes| *changes += 1);
+        self.refresh();
+    }
+
+    /// Takes over what a node says of the whole cluster.
+    fn install(self: &Arc<Self>, topology: Topology) {
+        let mut promoted = Vec::new();
+        let changed = {
+            let mut map = lock(&self.map);
+            if !map.primaries.is_empty() {
+                let new = topology.primaries().iter();
+                promoted.extend(new.filter(|node| !map.primaries.contains(node)).cloned());
+            }
+            map.primaries = topology.primaries().to_vec();
+            map.newest = None;
+            // Those of other nodes are for slots on their way, as long as they last.
+            map.links
+                .retain(|node, link| link.is_up() || topology.primaries().contains(node));
+            let changed = map.topology != topology;
+            map.topology = topology;
+            changed
+        };
+        for node in promoted {
+            tracing::debug!(%node, "has slots now");
+            self.take_over(node);
+        }
+        if changed {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+        self.home.check(self);
+    }
+
+    /// A node may have taken over from another, and not know all that one knew.
+    fn take_over(self: &Arc<Self>, node: Address) {
+        let Ok(target) = self.target(&node) else {
+            return;
+        };
+        let mut map = lock(&self.map);
+        let up = map.links.get(&node).is_some_and(|link| link.is_up());
+        if up {
+            drop(map);
+            self.home.reset();
+        } else {
+            map.links
+                .insert(node, Shared::start(target, self.observer(true)));
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Some(keeper) = lock(&self.keeper).take() {
+            keeper.abort();
+        }
+    }
+}
+
+/// A step under way. Without an answer, the map may be wrong.
+struct Unsettled<'a> {
+    cluster: &'a Arc<Cluster>,
+    why: StoreError,
+    settled: bool,
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.cluster.refresh();
+        }
+    }
+}
+
+fn unanswered() -> StoreError {
+    StoreError::new(
+        ErrorKind::Unavailable,
+        "the cluster did not answer in time; the outcome is unknown",
+    )
+}
+
+fn not_served(reason: &str) -> StoreError {
+    StoreError::new(
+        ErrorKind::Unavailable,
+        format!("the cluster cannot serve this key now: {reason}"),
+    )
+    .with_hint("look at CLUSTER INFO on one of its nodes; asking again is safe")
+}

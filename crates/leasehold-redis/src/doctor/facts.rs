@@ -1,0 +1,186 @@
+//! What a server told and what was measured, before anybody judges it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use leasehold_store::{Acknowledged, StoreError};
+
+use crate::Restart;
+use crate::rights::Rights;
+
+/// What a server is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It keeps all locks.
+    #[default]
+    Alone,
+    /// A primary of a cluster, which keeps some.
+    Node,
+    /// One of several independent servers, which has a vote on each.
+    Voter,
+}
+
+/// One server. What could not be found out is absent.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Facts {
+    pub(super) part: Part,
+    /// The server, without credentials.
+    pub(super) server: String,
+    /// The prefix of the keys and channels.
+    pub(super) prefix: String,
+    /// Whether other libraries share its locks.
+    pub(super) classic: bool,
+    /// The user we are.
+    pub(super) user: Option<String>,
+    /// Why it could not be reached.
+    pub(super) unreachable: Option<StoreError>,
+    /// What it lets us do; an error if that is too little.
+    pub(super) rights: Option<Result<Rights, StoreError>>,
+    /// The fields of `INFO`.
+    pub(super) info: HashMap<String, String>,
+    /// The users; absent where only administrators may know.
+    pub(super) users: Option<Users>,
+    /// The settings that `CONFIG GET` gave away.
+    pub(super) config: HashMap<String, String>,
+    pub(super) clock: Option<Clock>,
+    pub(super) latency: Option<Latency>,
+    /// What came of using a lock.
+    pub(super) trial: Option<Trial>,
+    /// Whether it votes, or grants, as far as its boot marker says.
+    pub(super) vote: Option<Vote>,
+    /// What its clients think of a restart.
+    pub(super) restart: Restart,
+    /// Whether Sentinels have named it.
+    pub(super) sought: bool,
+}
+
+/// What `ACL LIST` tells of the users besides `default`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Users {
+    /// How many there are.
+    pub(super) others: usize,
+    /// The names of those who may publish on all channels and not write all keys.
+    pub(super) on_all_channels: Vec<String>,
+}
+
+/// The server's time of day against ours.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    /// The server's less ours, in microseconds.
+    pub(super) ahead: i64,
+    /// How far that may be wrong: half a round trip.
+    pub(super) within: Duration,
+    /// Whether it went on between two looks.
+    pub(super) advances: bool,
+}
+
+/// What a boot marker says. One server on its own grants where one of several votes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Vote {
+    /// It has never been used in a set.
+    Unmarked,
+    /// It was restarted, and has not been asked since.
+    Restarted,
+    /// It votes again after so long.
+    After(Duration),
+    /// It votes.
+    Now,
+    /// It belongs to clients with other settings.
+    Foreign,
+}
+
+impl Vote {
+    /// Whether the next claim would start a quarantine.
+    pub(super) fn is_unmarked(self) -> bool {
+        matches!(self, Self::Unmarked | Self::Restarted)
+    }
+}
+
+/// How long a round trip takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Latency {
+    pub(super) p50: Duration,
+    pub(super) p99: Duration,
+}
+
+/// What came of using a lock as clients do.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Trial {
+    /// The step that failed first, and why.
+    pub(super) failed: Option<(&'static str, StoreError)>,
+    /// Whether the store says that it has no pushes.
+    pub(super) deaf: bool,
+    /// How long a push took, if one came.
+    pub(super) push: Option<Duration>,
+    /// Why the locks could not be listed.
+    pub(super) unlisted: Option<StoreError>,
+    /// Who has acknowledged a grant, if somebody must.
+    pub(super) acknowledged: Option<Acknowledged>,
+}
+
+impl Facts {
+    /// Whether the next claim would start its quarantine.
+    pub(super) fn is_unmarked(&self) -> bool {
+        self.vote.is_some_and(Vote::is_unmarked)
+    }
+
+    /// A field of `INFO`; empty if there is none.
+    pub(super) fn info(&self, field: &str) -> &str {
+        self.info.get(field).map_or("", String::as_str)
+    }
+
+    /// The same as a number.
+    pub(super) fn number(&self, field: &str) -> Option<u64> {
+        self.info(field).parse().ok()
+    }
+
+    /// A setting, if it could be read.
+    pub(super) fn config(&self, name: &str) -> Option<&str> {
+        self.config.get(name).map(String::as_str)
+    }
+
+    /// What the server is, and its version: Redis 7.0.15, Valkey 8.1.0.
+    pub(super) fn version(&self) -> (&'static str, &str) {
+        match self.info("valkey_version") {
+            "" => ("Redis", self.info("redis_version")),
+            valkey => ("Valkey", valkey),
+        }
+    }
+
+    /// The replicas that are connected: how each is called, whether it is in
+    /// step, and for how many seconds nothing was heard of it.
+    pub(super) fn replicas(&self) -> Vec<Replica<'_>> {
+        let fields = (0..).map(|number| self.info(&format!("slave{number}")));
+        fields
+            .take_while(|field| !field.is_empty())
+            .map(Replica::read)
+            .collect()
+    }
+}
+
+/// A replica, as its primary sees it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Replica<'a> {
+    pub(super) host: &'a str,
+    pub(super) port: &'a str,
+    pub(super) online: bool,
+    /// Seconds.
+    pub(super) silent_for: u64,
+}
+
+impl<'a> Replica<'a> {
+    /// Reads `ip=…,port=…,state=online,offset=…,lag=0`.
+    fn read(field: &'a str) -> Self {
+        let mut replica = Self::default();
+        for (name, value) in field.split(',').filter_map(|part| part.split_once('=')) {
+            match name {
+                "ip" => replica.host = value,
+                "port" => replica.port = value,
+                "state" => replica.online = value == "online",
+                "lag" => replica.silent_for = value.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+        replica
+    }
+}

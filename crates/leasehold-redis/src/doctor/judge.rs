@@ -1,0 +1,194 @@
+//! What the facts mean for locks. Pure: facts in, findings out.
+
+use std::time::Duration;
+
+use leasehold_store::ErrorKind;
+use leasehold_store::report::{Finding, Severity};
+
+use super::facts::{Facts, Part, Trial, Vote};
+use super::restart;
+use crate::{Restart, refusal};
+
+mod promise;
+mod rights;
+mod server;
+
+pub(super) use promise::{CLASSIC, CLASSIC_REDLOCK, CLUSTER, REDLOCK, promise, promise_together};
+
+/// What of these two is found to be unsafe ends a promise, and not the use of locks.
+const EVICTION: &str = "eviction";
+const CLOCK: &str = "clock";
+
+/// All findings about one server, in the order in which one would look.
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(error) = &facts.unreachable {
+        findings.push(match facts.part {
+            Part::Alone => Finding::of_error("reach", None, error),
+            Part::Node => Finding::of_error("reach", None, error)
+                .meaning("the locks that it keeps cannot be used until a replica takes over"),
+            Part::Voter => without_it(Finding::of_error("reach", None, error)),
+        });
+    } else {
+        findings.push(server::version(facts));
+        findings.extend(layout(facts).filter(|_| facts.part == Part::Alone));
+        findings.extend(server::role(facts));
+        findings.extend(facts.vote.map(|vote| match facts.restart {
+            Restart::Trust => votes(vote),
+            Restart::Quarantine(_) => restart::grants(vote),
+        }));
+        findings.extend(facts.trial.iter().map(|trial| used(trial, facts)));
+        findings.extend(rights::rights(facts).into_iter().map(|finding| {
+            match (facts.part, finding.severity) {
+                (Part::Voter, Severity::Unsafe) => without_it(finding),
+                _ => finding,
+            }
+        }));
+        if let Some(trial) = &facts.trial {
+            findings.extend(rights::pushes(trial).filter(|_| !facts.classic));
+            findings.extend(rights::listing(trial));
+            findings.extend(rights::acknowledged(trial, facts));
+        }
+        if !facts.info.is_empty() {
+            findings.push(server::eviction(facts));
+            findings.extend(server::memory(facts));
+            findings.push(server::persistence(facts));
+        }
+        findings.extend(server::disk(facts));
+        findings.extend(server::replicas(facts));
+        findings.extend(server::isolation(facts));
+        findings.extend(server::clock(facts));
+        findings.extend(server::latency(facts));
+        findings.extend(server::connections(facts));
+        findings.extend(rights::channels(facts).filter(|_| !facts.classic));
+    }
+    for finding in &mut findings {
+        finding.server = Some(facts.server.clone());
+    }
+    findings
+}
+
+/// One server of several is as if it were not there.
+fn without_it(mut finding: Finding) -> Finding {
+    finding.severity = Severity::Warning;
+    finding.meaning("the other servers have to agree without it")
+}
+
+/// Whether one of these says that locks cannot be used: the others that are as bad
+/// say that what is promised may end.
+pub(super) fn is_unusable(findings: &[Finding]) -> bool {
+    let mut bad = findings
+        .iter()
+        .filter(|finding| finding.severity >= Severity::Unsafe);
+    bad.any(|finding| !matches!(finding.check, EVICTION | CLOCK))
+}
+
+/// What all servers of a store are together.
+/// Where the locks were not tried, some are new.
+pub(super) fn together(facts: &[Facts], trial: Option<&Trial>, quorum: usize) -> Vec<Finding> {
+    let nobody = Facts::default();
+    let first = facts.first().unwrap_or(&nobody);
+    let mut findings = vec![match trial {
+        Some(trial) => used(trial, first),
+        None => untried(facts, quorum),
+    }];
+    findings.extend(layout(first));
+    if let Some(trial) = trial {
+        let pushed = first.part == Part::Node && !first.classic;
+        findings.extend(rights::pushes(trial).filter(|_| pushed));
+        findings.extend(rights::listing(trial));
+    }
+    findings.extend(spread(facts));
+    findings
+}
+
+/// Why no lock was taken; whether one could be.
+fn untried(facts: &[Facts], quorum: usize) -> Finding {
+    let votes = |one: &&Facts| one.vote == Some(Vote::Now);
+    let (voting, all) = (facts.iter().filter(votes).count(), facts.len());
+    if voting < quorum {
+        let found = format!("{voting} of {all} servers vote, {quorum} are needed");
+        return Finding::new(Severity::Unsafe, "vote", found)
+            .meaning("no lock is granted until then")
+            .remedied("if they are new, say so: leasehold init -S URL; else wait");
+    }
+    Finding::new(Severity::Note, "scripts", "no lock was tried")
+        .meaning("it would start the quarantine of a server that is new or was restarted")
+}
+
+/// How far the servers' clocks are apart.
+fn spread(facts: &[Facts]) -> Option<Finding> {
+    let clocks: Vec<_> = facts.iter().filter_map(|facts| facts.clock).collect();
+    let ahead = || clocks.iter().map(|clock| clock.ahead);
+    let apart = Duration::from_micros(ahead().max()?.abs_diff(ahead().min()?));
+    let within = clocks.iter().map(|clock| clock.within).max()?;
+    let found = format!("the servers' are {} apart", server::millis(apart));
+    if apart <= server::CLOCK_TOLERANCE + within * 2 {
+        return Some(Finding::new(Severity::Fine, CLOCK, found));
+    }
+    Some(
+        Finding::new(Severity::Warning, CLOCK, found)
+            .meaning("leases end sooner at some servers than their holders know")
+            .remedied("let a time service slew all clocks, and never step them"),
+    )
+}
+
+/// Whether a voter votes.
+fn votes(vote: Vote) -> Finding {
+    let check = "vote";
+    let finding = |found: String| Finding::new(Severity::Warning, check, found);
+    match vote {
+        Vote::Now => Finding::new(Severity::Fine, check, "it votes"),
+        Vote::After(left) => finding(format!("it votes again after {} s", left.as_secs() + 1))
+            .meaning("until then the other servers have to agree without it")
+            .remedied("nothing: it ends by itself"),
+        Vote::Restarted => finding("it was restarted, and has not been asked since".to_owned())
+            .meaning("it votes again a quarantine after the next claim")
+            .remedied("nothing: it ends by itself"),
+        Vote::Foreign => finding("it belongs to another set, or other settings".to_owned())
+            .meaning("it gives no votes here")
+            .remedied("leasehold init -S URL moves it to this set"),
+        Vote::Unmarked => finding("it has never been used in a set".to_owned())
+            .meaning("it votes only a quarantine after the first claim")
+            .remedied("if it is new, say so: leasehold init -S URL"),
+    }
+}
+
+/// What locks that other libraries share cannot do.
+fn layout(facts: &Facts) -> Option<Finding> {
+    let found = "classic: other libraries can share these locks";
+    facts.classic.then(|| {
+        Finding::new(Severity::Note, "layout", found)
+            .meaning(
+                "there are no fencing tokens, so a holder that was paused cannot be fenced; no \
+                 order among those who wait; nobody is told when a lock is free",
+            )
+            .remedied("leave out layout=classic once all clients are leasehold")
+    })
+}
+
+/// What came of using a lock.
+fn used(trial: &Trial, facts: &Facts) -> Finding {
+    let check = "scripts";
+    let Some((step, error)) = &trial.failed else {
+        let found = match facts.part {
+            Part::Voter => "a lock was taken, renewed and released by a majority",
+            _ if facts.classic => "a lock was taken, renewed, released and looked at",
+            _ => "a lock was taken, renewed, handed on, looked at and broken",
+        };
+        return Finding::new(Severity::Fine, check, found);
+    };
+    let mut finding = Finding::of_error(check, None, error);
+    finding.found = format!("cannot {step}: {error}");
+    let refused = error.kind() == ErrorKind::Refused && error.to_string().contains("may not");
+    // The error names the rule of the classic layout itself.
+    if refused && !facts.classic {
+        let user = facts.user.as_deref().unwrap_or("<name>");
+        let rule = refusal::acl(user, &facts.prefix);
+        finding.remedy = Some(format!("this rule is enough: {rule}"));
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests;

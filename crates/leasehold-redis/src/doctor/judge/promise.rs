@@ -1,0 +1,103 @@
+//! What is promised, as far as the findings allow.
+
+use leasehold_store::report::Finding;
+
+use super::super::facts::{Facts, Trial, Vote};
+use super::super::restart;
+use super::is_unusable;
+use super::server::{evicts, is_synced_always};
+use crate::Restart;
+
+/// What is promised where locks cannot be used.
+pub(in super::super) const NOTHING: &str = "Nothing: locks cannot be used here.";
+
+/// What is promised on a cluster.
+pub(in super::super) const CLUSTER: &str = "Exclusion while a lease is valid, until a primary loses data or a replica takes over, as long \
+     as the nodes' clocks agree and are not stepped forward. Fencing: tokens rise over all of \
+     that, unless a new node's clock is behind by more than the take-over took.";
+
+/// What is promised on independent servers.
+pub(in super::super) const REDLOCK: &str = "Exclusion while a lease is valid, also when servers restart without their data, as long as \
+     the servers' clocks are not stepped and the quorum tolerates those that misbehave. Fencing: \
+     tokens rise while the servers that two quorums share keep their data, or the clients' clocks \
+     differ by less than max_ttl. There is no order among those who wait.";
+
+/// What is promised where other libraries share the locks, on one server or node.
+pub(in super::super) const CLASSIC: &str = "Exclusion among all libraries that share the locks, while a lease is valid, until a server \
+     loses data or a replica takes over, as long as its clock is not stepped forward. No fencing: \
+     there are no tokens. No order among those who wait.";
+
+/// The same by a majority of servers.
+pub(in super::super) const CLASSIC_REDLOCK: &str = "Exclusion among all libraries that share the locks, while a lease is valid, until a server \
+     restarts without its data, as long as the servers' clocks are not stepped. No fencing: there \
+     are no tokens. No order among those who wait.";
+
+/// What is promised on such a server, of which that was found.
+pub(in super::super) fn promise(facts: &Facts, findings: &[Finding]) -> String {
+    if facts.unreachable.is_some() {
+        return "Nothing: the server cannot be used.".to_owned();
+    }
+    if is_unusable(findings) {
+        return NOTHING.to_owned();
+    }
+    let promise = promise_of_one(facts) + &eviction_ends(std::slice::from_ref(facts));
+    match facts.vote {
+        None | Some(Vote::Now) => promise,
+        Some(_) => format!("Nothing until it grants. From then on: {promise}"),
+    }
+}
+
+/// What is promised on several servers, of which that was found; these cannot be used.
+pub(in super::super) fn promise_together(
+    promise: &str,
+    facts: &[Facts],
+    found: &[Finding],
+    unusable: &[String],
+    trial: Option<&Trial>,
+    quorum: usize,
+) -> String {
+    if trial.is_some_and(|trial| trial.failed.is_some()) || unusable.len() == facts.len() {
+        return NOTHING.to_owned();
+    }
+    let promise = promise.to_owned() + &eviction_ends(facts);
+    if is_unusable(found) {
+        return format!("Nothing until {quorum} servers vote. From then on: {promise}");
+    }
+    if unusable.is_empty() {
+        return promise;
+    }
+    format!(
+        "{promise} Nothing for the locks that {} keeps: they cannot be used.",
+        unusable.join(" or ")
+    )
+}
+
+/// What ends exclusion where the memory of a server is bounded.
+fn eviction_ends(facts: &[Facts]) -> String {
+    let policy = facts.iter().find_map(evicts);
+    policy.map_or(String::new(), |policy| {
+        format!(
+            " Exclusion ends sooner when a server evicts a lock, as maxmemory-policy {policy} \
+             allows when its memory is full."
+        )
+    })
+}
+
+fn promise_of_one(facts: &Facts) -> String {
+    if facts.classic {
+        return CLASSIC.to_owned();
+    }
+    if facts.restart != Restart::Trust {
+        return restart::PROMISE.to_owned();
+    }
+    let exclusion = match (is_synced_always(facts), facts.replicas().is_empty()) {
+        (true, true) => "also over a restart of the server",
+        (false, true) => "until the server loses data (a restart, FLUSHALL)",
+        (_, false) => "until the server loses data or a replica takes over",
+    };
+    format!(
+        "Exclusion while a lease is valid, {exclusion}, as long as the server's clock is not \
+         stepped forward. Fencing: tokens rise over all of that, as long as its clock does not \
+         go back further than the loss."
+    )
+}

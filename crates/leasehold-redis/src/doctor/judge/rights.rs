@@ -1,0 +1,122 @@
+//! What is forbidden here, and who acknowledges.
+
+use leasehold_store::report::{Finding, Severity};
+
+use super::super::facts::{Facts, Trial};
+use crate::rights::Lack;
+
+/// What the server, or its access control, forbids.
+pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
+    let rights = match &facts.rights {
+        Some(Ok(rights)) => rights,
+        // Whoever uses the server finds it out too, and says it.
+        Some(Err(error)) if facts.trial.is_none() => {
+            return vec![Finding::of_error("scripts", None, error)];
+        }
+        _ => return Vec::new(),
+    };
+    let finding = |lack: &Lack| {
+        let (severity, check) = match lack {
+            Lack::Resp3 | Lack::Subscribe | Lack::Publish => (Severity::Warning, "pushes"),
+            Lack::Info => (Severity::Warning, "info"),
+            Lack::Hashes | Lack::Scripts => (Severity::Note, "scripts"),
+        };
+        Finding::new(severity, check, lack.found())
+            .meaning(lack.cost())
+            .remedied(lack.remedy(&facts.prefix))
+    };
+    rights.lacks.iter().map(finding).collect()
+}
+
+/// Whether grants are pushed where that is not forbidden.
+pub(super) fn pushes(trial: &Trial) -> Option<Finding> {
+    if trial.failed.is_some() || trial.deaf {
+        return None;
+    }
+    Some(match trial.push {
+        Some(_) => Finding::new(Severity::Fine, "pushes", "a grant was pushed to its waiter"),
+        None => Finding::new(Severity::Warning, "pushes", "a grant was not pushed")
+            .meaning("waiters hear of their grants only when they ask, some seconds later")
+            .remedied("look for a proxy between here and the server"),
+    })
+}
+
+/// Whether locks can be listed.
+pub(super) fn listing(trial: &Trial) -> Option<Finding> {
+    let error = trial.unlisted.as_ref()?;
+    Some(
+        Finding::new(Severity::Note, "listing", error.to_string())
+            .meaning("nobody can list the locks (`leasehold ls`); all else works")
+            .remedied("add +scan to the rule of the user"),
+    )
+}
+
+/// Who may speak on our channels although the keys are not theirs.
+pub(super) fn channels(facts: &Facts) -> Option<Finding> {
+    let check = "channels";
+    let all_by_default = match facts.config("acl-pubsub-default") {
+        Some(setting) => setting == "allchannels",
+        None => facts.info("redis_version").starts_with("6."),
+    };
+    let found = match &facts.users {
+        Some(users) if !users.on_all_channels.is_empty() => format!(
+            "these users may publish on all channels: {}",
+            users.on_all_channels.join(", ")
+        ),
+        Some(users) if users.others > 0 && all_by_default => {
+            "new users may publish on all channels: acl-pubsub-default allchannels".to_owned()
+        }
+        // Whoever logs in has rights that somebody has chosen, and may not see the others'.
+        None if all_by_default && facts.user.as_deref().is_some_and(|user| user != "default") => {
+            "on Redis 6.2, users may publish on all channels unless their rule says otherwise"
+                .to_owned()
+        }
+        _ => return None,
+    };
+    let prefix = &facts.prefix;
+    Some(
+        Finding::new(Severity::Note, check, found)
+            .meaning(
+                "they can wake clients for nothing, and tell them nothing that is believed \
+                 without asking the server",
+            )
+            .remedied(format!(
+                "ACL SETUSER <name> resetchannels, and &{prefix}* for users of leasehold; set \
+                 acl-pubsub-default resetchannels"
+            )),
+    )
+}
+
+/// Who has acknowledged the grant of the trial, where a policy asks for it.
+pub(super) fn acknowledged(trial: &Trial, facts: &Facts) -> Option<Finding> {
+    let acknowledged = trial.acknowledged?;
+    let check = "acknowledged";
+    let found = acknowledged.to_string();
+    if !acknowledged.is_enough() {
+        return Some(
+            Finding::new(Severity::Unsafe, check, found)
+                .meaning("no grant counts: each lock is given back as soon as it is granted")
+                .remedied("bring the replicas back, or ask for fewer (`acknowledge`)"),
+        );
+    }
+    let online = facts.replicas().iter().filter(|one| one.online).count();
+    let wanted = usize::try_from(acknowledged.wanted).unwrap_or(usize::MAX);
+    let note = |meaning: &str, remedy: &str| {
+        Some(
+            Finding::new(Severity::Note, check, found.clone())
+                .meaning(meaning)
+                .remedied(remedy),
+        )
+    };
+    match wanted {
+        0 => Some(Finding::new(Severity::Fine, check, found)),
+        _ if wanted < online => note(
+            "a replica that has not acknowledged a grant may take over, and has forgotten it",
+            "ask for all replicas that may take over (`acknowledge`)",
+        ),
+        _ => note(
+            "while one of these replicas is away, no lock is granted",
+            "keep a replica more than must acknowledge, if locks matter more than fail-overs",
+        ),
+    }
+}

@@ -1,0 +1,451 @@
+use leasehold_store::{Acknowledged, StoreError};
+
+use super::super::facts::{Clock, Latency, Users};
+use super::promise::NOTHING;
+use super::*;
+use crate::rights::{Lack, Rights};
+
+/// A server of which there is nothing to complain.
+fn good() -> Facts {
+    let map = |pairs: &[(&str, &str)]| {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    };
+    Facts {
+        server: "host:6379".to_owned(),
+        prefix: "app:".to_owned(),
+        user: Some("alice".to_owned()),
+        info: map(&[
+            ("redis_version", "7.2.4"),
+            ("role", "master"),
+            ("cluster_enabled", "0"),
+            ("maxmemory", "1000"),
+            ("maxmemory_policy", "noeviction"),
+            ("used_memory", "10"),
+            ("aof_enabled", "1"),
+            ("connected_clients", "3"),
+            ("maxclients", "100"),
+        ]),
+        config: map(&[
+            ("appendfsync", "always"),
+            ("save", ""),
+            ("min-replicas-to-write", "0"),
+            ("timeout", "0"),
+        ]),
+        clock: Some(Clock {
+            ahead: -1_500,
+            within: Duration::from_micros(200),
+            advances: true,
+        }),
+        latency: Some(Latency {
+            p50: Duration::from_micros(60),
+            p99: Duration::from_micros(200),
+        }),
+        trial: Some(Trial {
+            push: Some(Duration::from_micros(300)),
+            ..Trial::default()
+        }),
+        ..Facts::default()
+    }
+}
+
+fn with(info: &[(&str, &str)], config: &[(&str, &str)]) -> Facts {
+    let mut facts = good();
+    for (name, value) in info {
+        facts.info.insert((*name).to_owned(), (*value).to_owned());
+    }
+    for (name, value) in config {
+        facts.config.insert((*name).to_owned(), (*value).to_owned());
+    }
+    facts
+}
+
+/// What is found beside all that is fine.
+fn complaints(facts: &Facts) -> Vec<(Severity, &'static str)> {
+    judge(facts)
+        .into_iter()
+        .filter(|finding| finding.severity > Severity::Fine)
+        .inspect(|finding| assert!(!finding.consequence.is_empty(), "{finding:?}"))
+        .map(|finding| (finding.severity, finding.check))
+        .collect()
+}
+
+fn promised(facts: &Facts) -> String {
+    promise(facts, &judge(facts))
+}
+
+#[test]
+fn a_good_server_is_fine() {
+    assert_eq!(complaints(&good()), []);
+    assert!(judge(&good()).len() >= 7);
+    assert!(promised(&good()).contains("also over a restart"));
+}
+
+#[test]
+fn what_endangers_locks_is_found() {
+    use Severity::{Note, Unsafe, Warning};
+    let replica = "ip=10.0.0.2,port=6379,state=online,offset=1,lag=0";
+    let late = "ip=10.0.0.2,port=6379,state=online,offset=1,lag=30";
+    let new = "ip=10.0.0.2,port=6379,state=wait_bgsave,offset=0,lag=0";
+    for (info, config, expected) in [
+        (
+            &[("maxmemory_policy", "volatile-lru")][..],
+            &[][..],
+            &[(Unsafe, "eviction")][..],
+        ),
+        (
+            &[("maxmemory_policy", "allkeys-lfu"), ("maxmemory", "0")],
+            &[],
+            &[(Note, "eviction")],
+        ),
+        (&[("used_memory", "950")], &[], &[(Warning, "memory")]),
+        (
+            &[],
+            &[("appendfsync", "everysec")],
+            &[(Note, "persistence")],
+        ),
+        (
+            &[("aof_enabled", "0")],
+            &[("save", "3600 1")],
+            &[(Warning, "persistence")],
+        ),
+        (&[("aof_enabled", "0")], &[], &[(Warning, "persistence")]),
+        (
+            &[("aof_last_write_status", "err")],
+            &[],
+            &[(Warning, "disk")],
+        ),
+        (
+            &[("slave0", replica)],
+            &[],
+            &[(Note, "replicas"), (Warning, "isolation")],
+        ),
+        (
+            &[("slave0", replica)],
+            &[("min-replicas-to-write", "1")],
+            &[(Note, "replicas")],
+        ),
+        (
+            &[("slave0", replica), ("slave1", late), ("slave2", new)],
+            &[("min-replicas-to-write", "1")],
+            &[
+                (Warning, "replicas"),
+                (Warning, "replicas"),
+                (Note, "replicas"),
+            ],
+        ),
+        (&[("role", "slave")], &[], &[(Unsafe, "role")]),
+        (&[("cluster_enabled", "1")], &[], &[(Unsafe, "role")]),
+        (
+            &[("connected_clients", "95")],
+            &[],
+            &[(Warning, "connections")],
+        ),
+        (&[], &[("timeout", "300")], &[(Note, "connections")]),
+    ] {
+        assert_eq!(
+            complaints(&with(info, config)),
+            expected,
+            "{info:?} {config:?}"
+        );
+    }
+}
+
+#[test]
+fn a_voter_may_forget_and_a_node_is_one_of_many() {
+    use Severity::{Note, Warning};
+    let mut voter = with(&[("aof_enabled", "0")], &[]);
+    (voter.part, voter.trial, voter.vote) = (Part::Voter, None, Some(Vote::Now));
+    assert_eq!(complaints(&voter), [(Note, "persistence")]);
+    for vote in [
+        Vote::Unmarked,
+        Vote::Restarted,
+        Vote::After(Duration::from_secs(9)),
+    ] {
+        voter.vote = Some(vote);
+        assert_eq!(
+            complaints(&voter),
+            [(Warning, "vote"), (Note, "persistence")]
+        );
+    }
+    let mut node = with(&[("cluster_enabled", "1")], &[]);
+    (node.part, node.trial) = (Part::Node, None);
+    assert_eq!(complaints(&node), []);
+}
+
+#[test]
+fn all_servers_together() {
+    let worst = |facts: &[Facts], trial: &Trial| {
+        let findings = together(facts, Some(trial), 2);
+        findings.into_iter().map(|finding| finding.severity).max()
+    };
+    let (mut a, mut b) = (good(), good());
+    (a.part, b.part) = (Part::Voter, Part::Voter);
+    let trial = Trial::default();
+    assert_eq!(worst(&[a.clone(), b.clone()], &trial), Some(Severity::Fine));
+    b.clock = b.clock.map(|clock| Clock {
+        ahead: 3_000_000,
+        ..clock
+    });
+    assert_eq!(worst(&[a.clone(), b], &trial), Some(Severity::Warning));
+    let error = StoreError::new(ErrorKind::Unavailable, "nobody answered");
+    let failed = Trial {
+        failed: Some(("take a lock", error)),
+        ..Trial::default()
+    };
+    assert_eq!(worst(&[a], &failed), Some(Severity::Unsafe));
+    assert_eq!(worst(&[], &failed), Some(Severity::Unsafe));
+}
+
+#[test]
+fn servers_that_are_new_are_not_tried() {
+    let voter = |vote| Facts {
+        part: Part::Voter,
+        vote: Some(vote),
+        trial: None,
+        ..good()
+    };
+    let said = |votes: [Vote; 3]| {
+        let facts = votes.map(voter);
+        let found = together(&facts, None, 2);
+        let promise = promise_together(REDLOCK, &facts, &found, &[], None, 2);
+        (found[0].severity, promise)
+    };
+    let (severity, promise) = said([Vote::Now, Vote::Unmarked, Vote::Unmarked]);
+    assert_eq!(severity, Severity::Unsafe);
+    assert!(
+        promise.starts_with("Nothing until 2 servers vote."),
+        "{promise}"
+    );
+    let (severity, promise) = said([Vote::Now, Vote::Unmarked, Vote::Now]);
+    assert_eq!((severity, &*promise), (Severity::Note, REDLOCK));
+}
+
+#[test]
+fn nothing_is_promised_where_locks_cannot_be_used() {
+    assert!(promised(&good()).starts_with("Exclusion"));
+    let refused = StoreError::new(ErrorKind::Refused, "no");
+    let failed = || Trial {
+        failed: Some(("open the store", refused.clone())),
+        ..Trial::default()
+    };
+    for unusable in [
+        with(&[("role", "slave")], &[]),
+        with(&[("cluster_enabled", "1")], &[]),
+        Facts {
+            trial: Some(failed()),
+            ..good()
+        },
+        Facts {
+            trial: None,
+            rights: Some(Err(refused.clone())),
+            ..good()
+        },
+        Facts {
+            vote: Some(Vote::Foreign),
+            restart: Restart::Quarantine(crate::Quarantine::default()),
+            ..good()
+        },
+        Facts {
+            classic: true,
+            trial: Some(failed()),
+            ..good()
+        },
+    ] {
+        assert_eq!(promised(&unusable), NOTHING);
+    }
+    let closed = Facts {
+        vote: Some(Vote::Unmarked),
+        restart: Restart::Quarantine(crate::Quarantine::default()),
+        trial: None,
+        ..good()
+    };
+    assert!(promised(&closed).starts_with("Nothing until it grants."));
+    // Several servers.
+    let node = |facts: Facts| Facts {
+        part: Part::Node,
+        trial: None,
+        ..facts
+    };
+    let facts = [node(good()), node(good())];
+    let of = |unusable: &[String], trial| {
+        let found = together(&facts, Some(trial), 1);
+        promise_together(CLUSTER, &facts, &found, unusable, Some(trial), 1)
+    };
+    let tried = Trial::default();
+    assert_eq!(of(&[], &tried), CLUSTER);
+    assert_eq!(of(&["a".to_owned(), "b".to_owned()], &tried), NOTHING);
+    assert!(
+        of(&["a".to_owned()], &tried).ends_with("the locks that a keeps: they cannot be used.")
+    );
+    assert_eq!(of(&[], &failed()), NOTHING);
+}
+
+#[test]
+fn a_promise_names_the_eviction_that_ends_it() {
+    for policy in ["allkeys-lru", "volatile-ttl"] {
+        let facts = with(&[("maxmemory_policy", policy)], &[]);
+        let promise = promised(&facts);
+        assert!(promise.starts_with("Exclusion"), "{promise}");
+        assert!(promise.contains(policy), "{promise}");
+    }
+}
+
+#[test]
+fn who_may_speak_on_all_channels_is_named() {
+    let mut facts = good();
+    let mut found = |users: Option<Users>, setting: &str| {
+        facts.users = users;
+        facts
+            .config
+            .insert("acl-pubsub-default".to_owned(), setting.to_owned());
+        complaints(&facts)
+    };
+    let users = |others, wide: &[&str]| {
+        Some(Users {
+            others,
+            on_all_channels: wide.iter().map(|name| (*name).to_owned()).collect(),
+        })
+    };
+    let note = vec![(Severity::Note, "channels")];
+    assert_eq!(found(users(0, &[]), "allchannels"), []);
+    assert_eq!(found(users(1, &[]), "resetchannels"), []);
+    assert_eq!(found(users(1, &["bob"]), "resetchannels"), note);
+    assert_eq!(found(users(1, &[]), "allchannels"), note);
+    assert_eq!(found(None, "allchannels"), note);
+    assert_eq!(found(None, "resetchannels"), []);
+}
+
+#[test]
+fn clocks_and_round_trips() {
+    let mut facts = good();
+    let mut clock = |ahead, advances| {
+        facts.clock = Some(Clock {
+            ahead,
+            within: Duration::from_millis(1),
+            advances,
+        });
+        complaints(&facts)
+    };
+    assert_eq!(clock(900_000, true), []);
+    assert_eq!(clock(-2_000_000, true), [(Severity::Warning, "clock")]);
+    assert_eq!(clock(0, false), [(Severity::Unsafe, "clock")]);
+    let mut facts = good();
+    facts.latency = Some(Latency {
+        p50: Duration::from_millis(1),
+        p99: Duration::from_millis(200),
+    });
+    assert_eq!(complaints(&facts), [(Severity::Warning, "latency")]);
+}
+
+#[test]
+fn what_could_not_be_asked_is_not_complained_of() {
+    let facts = Facts {
+        trial: good().trial,
+        ..Facts::default()
+    };
+    let found = complaints(&facts);
+    assert_eq!(found, []);
+}
+
+#[test]
+fn a_missing_right_comes_with_the_rule_that_would_do() {
+    let mut facts = good();
+    let error = StoreError::new(ErrorKind::Refused, "the user may not do this: evalsha");
+    facts.trial = Some(Trial {
+        failed: Some(("take a lock", error)),
+        ..Trial::default()
+    });
+    let findings = judge(&facts);
+    let scripts = findings.iter().find(|finding| finding.check == "scripts");
+    let remedy = scripts.unwrap().remedy.clone().unwrap();
+    assert!(
+        remedy.contains("ACL SETUSER alice on ><password> resetchannels ~app:* &app:*"),
+        "{remedy}"
+    );
+    assert_eq!(complaints(&facts), [(Severity::Unsafe, "scripts")]);
+}
+
+#[test]
+fn who_is_not_there_is_all_there_is_to_say() {
+    let error = StoreError::new(ErrorKind::Unavailable, "cannot connect");
+    let facts = Facts {
+        unreachable: Some(error),
+        ..good()
+    };
+    let findings = judge(&facts);
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].severity, Severity::Unsafe);
+    assert_eq!(findings[0].server.as_deref(), Some("host:6379"));
+}
+
+#[test]
+fn what_is_forbidden_is_found_with_what_would_do() {
+    let mut facts = good();
+    facts.rights = Some(Ok(Rights {
+        lacks: vec![Lack::Publish, Lack::Info, Lack::Hashes],
+        ..Rights::default()
+    }));
+    facts.trial = Some(Trial {
+        deaf: true,
+        unlisted: Some(StoreError::new(ErrorKind::Refused, "no SCAN")),
+        ..Trial::default()
+    });
+    assert_eq!(
+        complaints(&facts),
+        [
+            (Severity::Warning, "pushes"),
+            (Severity::Warning, "info"),
+            (Severity::Note, "scripts"),
+            (Severity::Note, "listing"),
+        ]
+    );
+    let remedies: Vec<_> = judge(&facts).into_iter().filter_map(|f| f.remedy).collect();
+    assert!(remedies[0].contains("+publish &app:*"), "{remedies:?}");
+
+    // What is unknown is not complained of besides.
+    facts.info.clear();
+    facts.trial = None;
+    let found = complaints(&facts);
+    assert_eq!(found.len(), 3, "{found:?}");
+    let error = StoreError::new(ErrorKind::Refused, "scripts are forbidden");
+    facts.rights = Some(Err(error));
+    assert_eq!(complaints(&facts), [(Severity::Unsafe, "scripts")]);
+}
+
+#[test]
+fn who_acknowledges_is_counted() {
+    let judged = |replicas, wanted, online: usize| {
+        let fields = ["slave0", "slave1", "slave2"];
+        let online: Vec<_> = fields[..online]
+            .iter()
+            .map(|field| (*field, "ip=h,port=1,state=online,lag=0"))
+            .collect();
+        let mut facts = with(&online, &[("min-replicas-to-write", "1")]);
+        facts.trial = Some(Trial {
+            acknowledged: Some(Acknowledged {
+                replicas,
+                wanted,
+                disk: (wanted == 0).then_some(true),
+                within: Duration::from_secs(1),
+            }),
+            push: Some(Duration::ZERO),
+            ..Trial::default()
+        });
+        let found = judge(&facts);
+        let one = found.iter().find(|found| found.check == "acknowledged");
+        let one = one.unwrap();
+        (one.severity, one.consequence.clone())
+    };
+    assert_eq!(judged(0, 0, 0).0, Severity::Fine);
+    let (severity, means) = judged(1, 2, 2);
+    assert_eq!(severity, Severity::Unsafe, "{means}");
+    let (severity, means) = judged(1, 1, 2);
+    assert_eq!(severity, Severity::Note);
+    assert!(means.contains("may take over"), "{means}");
+    let (severity, means) = judged(2, 2, 2);
+    assert_eq!(severity, Severity::Note);
+    assert!(means.contains("no lock is granted"), "{means}");
+}

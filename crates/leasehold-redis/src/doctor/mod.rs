@@ -1,0 +1,106 @@
+//! Examines servers: asks them, uses them, and judges what came of it.
+
+mod facts;
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
+mod judge;
+mod probe;
+mod restart;
+mod sentinels;
+mod trial;
+
+use futures_util::future::join_all;
+use leasehold_store::report::Report;
+
+use self::facts::{Facts, Part, Trial};
+use super::connect::Target;
+use super::{
+    ClassicStore, RedisClusterOptions, RedisLayout, RedisOptions, RedisStore, RedlockOptions,
+    RedlockStore,
+};
+
+/// Examines the server at these options, or the primary that Sentinels name.
+pub(crate) async fn examine(options: &RedisOptions) -> Report {
+    let facts = probe::ask(options, Part::Alone, None).await;
+    let target = Target::new(options).ok();
+    let mut findings = match target.as_ref().and_then(Target::search) {
+        Some(search) => sentinels::examine(search).await,
+        None => Vec::new(),
+    };
+    let judged = judge::judge(&facts);
+    let promise = judge::promise(&facts, &judged);
+    findings.extend(judged);
+    Report::new(options.redacted_url(), promise, findings)
+}
+
+/// Examines the primaries of a cluster.
+pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
+    let (nodes, trial, promise) = if options.node.layout == RedisLayout::Classic {
+        let store = ClassicStore::connect_cluster(options.clone()).await;
+        let nodes = store.as_ref().map(ClassicStore::nodes).unwrap_or_default();
+        (nodes, trial::run(store, None).await, judge::CLASSIC)
+    } else {
+        let mut brief = options.clone();
+        brief.node.retention = trial::RETENTION;
+        let store = RedisStore::open_cluster(brief).await;
+        let nodes = store.as_ref().map(RedisStore::nodes).unwrap_or_default();
+        (nodes, trial::run(store, None).await, judge::CLUSTER)
+    };
+    let asked = nodes.iter().map(|node| probe::ask(node, Part::Node, None));
+    let facts = join_all(asked).await;
+    report(options.redacted_url(), &facts, Some(&trial), 1, promise)
+}
+
+/// Examines the servers of a set.
+pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
+    let terms = options.terms();
+    let asked = options.servers.iter();
+    let asked = asked.map(|server| probe::ask(server, Part::Voter, Some(&terms)));
+    let facts = join_all(asked).await;
+    // A lock of ours would start the quarantine of a server that is new.
+    let trial = if facts.iter().any(Facts::is_unmarked) {
+        None
+    } else {
+        let mut brief = options.clone();
+        for server in &mut brief.servers {
+            server.retention = trial::RETENTION;
+        }
+        Some(trial::run(RedlockStore::open(brief).await, None).await)
+    };
+    let promise = match options.is_classic() {
+        true => judge::CLASSIC_REDLOCK,
+        false => judge::REDLOCK,
+    };
+    // Options that make no quorum are refused before this.
+    let quorum = options.size().map_or(1, |size| size.quorum());
+    report(
+        options.redacted_url(),
+        &facts,
+        trial.as_ref(),
+        quorum,
+        promise,
+    )
+}
+
+/// What is said of each server, then of all of them as one store.
+fn report(
+    store: String,
+    facts: &[Facts],
+    trial: Option<&Trial>,
+    quorum: usize,
+    promise: &str,
+) -> Report {
+    let mut findings = Vec::new();
+    let mut unusable = Vec::new();
+    for one in facts {
+        let judged = judge::judge(one);
+        if judge::is_unusable(&judged) {
+            unusable.push(one.server.clone());
+        }
+        findings.extend(judged);
+    }
+    let together = judge::together(facts, trial, quorum);
+    let promise = judge::promise_together(promise, facts, &together, &unusable, trial, quorum);
+    findings.extend(together);
+    Report::new(store, promise, findings)
+}

@@ -1,0 +1,313 @@
+//! Asks the servers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use leasehold_core::SetTerms;
+use leasehold_store::{StoreError, clock};
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, Value};
+
+use super::facts::{Clock, Facts, Latency, Part, Users, Vote};
+use super::trial;
+use crate::connect::{Target, text_of};
+use crate::restart::Gate;
+use crate::{
+    ClassicStore, Quarantine, RedisAddress, RedisLayout, RedisOptions, RedisStore, Restart, refusal,
+};
+
+/// How many round trips are measured.
+const ROUND_TRIPS: usize = 200;
+
+/// How often the clocks are compared: the quickest answer counts.
+const CLOCK_LOOKS: usize = 5;
+
+const SETTINGS: [&str; 6] = [
+    "appendfsync",
+    "save",
+    "min-replicas-to-write",
+    "min-replicas-max-lag",
+    "timeout",
+    "acl-pubsub-default",
+];
+
+/// Asks one server; uses it too, if it keeps all locks. `set`: what all clients of the
+/// set agree on that it is a voter of.
+pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerms>) -> Facts {
+    let mut facts = Facts {
+        part,
+        server: options.address.shown(),
+        prefix: options.prefix.clone(),
+        classic: options.layout == RedisLayout::Classic,
+        restart: options.restart,
+        sought: matches!(options.address, RedisAddress::Sentinel(_)),
+        ..Facts::default()
+    };
+    let asked = async {
+        let mut target = Target::new(options)?;
+        if part == Part::Voter {
+            target = target.of_votes();
+        }
+        let channel = format!("{}inbox:doctor-{}", options.prefix, uuid::Uuid::new_v4());
+        let (mut connection, found) = target.hearing(&channel).find_out().await?;
+        facts.info = found.info;
+        facts.rights = Some(found.rights);
+        let quarantine = options.restart.quarantine();
+        let terms = set.cloned().or_else(|| quarantine.map(Quarantine::terms));
+        look(&mut connection, &mut facts, terms.as_ref()).await
+    };
+    match asked.await {
+        Ok(()) if part == Part::Alone && facts.classic => {
+            let store = ClassicStore::connect(options.clone()).await;
+            facts.trial = Some(trial::run(store, None).await);
+        }
+        // A lock of ours would start the quarantine of a server that is new.
+        Ok(()) if part == Part::Alone && matches!(facts.vote, None | Some(Vote::Now)) => {
+            let brief = RedisOptions {
+                retention: trial::RETENTION,
+                ..options.clone()
+            };
+            let store = RedisStore::open(brief).await;
+            let longest = options.restart.quarantine().map(|it| it.max_ttl);
+            facts.trial = Some(trial::run(store, longest).await);
+        }
+        Ok(()) => {}
+        Err(error) => facts.unreachable = Some(error),
+    }
+    facts
+}
+
+/// What one of several commands was answered; what was refused is left out.
+async fn all(
+    connection: &mut MultiplexedConnection,
+    pipeline: &Pipeline,
+) -> Result<Vec<Value>, StoreError> {
+    let count = pipeline.len();
+    let answers = connection.send_packed_commands(pipeline, 0, count).await;
+    answers.map_err(refusal::of_connection)
+}
+
+async fn look(
+    connection: &mut MultiplexedConnection,
+    facts: &mut Facts,
+    terms: Option<&SetTerms>,
+) -> Result<(), StoreError> {
+    let mut config = redis::pipe();
+    for setting in SETTINGS {
+        config.cmd("CONFIG").arg("GET").arg(setting);
+    }
+    for answer in all(connection, &config).await? {
+        let pairs: Result<HashMap<String, String>, _> = redis::from_redis_value(answer);
+        facts.config.extend(settings(pairs.unwrap_or_default()));
+    }
+    let mut whoami = redis::pipe();
+    whoami.cmd("ACL").arg("WHOAMI");
+    whoami.cmd("ACL").arg("LIST");
+    let answers = all(connection, &whoami).await?;
+    facts.user = answers.first().and_then(text_of);
+    facts.users = answers.get(1).and_then(users);
+    facts.clock = compare_clocks(connection).await?;
+    facts.latency = Some(measure(connection).await?);
+    let votes = facts.part == Part::Voter && !facts.classic;
+    if votes || facts.restart != Restart::Trust {
+        facts.vote = read_vote(connection, facts, terms).await?;
+    }
+    Ok(())
+}
+
+/// Reads the answer to `ACL LIST`: a rule a line.
+fn users(answer: &Value) -> Option<Users> {
+    let Value::Array(lines) = answer else {
+        return None;
+    };
+    let mut users = Users::default();
+    for line in lines.iter().filter_map(text_of) {
+        // What stands in brackets gives rights besides, and never to all channels alone.
+        let rule = line.split(" (").next().unwrap_or_default();
+        let mut words = rule.split(' ').skip(1);
+        let Some(name) = words.next().filter(|name| *name != "default") else {
+            continue;
+        };
+        users.others += 1;
+        let words: Vec<_> = words.collect();
+        let has = |either: &str, or: &str| words.iter().any(|word| [either, or].contains(word));
+        let publishes = words.iter().fold(false, |may, word| match *word {
+            "+@all" | "allcommands" | "+@pubsub" | "+@fast" | "+publish" => true,
+            "-@all" | "nocommands" | "-@pubsub" | "-@fast" | "-publish" => false,
+            _ => may,
+        });
+        if has("on", "on") && publishes && has("&*", "allchannels") && !has("~*", "allkeys") {
+            users.on_all_channels.push(refusal::tame(name));
+        }
+    }
+    Some(users)
+}
+
+/// Settings as they are shown.
+pub(super) fn settings(pairs: HashMap<String, String>) -> impl Iterator<Item = (String, String)> {
+    let tame = |(name, value): (String, String)| (name, refusal::tame(&value));
+    pairs.into_iter().map(tame)
+}
+
+/// Reads the boot marker that the scripts keep (`lua/marker.lua`).
+async fn read_vote(
+    connection: &mut MultiplexedConnection,
+    facts: &Facts,
+    terms: Option<&SetTerms>,
+) -> Result<Option<Vote>, StoreError> {
+    if facts.info("run_id").is_empty() {
+        // Nobody can tell; clients are refused, and say why.
+        return Ok(None);
+    }
+    let mut marker = redis::pipe();
+    marker.cmd("MGET").arg(format!("{}boot", facts.prefix));
+    let marker = match all(connection, &marker).await?.pop() {
+        Some(Value::Array(values)) => match values.into_iter().next() {
+            Some(Value::BulkString(marker)) => marker,
+            Some(Value::Nil) => return Ok(Some(Vote::Unmarked)),
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    let theirs = facts.clock.map_or(0, |clock| clock.ahead);
+    let ours = i64::try_from(clock::wall().as_micros()).unwrap_or(i64::MAX);
+    let now = ours.saturating_add(theirs);
+    if let Some(terms) = terms {
+        let gate = Gate::new(&facts.prefix, "", terms);
+        if !is_of(&marker, &gate.terms) {
+            return Ok(Some(Vote::Foreign));
+        }
+    }
+    Ok(vote_of(&marker, facts.info("run_id"), now))
+}
+
+/// Whether a marker has these terms, but for the run id, which is left out of them.
+fn is_of(marker: &[u8], terms: &[u8]) -> bool {
+    let quarantine = marker.get(8..16);
+    let set = marker
+        .get(16)
+        .and_then(|run| marker.get(17 + usize::from(*run)..));
+    quarantine == terms.get(..8) && set == terms.get(9..)
+}
+
+/// A marker is: when the quarantine ends, how long one is, the run id after its
+/// length, and more.
+pub(super) fn vote_of(marker: &[u8], run_id: &str, now: i64) -> Option<Vote> {
+    let (ends, rest) = marker.split_first_chunk::<8>()?;
+    let (_, rest) = rest.split_first_chunk::<8>()?;
+    let (length, rest) = rest.split_first()?;
+    let run = rest.get(..usize::from(*length))?;
+    if run != run_id.as_bytes() {
+        return Some(Vote::Restarted);
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "a time of day in µs fits")]
+    let left = (f64::from_le_bytes(*ends) as i64).saturating_sub(now);
+    Some(match u64::try_from(left) {
+        Ok(left) if left > 0 => Vote::After(Duration::from_micros(left)),
+        _ => Vote::Now,
+    })
+}
+
+async fn compare_clocks(
+    connection: &mut MultiplexedConnection,
+) -> Result<Option<Clock>, StoreError> {
+    let mut time = redis::pipe();
+    time.cmd("TIME");
+    let mut best: Option<Clock> = None;
+    let mut seen = Vec::with_capacity(CLOCK_LOOKS);
+    for _ in 0..CLOCK_LOOKS {
+        let (sent, ours) = (clock::now(), clock::wall());
+        let Some(answer) = all(connection, &time).await?.pop() else {
+            continue;
+        };
+        let within = clock::now().since(sent) / 2;
+        let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(answer) else {
+            return Ok(None);
+        };
+        let theirs = seconds.saturating_mul(1_000_000).saturating_add(micros);
+        let ours = i64::try_from((ours + within).as_micros()).unwrap_or(i64::MAX);
+        seen.push(theirs);
+        let look = Clock {
+            ahead: theirs.saturating_sub(ours),
+            within,
+            advances: false,
+        };
+        if best.is_none_or(|best| within < best.within) {
+            best = Some(look);
+        }
+    }
+    let advances = seen.windows(2).any(|pair| pair[0] != pair[1]);
+    Ok(best.map(|best| Clock { advances, ..best }))
+}
+
+async fn measure(connection: &mut MultiplexedConnection) -> Result<Latency, StoreError> {
+    let mut ping = redis::pipe();
+    ping.cmd("PING");
+    let mut took = Vec::with_capacity(ROUND_TRIPS);
+    for _ in 0..ROUND_TRIPS {
+        let sent = clock::now();
+        all(connection, &ping).await?;
+        took.push(clock::now().since(sent));
+    }
+    took.sort_unstable();
+    let at = |share: usize| took.get(took.len() * share / 100).copied();
+    Ok(Latency {
+        p50: at(50).unwrap_or(Duration::ZERO),
+        p99: at(99).unwrap_or(Duration::ZERO),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_of_all_channels_is_found() {
+        let line = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let lines = [
+            "user default on nopass ~* &* +@all",
+            "user admin on #aa ~* &* +@all",
+            "user off off #aa ~a:* &* +@all",
+            "user mute on #aa ~a:* &* -@all +get",
+            "user deaf on #aa ~a:* resetchannels +@all",
+            "user own on #aa ~a:* &a:* -@all +publish (~* &* +@all)",
+            "user \u{1b}wide on #aa ~a:* &* -@all +publish +subscribe",
+        ];
+        let users = users(&Value::Array(lines.map(line).into())).unwrap();
+        assert_eq!(users.others, 6);
+        assert_eq!(users.on_all_channels, ["wide"]);
+    }
+
+    #[test]
+    fn a_marker_tells_when_its_server_votes() {
+        let marker = |ends: f64, run: &str| {
+            let mut marker = ends.to_le_bytes().to_vec();
+            marker.extend(1e6_f64.to_le_bytes());
+            marker.push(u8::try_from(run.len()).unwrap());
+            marker.extend(run.as_bytes());
+            marker.extend(b"\x03set");
+            marker
+        };
+        let left = Duration::from_micros(500);
+        for (marker, expected) in [
+            (marker(1_500.0, "run"), Some(Vote::After(left))),
+            (marker(1_000.0, "run"), Some(Vote::Now)),
+            (marker(1_500.0, "former"), Some(Vote::Restarted)),
+            (b"short".to_vec(), None),
+            (marker(0.0, "run")[..18].to_vec(), None),
+        ] {
+            assert_eq!(vote_of(&marker, "run", 1_000), expected, "{marker:?}");
+        }
+        let terms = |set: &str, quarantine: f64| {
+            let mut terms = quarantine.to_le_bytes().to_vec();
+            terms.extend([0, u8::try_from(set.len()).unwrap()]);
+            terms.extend(set.as_bytes());
+            terms
+        };
+        let ours = marker(1_500.0, "former");
+        assert!(is_of(&ours, &terms("set", 1e6)));
+        assert!(!is_of(&ours, &terms("set", 2e6)));
+        assert!(!is_of(&ours, &terms("sea", 1e6)));
+        assert!(!is_of(b"short", &terms("set", 1e6)));
+    }
+}

@@ -1,0 +1,122 @@
+//! What the facts mean where clients say that a restart may have made the server
+//! forget (`restart=quarantine`).
+
+use std::time::Duration;
+
+use leasehold_store::report::{Finding, Severity};
+
+use super::facts::{Facts, Vote};
+use crate::Quarantine;
+
+/// A primary counts its replicas once a second, in whole seconds.
+const COUNTING: Duration = Duration::from_secs(2);
+
+/// What is promised on such a server.
+pub(super) const PROMISE: &str = "Exclusion while a lease is valid, also when the server restarts without its data or is \
+     flushed, and over a fail-over as long as the former primary grants nothing any more; as \
+     long as the server's clock is not stepped forward. Fencing: tokens rise over all of that, as \
+     long as its clock does not go back further than the quarantine.";
+
+/// Whether it grants.
+pub(super) fn grants(vote: Vote) -> Finding {
+    let finding = |found: String| Finding::new(Severity::Warning, "quarantine", found);
+    match vote {
+        Vote::Now => Finding::new(Severity::Fine, "quarantine", "it grants"),
+        Vote::After(left) => finding(format!("it grants again after {} s", left.as_secs() + 1))
+            .meaning("until then those who hold keep what they have, and the others wait")
+            .remedied("nothing: it ends by itself"),
+        Vote::Restarted => finding("it was restarted, and no lock was asked for since".to_owned())
+            .meaning("it grants again a quarantine after the first claim")
+            .remedied("nothing: it ends by itself"),
+        Vote::Unmarked => finding("it is not marked: it is new, or has lost its data".to_owned())
+            .meaning("it grants only a quarantine after the first claim")
+            .remedied("if it is new, say so: leasehold init -S URL"),
+        Vote::Foreign => Finding::new(
+            Severity::Unsafe,
+            "quarantine",
+            "it belongs to clients with other settings",
+        )
+        .meaning("it refuses clients with these")
+        .remedied(
+            "name the same max_ttl and quarantine everywhere; leasehold init -S URL moves it to \
+             new ones",
+        ),
+    }
+}
+
+/// Whether a primary that was replaced stops granting before the quarantine of the
+/// one in its place is over.
+pub(super) fn isolation(facts: &Facts, quarantine: &Quarantine) -> Option<Finding> {
+    if !facts.sought && facts.replicas().is_empty() {
+        return None;
+    }
+    let needed = facts.config("min-replicas-to-write")?;
+    if needed == "0" {
+        let finding = Finding::new(Severity::Warning, "isolation", "min-replicas-to-write 0");
+        return Some(
+            finding
+                .meaning(
+                    "a primary that is cut off goes on granting while another has taken its \
+                     place: no quarantine waits for that",
+                )
+                .remedied("set min-replicas-to-write to the number of replicas"),
+        );
+    }
+    let lag = facts.config("min-replicas-max-lag")?.parse().ok()?;
+    let lag = Duration::from_secs(lag);
+    let spare = quarantine.lasts().saturating_sub(quarantine.max_ttl);
+    if lag + COUNTING <= spare {
+        return None;
+    }
+    let found = format!("min-replicas-max-lag {}", lag.as_secs());
+    Some(
+        Finding::new(Severity::Warning, "isolation", found)
+            .meaning(
+                "a primary that is cut off goes on granting for so long, and its leases may \
+                 outlast the quarantine of the one in its place",
+            )
+            .remedied(format!(
+                "choose a quarantine of {} s or more, or a shorter lag",
+                (quarantine.max_ttl + lag + COUNTING).as_secs() + 1
+            )),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(settings: &[(&str, &str)]) -> Facts {
+        let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Facts {
+            sought: true,
+            config: settings.iter().map(pair).collect(),
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn a_primary_that_was_replaced_has_to_stop_in_time() {
+        let usual = Quarantine::default();
+        let short = Quarantine::new(Duration::from_secs(10));
+        let settings = |needed, lag| {
+            facts(&[
+                ("min-replicas-to-write", needed),
+                ("min-replicas-max-lag", lag),
+            ])
+        };
+        let severity =
+            |facts: &Facts, quarantine| isolation(facts, quarantine).map(|it| it.severity);
+        assert_eq!(severity(&settings("1", "10"), &usual), None);
+        assert_eq!(severity(&settings("1", "8"), &short), None);
+        let warning = Some(Severity::Warning);
+        assert_eq!(severity(&settings("1", "9"), &short), warning);
+        assert_eq!(severity(&settings("0", "1"), &usual), warning);
+        let found = isolation(&settings("1", "10"), &short).unwrap();
+        assert!(found.remedy.unwrap().contains("23 s or more"));
+        // Nobody can take the place of a server without replicas or Sentinels.
+        let mut alone = settings("0", "10");
+        alone.sought = false;
+        assert_eq!(severity(&alone, &usual), None);
+    }
+}

@@ -1,0 +1,294 @@
+//! The Sentinels themselves: each, and whether they agree.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use leasehold_store::StoreError;
+use leasehold_store::report::{Finding, Severity};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Value};
+
+use crate::finder::{Address, field};
+use crate::primary::Search;
+use crate::{refusal, sentinels};
+
+/// So many it takes, so that one may fail.
+const FEWEST: u64 = 3;
+
+/// What one Sentinel says of the primary.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct View {
+    primary: String,
+    /// How many other Sentinels it knows.
+    others: u64,
+    /// How many must agree that the primary is down.
+    quorum: u64,
+    replicas: u64,
+    /// Whether it takes the primary for dead.
+    down: bool,
+    /// Why it could not get a fail-over under way.
+    stuck: Option<String>,
+}
+
+/// A Sentinel, and what it says if it can be asked.
+pub(super) type Asked = (String, Result<View, StoreError>);
+
+/// Asks each Sentinel of the URL, and judges what all say.
+pub(super) async fn examine(search: &Search) -> Vec<Finding> {
+    let asked = search.nodes().iter().map(async |node: &Address| {
+        let view = async {
+            let mut sentinel = search.reach(node, AsyncConnectionConfig::new()).await?;
+            look(&mut sentinel, search.master()).await
+        };
+        (sentinels::address(&node.0, node.1), view.await)
+    });
+    judge(&join_all(asked).await)
+}
+
+async fn look(sentinel: &mut MultiplexedConnection, master: &str) -> Result<View, StoreError> {
+    let mut ask = redis::pipe();
+    ask.cmd("SENTINEL").arg("MASTER").arg(master);
+    ask.cmd("SENTINEL").arg("CKQUORUM").arg(master);
+    let answers = sentinel.send_packed_commands(&ask, 0, 2).await;
+    let answers = answers.map_err(refusal::of_connection)?;
+    match answers.first() {
+        Some(Value::ServerError(error)) => Err(refusal::of_server(error)),
+        Some(about) => Ok(View::read(about, answers.get(1))),
+        None => Ok(View::default()),
+    }
+}
+
+impl View {
+    pub(super) fn read(about: &Value, quorum: Option<&Value>) -> Self {
+        let text = |name: &str| refusal::tame(&field(about, name).unwrap_or_default());
+        let number = |name: &str| text(name).parse().unwrap_or(0);
+        Self {
+            primary: format!("{}:{}", text("ip"), text("port")),
+            others: number("num-other-sentinels"),
+            quorum: number("quorum"),
+            replicas: number("num-slaves"),
+            down: text("flags").contains("_down"),
+            stuck: match quorum {
+                Some(Value::ServerError(error)) if error.code() == "NOQUORUM" => {
+                    Some(refusal::tame(error.details().unwrap_or_default()))
+                }
+                _ => None,
+            },
+        }
+    }
+}
+
+pub(super) fn judge(asked: &[Asked]) -> Vec<Finding> {
+    let views: Vec<_> = asked
+        .iter()
+        .filter_map(|(_, view)| view.as_ref().ok())
+        .collect();
+    let mut findings = together(&views, asked.len());
+    for (name, view) in asked {
+        let found = match view {
+            Ok(view) => of_one(view),
+            Err(error) => {
+                let hint = error.hint();
+                let remedy = hint.unwrap_or("start it, or see that it can be reached from here");
+                let silent = Finding::new(Severity::Warning, "sentinel", error.to_string());
+                let meaning = "the others have to find the primary, and agree, without it";
+                vec![silent.meaning(meaning).remedied(remedy)]
+            }
+        };
+        findings.extend(found.into_iter().map(|finding| finding.at(name)));
+    }
+    findings
+}
+
+fn of_one(view: &View) -> Vec<Finding> {
+    let check = "sentinel";
+    let mut findings = vec![Finding::new(
+        Severity::Fine,
+        check,
+        format!(
+            "it watches {}, with {} other Sentinels and a quorum of {}",
+            view.primary, view.others, view.quorum
+        ),
+    )];
+    let mut warn = |found: String, meaning: &str, remedy: &str| {
+        let finding = Finding::new(Severity::Warning, check, found);
+        findings.push(finding.meaning(meaning).remedied(remedy));
+    };
+    if view.down {
+        warn(
+            "it takes the primary for dead".to_owned(),
+            "a fail-over is under way, or this Sentinel is cut off from the primary",
+            "look at its log, and at the network between the two",
+        );
+    }
+    if let Some(stuck) = &view.stuck {
+        warn(
+            format!("it cannot get a fail-over under way: {stuck}"),
+            "when the primary fails, nobody takes its place",
+            "bring the other Sentinels back, or set `quorum` to more than half of them",
+        );
+    }
+    if view.replicas == 0 {
+        warn(
+            "it knows of no replica".to_owned(),
+            "when the primary fails, nobody can take its place",
+            "add a replica",
+        );
+    }
+    findings
+}
+
+/// What all say together; of `listed` that the URL names.
+fn together(views: &[&View], listed: usize) -> Vec<Finding> {
+    let check = "sentinels";
+    let mut findings = Vec::new();
+    let mut tell = |severity, found: String, meaning: &str, remedy: &str| {
+        let finding = Finding::new(severity, check, found);
+        findings.push(finding.meaning(meaning).remedied(remedy));
+    };
+    let primaries: BTreeSet<_> = views.iter().map(|view| view.primary.as_str()).collect();
+    if primaries.len() > 1 {
+        let named: Vec<_> = primaries.into_iter().collect();
+        tell(
+            Severity::Warning,
+            format!("they name different primaries: {}", named.join(", ")),
+            "a fail-over is under way, or some have not heard of the last one",
+            "if it stays so, look at the network between the Sentinels",
+        );
+    }
+    let counts: BTreeSet<_> = views
+        .iter()
+        .map(|view| view.others.saturating_add(1))
+        .collect();
+    let Some(&all) = counts.last() else {
+        return findings;
+    };
+    if counts.len() > 1 {
+        tell(
+            Severity::Warning,
+            "they do not all know each other".to_owned(),
+            "those who are not known do not count for a quorum",
+            "look at `known-sentinel` in their configuration, and at the network between them",
+        );
+    }
+    if all < FEWEST {
+        tell(
+            Severity::Warning,
+            format!("there are {all}"),
+            "when one fails, the rest is no majority, and no fail-over can happen",
+            "run three or more, each on a machine of its own",
+        );
+    }
+    if (listed as u64) < all {
+        tell(
+            Severity::Note,
+            format!("the URL names {listed} of {all}"),
+            "a client finds the primary only while one of these answers",
+            "name all of them",
+        );
+    }
+    if findings.is_empty() {
+        findings.push(Finding::new(
+            Severity::Fine,
+            check,
+            format!("all {all} name the same primary, and know each other"),
+        ));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> View {
+        View {
+            primary: "h:6379".to_owned(),
+            others: 2,
+            quorum: 2,
+            replicas: 1,
+            ..View::default()
+        }
+    }
+
+    /// What is complained of, of all and of each, by its first words.
+    fn complaints(views: &[View]) -> Vec<(Severity, String)> {
+        let asked: Vec<Asked> = (views.iter().cloned())
+            .map(|view| ("s".to_owned(), Ok(view)))
+            .collect();
+        let words = |text: &str| {
+            let words: Vec<_> = text.split(' ').take(4).collect();
+            words.join(" ")
+        };
+        judge(&asked)
+            .into_iter()
+            .filter(|finding| finding.severity > Severity::Fine)
+            .inspect(|finding| assert!(finding.remedy.is_some(), "{finding:?}"))
+            .map(|finding| (finding.severity, words(&finding.found)))
+            .collect()
+    }
+
+    #[test]
+    fn each_is_judged_and_all_together() {
+        let all = |change: &dyn Fn(&mut View)| {
+            let mut views = vec![good(); 3];
+            change(&mut views[1]);
+            complaints(&views)
+        };
+        let warning = |found: &str| vec![(Severity::Warning, found.to_owned())];
+        assert_eq!(all(&|_| {}), []);
+        for (found, complaints) in [
+            (
+                "they name different primaries:",
+                all(&|view| view.primary = "i:1".to_owned()),
+            ),
+            ("they do not all", all(&|view| view.others = 1)),
+            ("it takes the primary", all(&|view| view.down = true)),
+            (
+                "it cannot get a",
+                all(&|view| view.stuck = Some("why".to_owned())),
+            ),
+            ("it knows of no", all(&|view| view.replicas = 0)),
+        ] {
+            assert_eq!(complaints, warning(found));
+        }
+        let note = vec![(Severity::Note, "the URL names 2".to_owned())];
+        assert_eq!(complaints(&[good(), good()]), note);
+        let lonely = View {
+            others: 0,
+            ..good()
+        };
+        assert_eq!(complaints(&[lonely]), warning("there are 1"));
+    }
+
+    #[test]
+    fn whatever_one_says_can_be_shown() {
+        let bytes = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+        let about = [
+            b"ip".as_slice(),
+            b"\x1b[2J",
+            b"num-other-sentinels",
+            b"18446744073709551615",
+        ];
+        let about = Value::Array(about.map(bytes).into());
+        let quorum = redis::parse_redis_value(b"-NOQUORUM \x1b[1m no\r\n").unwrap();
+        let view = View::read(&about, Some(&quorum));
+        let findings = judge(&[("s".to_owned(), Ok(view))]);
+        assert!(findings.len() > 3, "{findings:?}");
+        for finding in findings {
+            assert!(!finding.found.contains(char::is_control), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_is_silent_is_named() {
+        let silent = StoreError::new(leasehold_store::ErrorKind::Unavailable, "no answer");
+        let asked = [
+            ("s:1".to_owned(), Err(silent)),
+            ("s:2".to_owned(), Ok(good())),
+        ];
+        let found = judge(&asked);
+        let complaint = found.iter().find(|one| one.severity == Severity::Warning);
+        assert_eq!(complaint.unwrap().server.as_deref(), Some("s:1"));
+    }
+}

@@ -1,0 +1,204 @@
+//! Uses a lock as clients do, every verb once.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use leasehold_core::{Claim, ClaimId, Key, Mode, Note, Release, Renew, Reply, Rotate, Token};
+use leasehold_store::{
+    Answer, ErrorKind, LockStore, Push, PushSink, StoreError, Verbs as _, clock,
+};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::facts::Trial;
+use crate::script::Script;
+use crate::{ClassicStore, RedisStore, RedlockStore};
+
+/// How long a push may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long the lock of the trial lives if we do not come to give it back.
+const TTL: Duration = Duration::from_secs(5);
+
+/// How long the record of the trial's key is kept if we do not come to remove it.
+/// Too short for the locks of clients, which ask again for what they released.
+pub(super) const RETENTION: Duration = Duration::from_secs(5);
+
+/// Removes a key, by what the rights of every user here allow.
+static FORGET: LazyLock<Script> =
+    LazyLock::new(|| Script::new("return redis.call('PEXPIRE', KEYS[1], 0)".to_owned()));
+
+/// A store on which a trial leaves nothing.
+pub(super) trait OnTrial: LockStore {
+    /// Removes the record of the trial's key. Where that fails, it expires soon.
+    async fn forget(&self, key: &Key);
+}
+
+impl OnTrial for RedisStore {
+    async fn forget(&self, key: &Key) {
+        self.run_on(&FORGET, key).await.ok();
+    }
+}
+
+impl OnTrial for RedlockStore {
+    async fn forget(&self, key: &Key) {
+        self.run_on_each(&FORGET, key).await;
+    }
+}
+
+impl OnTrial for ClassicStore {
+    /// A lock that was released is not there any more.
+    async fn forget(&self, _key: &Key) {}
+}
+
+/// Uses a lock of the store, if it was opened.
+/// Its TTL is `longest` at most.
+pub(super) async fn run<S: OnTrial>(
+    store: Result<S, StoreError>,
+    longest: Option<Duration>,
+) -> Trial {
+    let ttl = longest.map_or(TTL, |longest| longest.min(TTL));
+    let mut trial = Trial::default();
+    match store {
+        Ok(store) => {
+            let done = match name() {
+                Ok(key) => {
+                    let done = if store.capabilities().queueing {
+                        steps(&store, &key, ttl, &mut trial).await
+                    } else {
+                        plain_steps(&store, &key).await
+                    };
+                    store.forget(&key).await;
+                    done
+                }
+                Err(failed) => Err(failed),
+            };
+            trial.deaf = !store.capabilities().push;
+            trial.failed = done.err();
+        }
+        Err(error) => trial.failed = Some(("open the store", error)),
+    }
+    trial
+}
+
+struct Heard(mpsc::UnboundedSender<Push>);
+
+impl PushSink for Heard {
+    fn push(&self, push: Push) {
+        // Nobody may listen any more.
+        self.0.send(push).ok();
+    }
+}
+
+type Failed = (&'static str, StoreError);
+
+fn name() -> Result<Key, Failed> {
+    let name = format!("leasehold-doctor/{}", uuid::Uuid::new_v4());
+    Key::new(name).map_err(|invalid| ("name a key", invalid.into()))
+}
+
+fn release(id: &ClaimId) -> Release {
+    Release {
+        id: id.clone(),
+        hand_off: true,
+        settled: false,
+        unused: false,
+    }
+}
+
+/// Where there is no queue.
+async fn plain_steps(store: &impl LockStore, key: &Key) -> Result<(), Failed> {
+    // Short, so that a set with a small `max_ttl` admits it.
+    let claim = Claim {
+        wait: false,
+        ..Claim::new(fresh(), Mode::Exclusive, Duration::from_secs(1))
+    };
+    token("take a lock", store.claim(key, &claim).await)?;
+    let renew = Renew::new(claim.id.clone(), claim.lease_ttl);
+    done("renew a lock", store.renew(key, &renew).await)?;
+    done(
+        "release a lock",
+        store.release(key, &release(&claim.id)).await,
+    )?;
+    let looked = store.inspect(key).await;
+    looked.map_err(|error| ("look at a lock", error))?;
+    Ok(())
+}
+
+async fn steps(
+    store: &impl LockStore,
+    key: &Key,
+    ttl: Duration,
+    trial: &mut Trial,
+) -> Result<(), Failed> {
+    let claim = |wait| Claim {
+        inbox: Some(store.inbox().clone()),
+        wait,
+        ..Claim::new(fresh(), Mode::Exclusive, ttl)
+    };
+    let (heard, mut pushes) = mpsc::unbounded_channel();
+    let listened = store.listen(Arc::new(Heard(heard))).await;
+    let _ear = listened.map_err(|error| ("listen for pushes", error))?;
+
+    let first = claim(false);
+    let granted = store.claim(key, &first).await;
+    trial.acknowledged = granted.as_ref().ok().and_then(|answer| answer.acknowledged);
+    token("take a lock", granted)?;
+    let second = claim(true);
+    done("stand in line", store.claim(key, &second).await)?;
+    let to = fresh();
+    let renew = Renew {
+        note: Note::new("doctor").ok(),
+        rotate: Some(Rotate {
+            to: to.clone(),
+            version: 0,
+            adopt: None,
+        }),
+        ..Renew::new(first.id.clone(), ttl)
+    };
+    done("renew a lock", store.renew(key, &renew).await)?;
+    done("watch a lock", store.watch(key, TTL).await)?;
+    let sent = clock::now();
+    done("release a lock", store.release(key, &release(&to)).await)?;
+    let granted = async {
+        while let Some(push) = pushes.recv().await {
+            if matches!(push, Push::Granted { .. }) {
+                return Some(clock::now().since(sent));
+            }
+        }
+        None
+    };
+    if store.capabilities().push {
+        trial.push = timeout(PATIENCE, granted).await.ok().flatten();
+    }
+    done("stop watching", store.watch(key, Duration::ZERO).await)?;
+    let looked = store.inspect(key).await;
+    looked.map_err(|error| ("look at a lock", error))?;
+    trial.unlisted = store.list(key.as_str()).await.err();
+    let second = release(&second.id);
+    done("release a lock", store.release(key, &second).await)?;
+    done("break a lock", store.break_key(key).await)?;
+    Ok(())
+}
+
+fn fresh() -> ClaimId {
+    ClaimId::from_random(uuid::Uuid::new_v4().as_u128())
+}
+
+fn done(step: &'static str, answer: Result<Answer, StoreError>) -> Result<Reply, Failed> {
+    answer
+        .map(|answer| answer.reply)
+        .map_err(|error| (step, error))
+}
+
+fn token(step: &'static str, answer: Result<Answer, StoreError>) -> Result<Token, Failed> {
+    match done(step, answer)? {
+        Reply::Standing(standing) if standing.token.is_some() => {
+            Ok(standing.token.unwrap_or_default())
+        }
+        other => {
+            let message = format!("a free lock was not granted: {other:?}");
+            Err((step, StoreError::new(ErrorKind::Corrupt, message)))
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Finds the primary: asks the Sentinels.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_store::{ErrorKind, StoreError};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+use tokio::time::timeout;
+
+use super::refusal;
+use super::sentinels::{Sentinels, address};
+
+/// A server by name or IP address, and port.
+pub(super) type Address = (String, u16);
+
+/// What a Sentinel says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Named {
+    /// The primary, as far as this Sentinel knows.
+    pub(super) primary: Address,
+    /// Rises with every fail-over; zero where the Sentinel does not say.
+    pub(super) epoch: u64,
+}
+
+/// The Sentinels, and what is known of them. Decides whom to ask and whom to
+/// believe; connecting is left to others.
+#[derive(Debug)]
+pub(super) struct Finder {
+    pub(super) sentinels: Sentinels,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// The one that answered last comes first.
+    order: Vec<Address>,
+    /// The highest epoch that any has named.
+    epoch: u64,
+}
+
+impl Finder {
+    pub(super) fn new(sentinels: Sentinels) -> Self {
+        Self {
+            known: Mutex::new(Known {
+                order: sentinels.nodes.clone(),
+                epoch: 0,
+            }),
+            sentinels,
+        }
+    }
+
+    fn known<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
+        look(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The Sentinels in the order in which to ask them.
+    pub(super) fn order(&self) -> Vec<Address> {
+        self.known(|known| known.order.clone())
+    }
+
+    /// This one is asked first from now on.
+    pub(super) fn prefer(&self, node: &Address) {
+        self.known(|known| {
+            if let Some(at) = known.order.iter().position(|other| other == node) {
+                known.order[..=at].rotate_right(1);
+            }
+        });
+    }
+
+    /// This one is asked last from now on.
+    pub(super) fn put_last(&self, node: &Address) {
+        self.known(|known| {
+            if let Some(at) = known.order.iter().position(|other| other == node) {
+                known.order[at..].rotate_left(1);
+            }
+        });
+    }
+
+    /// Whether another has named a primary of a later fail-over already: then
+    /// this one has not heard of it yet, or cannot.
+    pub(super) fn is_stale(&self, named: &Named) -> bool {
+        self.known(|known| {
+            let stale = named.epoch < known.epoch && named.epoch > 0;
+            known.epoch = known.epoch.max(named.epoch);
+            stale
+        })
+    }
+
+    /// The Sentinels were set up anew and count from the beginning.
+    pub(super) fn start_over(&self, named: &Named) {
+        self.known(|known| known.epoch = named.epoch);
+    }
+}
+
+/// What asking one Sentinel comes to.
+pub(super) enum Asked {
+    Named(Named),
+    /// It watches no such primary, but these.
+    Unknown(BTreeSet<String>),
+    No(StoreError),
+}
+
+/// Asks one Sentinel where the primary is.
+pub(super) async fn ask(
+    connection: &mut MultiplexedConnection,
+    master: &str,
+    limit: Duration,
+) -> Asked {
+    let sentinel = |what: &str| {
+        let mut command = redis::cmd("SENTINEL");
+        command.arg(what);
+        command
+    };
+    let mut pipeline = redis::Pipeline::with_capacity(2);
+    let mut about = sentinel("MASTER");
+    about.arg(master);
+    let mut whom = sentinel("GET-MASTER-ADDR-BY-NAME");
+    whom.arg(master);
+    pipeline.add_command(whom).add_command(about);
+    let answers = match timeout(limit, connection.send_packed_commands(&pipeline, 0, 2)).await {
+        Ok(Ok(answers)) => answers,
+        Ok(Err(error)) => return Asked::No(refusal::of_connection(error)),
+        Err(_) => return Asked::No(silent(limit)),
+    };
+    let [whom, about] = answers.as_slice() else {
+        return Asked::No(odd());
+    };
+    match whom {
+        Value::Nil => Asked::Unknown(masters(connection, sentinel("MASTERS"), limit).await),
+        Value::ServerError(error) => Asked::No(refusal::of_server(error)),
+        whom => match read_address(whom) {
+            Some(primary) => Asked::Named(Named {
+                primary,
+                // A user who may not see more can still find the primary.
+                epoch: field(about, "config-epoch")
+                    .and_then(|epoch| epoch.parse().ok())
+                    .unwrap_or(0),
+            }),
+            None => Asked::No(odd()),
+        },
+    }
+}
+
+/// The names that this Sentinel knows; none where it does not say.
+async fn masters(
+    connection: &mut MultiplexedConnection,
+    command: Cmd,
+    limit: Duration,
+) -> BTreeSet<String> {
+    match timeout(limit, connection.send_packed_command(&command)).await {
+        Ok(Ok(Value::Array(masters))) => masters
+            .iter()
+            .filter_map(|master| field(master, "name"))
+            .collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+pub(super) fn read_address(value: &Value) -> Option<Address> {
+    let Value::Array(parts) = value else {
+        return None;
+    };
+    let [host, port] = parts.as_slice() else {
+        return None;
+    };
+    Some((text(host)?, text(port)?.parse().ok()?))
+}
+
+/// One field of what a Sentinel says about a server.
+pub(super) fn field(value: &Value, name: &str) -> Option<String> {
+    match value {
+        Value::Map(fields) => fields
+            .iter()
+            .find(|(field, _)| text(field).as_deref() == Some(name))
+            .and_then(|(_, value)| text(value)),
+        Value::Array(fields) => fields
+            .chunks_exact(2)
+            .find(|pair| text(&pair[0]).as_deref() == Some(name))
+            .and_then(|pair| text(&pair[1])),
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) => Some(text.clone()),
+        Value::VerbatimString { text, .. } => Some(text.clone()),
+        Value::Int(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// How one round of asking has failed, Sentinel by Sentinel.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    said: Vec<String>,
+    unknown: usize,
+    refused: usize,
+    names: BTreeSet<String>,
+    last: Option<StoreError>,
+}
+
+impl Failures {
+    pub(super) fn no(&mut self, node: &Address, error: StoreError) {
+        self.said
+            .push(format!("{}: {error}", address(&node.0, node.1)));
+        self.refused += usize::from(error.kind() != ErrorKind::Unavailable);
+        self.last = Some(error);
+    }
+
+    pub(super) fn unknown(&mut self, node: &Address, names: BTreeSet<String>) {
+        self.said
+            .push(format!("{} knows no such name", address(&node.0, node.1)));
+        self.unknown += 1;
+        self.names.extend(names);
+    }
+
+    pub(super) fn named(&mut self, node: &Address, primary: &Address, why: &StoreError) {
+        let (sentinel, primary) = (address(&node.0, node.1), address(&primary.0, primary.1));
+        self.said.push(format!("{sentinel} names {primary}: {why}"));
+        self.last = Some(why.clone());
+    }
+
+    /// All of it as one error.
+    pub(super) fn into_error(self, master: &str) -> StoreError {
+        if self.unknown > 0 && self.unknown == self.said.len() {
+            let error = StoreError::new(
+                ErrorKind::Invalid,
+                format!("no Sentinel knows a primary of the name {master:?}"),
+            );
+            return if self.names.is_empty() {
+                error.with_hint("they watch none: see `sentinel monitor` in their configuration")
+            } else {
+                let names: Vec<_> = self.names.iter().map(String::as_str).collect();
+                error.with_hint(format!("they know: {}", names.join(", ")))
+            };
+        }
+        // Waiting does not cure it if nobody lets us in.
+        let refused = self.refused > 0 && self.refused == self.said.len();
+        let mut error = StoreError::new(
+            if refused {
+                ErrorKind::Refused
+            } else {
+                ErrorKind::Unavailable
+            },
+            format!(
+                "cannot find the primary {master:?}: {}",
+                self.said.join("; ")
+            ),
+        )
+        .with_hint("are the Sentinels and the primary running, and reachable from here?");
+        if let Some(last) = self.last {
+            if refused {
+                error = error.with_hint_of(&last);
+            }
+            error = error.with_source(last);
+        }
+        error
+    }
+}
+
+pub(super) fn silent(limit: Duration) -> StoreError {
+    StoreError::new(
+        ErrorKind::Unavailable,
+        format!("no answer within {limit:?}"),
+    )
+}
+
+fn odd() -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, "an answer that no Sentinel gives")
+        .with_hint("is it a Sentinel? Its port is 26379 by custom")
+}
+
+/// A server that a Sentinel names, and that is not the primary.
+pub(super) fn not_primary() -> StoreError {
+    StoreError::new(
+        ErrorKind::Unavailable,
+        "that server is a replica: a fail-over is under way, or this Sentinel is behind",
+    )
+}
+
+/// A Sentinel that has not heard of the last fail-over.
+pub(super) fn behind() -> StoreError {
+    StoreError::new(
+        ErrorKind::Unavailable,
+        "this Sentinel has not heard of the last fail-over",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finder() -> Finder {
+        Finder::new(Sentinels::new(["a", "b", "c"], "m").unwrap())
+    }
+
+    fn first_letters(finder: &Finder) -> String {
+        finder
+            .order()
+            .iter()
+            .map(|(host, _)| host.as_str())
+            .collect()
+    }
+
+    fn named(epoch: u64) -> Named {
+        Named {
+            primary: ("h".to_owned(), 1),
+            epoch,
+        }
+    }
+
+    #[test]
+    fn who_answers_is_asked_first() {
+        let finder = finder();
+        let node = |name: &str| (name.to_owned(), 26379);
+        finder.prefer(&node("c"));
+        assert_eq!(first_letters(&finder), "cab");
+        finder.prefer(&node("c"));
+        finder.put_last(&node("a"));
+        assert_eq!(first_letters(&finder), "cba");
+        finder.put_last(&node("c"));
+        assert_eq!(first_letters(&finder), "bac");
+        finder.prefer(&node("unknown"));
+        assert_eq!(first_letters(&finder), "bac");
+    }
+
+    #[test]
+    fn a_sentinel_that_missed_a_fail_over_is_not_believed() {
+        let finder = finder();
+        assert!(!finder.is_stale(&named(3)));
+        assert!(!finder.is_stale(&named(4)));
+        assert!(finder.is_stale(&named(3)));
+        assert!(!finder.is_stale(&named(0)), "it does not say");
+        finder.start_over(&named(1));
+        assert!(!finder.is_stale(&named(1)));
+    }
+
+    #[test]
+    fn failures_name_the_sentinels_and_what_each_said() {
+        let node = |name: &str| (name.to_owned(), 26379);
+        let mut failures = Failures::default();
+        failures.no(&node("a"), silent(Duration::from_millis(500)));
+        failures.unknown(&node("b"), BTreeSet::from(["x".to_owned()]));
+        failures.named(&node("c"), &("d".to_owned(), 6379), &not_primary());
+        let error = failures.into_error("m");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let said = error.to_string();
+        for part in [
+            "primary \"m\"",
+            "a:26379: no answer within 500ms",
+            "b:26379 knows no such name",
+            "c:26379 names d:6379: that server is a replica",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+
+        let mut failures = Failures::default();
+        failures.unknown(&node("b"), BTreeSet::from(["x".to_owned(), "y".to_owned()]));
+        let error = failures.into_error("m");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert_eq!(error.hint(), Some("they know: x, y"));
+    }
+}

@@ -1,0 +1,144 @@
+//! What a server says, read as the store reads it. See [`crate::fuzzing`].
+
+use std::time::Duration;
+
+use leasehold_core::{Inbox, Invalid, Reply, Snapshot, StoreTime};
+use leasehold_store::{Acknowledged, Push, StoreError};
+use redis::Value;
+
+use super::acknowledge::Acknowledge;
+pub use super::classic::fuzzing::*;
+pub use super::cluster::fuzzing::*;
+pub use super::doctor::fuzzing::*;
+pub use super::quorum::fuzzing::*;
+use super::record::Record;
+use super::{ServerCost, baseline, finder, list, options, push, restart, rights, script};
+
+/// A duration of a URL.
+///
+/// # Errors
+/// If it is none.
+pub fn duration(text: &str) -> Result<Duration, Invalid> {
+    options::parse_duration("retention", text)
+}
+
+/// What a verb answered.
+///
+/// # Errors
+/// If it is something else.
+pub fn reply(value: &Value) -> Result<(Reply, StoreTime), StoreError> {
+    script::read_reply(value)
+}
+
+/// The answer about so many keys: how many were granted, or the first that was not.
+///
+/// # Errors
+/// If it is something else.
+pub fn replies(value: &Value, keys: usize) -> Result<Result<usize, usize>, StoreError> {
+    let replies = script::read_replies(value, keys)?;
+    Ok(replies.map(|all| all.len()).map_err(|(part, _)| part))
+}
+
+/// What is left of a quarantine.
+///
+/// # Errors
+/// If it is something else.
+pub fn quarantine(value: &Value) -> Result<Duration, StoreError> {
+    restart::read_left(value).map(|(left, _)| left)
+}
+
+/// What scripts may not do, as they answered.
+///
+/// # Errors
+/// If they may not do all that they must.
+pub fn allowed(answer: &Value) -> Result<(), StoreError> {
+    rights::allowed(answer, "leasehold:")
+}
+
+/// Whether `INFO` in several answers can be read.
+///
+/// # Errors
+/// If it is something else.
+pub fn info(sections: &[Value]) -> Result<usize, StoreError> {
+    Ok(rights::read_info(sections)?.len())
+}
+
+/// A record, as people see it; and how many claims, watchers and released ids it has.
+#[derive(Debug)]
+pub struct Look {
+    /// As people see it.
+    pub snapshot: Snapshot,
+    /// The secrets in it.
+    pub ids: Vec<String>,
+    /// Those who watch.
+    pub watchers: Vec<Inbox>,
+}
+
+/// A look at a key.
+///
+/// # Errors
+/// If it is something else, or damaged.
+pub fn look(value: Value) -> Result<Look, StoreError> {
+    let (record, clock) = Record::read(value)?;
+    let entries = record.granted.iter().chain(&record.waiting);
+    let released = record.released.iter().map(|tombstone| &tombstone.id);
+    Ok(Look {
+        ids: entries
+            .map(|entry| &entry.id)
+            .chain(released)
+            .map(|id| id.expose().to_owned())
+            .collect(),
+        watchers: record
+            .watchers
+            .iter()
+            .map(|(inbox, _)| inbox.clone())
+            .collect(),
+        snapshot: record.look(clock),
+    })
+}
+
+/// One answer of `SCAN`: where to go on, and the names found.
+///
+/// # Errors
+/// If it is something else.
+pub fn page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), StoreError> {
+    list::read_page(answer)
+}
+
+/// A text with the special meaning taken from what a glob treats specially.
+pub fn escape(text: &str) -> String {
+    list::escape(text)
+}
+
+/// What was pushed to an inbox.
+pub fn pushes(message: &[u8]) -> Vec<Push> {
+    push::read(message, 1).collect()
+}
+
+/// What a `WAIT` for one replica answered, or a `WAITAOF` for one and the disk.
+///
+/// # Errors
+/// If it is something else.
+pub fn acknowledged(disk: bool, answer: &Value) -> Result<Acknowledged, StoreError> {
+    let by = if disk {
+        super::AcknowledgedBy::Disk { replicas: 1 }
+    } else {
+        super::AcknowledgedBy::Replicas(1)
+    };
+    Acknowledge::by(by).demand(0).read(answer)
+}
+
+/// Where a Sentinel says that the primary is.
+pub fn primary(answer: &Value) -> Option<(String, u16)> {
+    finder::read_address(answer)
+}
+
+/// One field of what a Sentinel says about it.
+pub fn field(answer: &Value, name: &str) -> Option<String> {
+    finder::field(answer, name)
+}
+
+/// What a server has spent.
+pub fn cost(info: &str) -> ServerCost {
+    baseline::read_cost(info)
+}

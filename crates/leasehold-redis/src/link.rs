@@ -1,0 +1,442 @@
+//! The one connection of a store: lost, found again, listened to.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Backoff, Inbox};
+use leasehold_store::{ErrorKind, Push, PushSink, StoreError};
+use redis::{PushInfo, PushKind, Value};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::connect::Target;
+use super::finder::Named;
+use super::flights::Flights;
+use super::wire::{Signals, Wire};
+use super::{primary, push, refusal, rights};
+
+/// The pauses between tries to connect again.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Where the connection stands.
+#[derive(Clone)]
+enum State {
+    Up(Arc<Wire>),
+    /// Being opened again; with the reason of the last failure.
+    Down(Option<StoreError>),
+}
+
+/// What the store, its connection and its tasks share.
+pub(super) struct Shared {
+    target: Target,
+    observer: Option<Observer>,
+    /// Our name where we hear, and where we do not.
+    inboxes: (Inbox, Inbox),
+    /// Whether we do, decided when the connection stands for the first time: a claim
+    /// is known by the name that it came with.
+    hears: OnceLock<bool>,
+    channel: String,
+    state: watch::Sender<State>,
+    sink: Mutex<Option<Arc<dyn PushSink>>>,
+    flights: Arc<Flights>,
+    epochs: AtomicU64,
+    subscribing: tokio::sync::Mutex<()>,
+    reconnecting: Mutex<Option<AbortHandle>>,
+    /// Whether this client has asked for locks, and not only looked.
+    claims: AtomicBool,
+    /// A Sentinel has named a primary: the pause before the next try is over.
+    named: Arc<Notify>,
+    /// The task that hears of fail-overs.
+    looking_out: Mutex<Option<AbortHandle>>,
+}
+
+/// Told on the connection's own task: `true` when the connection stands, `false`
+/// when it is lost.
+pub(super) type Observer = Box<dyn Fn(bool) + Send + Sync>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Opens the connection.
+    pub(super) async fn open(
+        target: Target,
+        observer: Option<Observer>,
+    ) -> Result<Arc<Self>, StoreError> {
+        let shared = Self::new(target, observer);
+        let wire = if shared.target.search().is_some() {
+            shared.connect_patiently().await?
+        } else {
+            shared.connect().await?
+        };
+        shared.publish(wire);
+        Ok(shared)
+    }
+
+    /// Opens the connection in the background, however long that takes.
+    pub(super) fn start(target: Target, observer: Observer) -> Arc<Self> {
+        let shared = Self::new(target, Some(observer));
+        shared.find_again(Duration::ZERO);
+        shared
+    }
+
+    fn new(target: Target, observer: Option<Observer>) -> Arc<Self> {
+        let inbox = Inbox::from_random(u64::from_le_bytes(
+            uuid::Uuid::new_v4().as_u128().to_le_bytes()[..8]
+                .try_into()
+                .unwrap_or_default(),
+        ));
+        let channel = format!("{}inbox:{}", target.prefix, inbox.as_str());
+        Arc::new(Self {
+            // A node of a cluster is watched, and heard elsewhere.
+            target: if observer.is_none() {
+                target.hearing(&channel)
+            } else {
+                target
+            },
+            channel,
+            inboxes: (inbox.clone(), push::deaf(&inbox)),
+            hears: OnceLock::new(),
+            observer,
+            state: watch::Sender::new(State::Down(None)),
+            sink: Mutex::default(),
+            flights: Arc::default(),
+            epochs: AtomicU64::new(0),
+            subscribing: tokio::sync::Mutex::default(),
+            reconnecting: Mutex::default(),
+            claims: AtomicBool::new(false),
+            named: Arc::default(),
+            looking_out: Mutex::default(),
+        })
+    }
+
+    /// Whether the connection stands, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Up(_))
+    }
+
+    /// Why there is no connection.
+    pub(super) fn why_down(&self) -> StoreError {
+        match &*self.state.borrow() {
+            State::Down(last) => refusal::no_connection(last.as_ref()),
+            State::Up(_) => refusal::no_connection(None),
+        }
+    }
+
+    /// Our name.
+    pub(super) fn inbox(&self) -> &Inbox {
+        if self.hears() {
+            &self.inboxes.0
+        } else {
+            &self.inboxes.1
+        }
+    }
+
+    /// Whether this client hears pushes, as far as is known.
+    pub(super) fn hears(&self) -> bool {
+        self.hears.get().copied().unwrap_or(true)
+    }
+
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// This client asks for a lock: from now on, a quarantine that the server needs
+    /// starts whenever the connection is opened again.
+    pub(super) fn note_claim(&self) {
+        self.claims.store(true, Ordering::Relaxed);
+    }
+
+    /// What was given up on its way, on whatever connection.
+    pub(super) fn flights(&self) -> &Arc<Flights> {
+        &self.flights
+    }
+
+    /// The connection; waits while it is being opened again, for as long as an
+    /// answer may take.
+    pub(super) async fn wire(&self) -> Result<Arc<Wire>, StoreError> {
+        if let State::Up(wire) = &*self.state.borrow() {
+            return Ok(Arc::clone(wire));
+        }
+        let mut states = self.state.subscribe();
+        let up = async {
+            loop {
+                match &*states.borrow_and_update() {
+                    State::Up(wire) => return Ok(Arc::clone(wire)),
+                    // Waiting does not cure a refusal.
+                    State::Down(Some(last)) if last.kind() != ErrorKind::Unavailable => {
+                        return Err(refusal::no_connection(Some(last)));
+                    }
+                    State::Down(_) => {}
+                }
+                if states.changed().await.is_err() {
+                    return Err(refusal::no_connection(None));
+                }
+            }
+        };
+        match tokio::time::timeout(self.target.response_timeout, up).await {
+            Ok(wire) => wire,
+            Err(_) => Err(self.why_down()),
+        }
+    }
+
+    // ---- opening and losing ----
+
+    /// During a fail-over there is no primary for a moment.
+    async fn connect_patiently(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
+        let end = Instant::now() + self.target.connect_timeout;
+        let mut backoff = self.backoff();
+        loop {
+            let failed = match self.connect().await {
+                Ok(wire) => return Ok(wire),
+                Err(error) => error,
+            };
+            let pause = backoff.pause();
+            if failed.kind() != ErrorKind::Unavailable || Instant::now() + pause >= end {
+                return Err(failed);
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        let seed = u64::from_str_radix(self.inboxes.0.as_str(), 16).unwrap_or(0);
+        Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed)
+    }
+
+    async fn connect(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
+        let signals = Arc::new(Signals::default());
+        let link = Arc::downgrade(self);
+        let of_pushes = (link.clone(), Arc::clone(&signals));
+        let opened = self
+            .target
+            .connect(move |info: PushInfo| {
+                let (link, signals) = &of_pushes;
+                if let Some(link) = link.upgrade() {
+                    link.pushed(&info, signals);
+                }
+                Ok::<(), ()>(())
+            })
+            .await?;
+        let wire = Arc::new(Wire::new(opened, signals, link));
+        self.hears.get_or_init(|| wire.server.rights.push());
+        if let Some(acker) = &wire.acker {
+            acker.open(&wire).await?;
+        }
+        if let Some(gate) = &wire.server.gate {
+            gate.touch(&wire, self.claims.load(Ordering::Relaxed))
+                .await?;
+        }
+        if lock(&self.sink).is_some() {
+            self.subscribe(&wire).await?;
+        }
+        Ok(wire)
+    }
+
+    fn publish(self: &Arc<Self>, wire: Arc<Wire>) {
+        let signals = Arc::clone(&wire.signals);
+        self.state.send_replace(State::Up(wire));
+        self.look_out();
+        self.tell(true);
+        if signals.dead.load(Ordering::Acquire) {
+            self.lost(&signals);
+        }
+    }
+
+    /// The connection with these signals is lost: opens another in the background.
+    pub(super) fn lost(self: &Arc<Self>, signals: &Arc<Signals>) {
+        signals.die();
+        let was_current = self.state.send_if_modified(|state| {
+            let current = matches!(state, State::Up(wire) if Arc::ptr_eq(&wire.signals, signals));
+            if current {
+                *state = State::Down(None);
+            }
+            current
+        });
+        if was_current {
+            tracing::debug!(url = %self.target.redacted, "lost the connection");
+            self.tell(false);
+            self.find_again(FIRST_PAUSE);
+        }
+    }
+
+    fn tell(&self, up: bool) {
+        if let Some(observer) = &self.observer {
+            observer(up);
+        }
+    }
+
+    /// Connects in the background, after pauses that begin with `first` and end
+    /// when a Sentinel names a primary.
+    fn find_again(self: &Arc<Self>, first: Duration) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let link = Arc::downgrade(self);
+        let (mut backoff, named) = (self.backoff(), Arc::clone(&self.named));
+        let task = runtime.spawn(async move {
+            let mut pause = first;
+            loop {
+                tokio::select! {
+                    () = named.notified() => {}
+                    () = tokio::time::sleep(pause) => {}
+                }
+                let Some(link) = link.upgrade() else { return };
+                match link.connect().await {
+                    Ok(wire) => return link.reopened(wire),
+                    Err(error) => {
+                        tracing::debug!(%error, "cannot connect");
+                        link.state.send_replace(State::Down(Some(error)));
+                    }
+                }
+                pause = backoff.pause();
+            }
+        });
+        *lock(&self.reconnecting) = Some(task.abort_handle());
+    }
+
+    fn reopened(self: &Arc<Self>, wire: Arc<Wire>) {
+        tracing::debug!(url = %self.target.redacted, "connected");
+        self.publish(wire);
+        let sink = lock(&self.sink).clone();
+        if let Some(sink) = sink {
+            sink.push(Push::Reset);
+        }
+    }
+
+    // ---- fail-overs ----
+
+    /// Sees that fail-overs are heard of, where there are Sentinels.
+    fn look_out(self: &Arc<Self>) {
+        let (Some(search), Ok(runtime)) =
+            (self.target.search(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let mut task = lock(&self.looking_out);
+        // It ends with the runtime on which it was started.
+        if task.as_ref().is_none_or(AbortHandle::is_finished) {
+            let looking = primary::look_out(Arc::clone(search), Arc::downgrade(self));
+            *task = Some(runtime.spawn(looking).abort_handle());
+        }
+    }
+
+    /// A Sentinel has named this primary: if we speak to another, we leave it.
+    pub(super) fn heard_of(self: &Arc<Self>, named: &Named) {
+        let State::Up(wire) = self.state.borrow().clone() else {
+            return self.named.notify_one();
+        };
+        let Some(ours) = &wire.server.named else {
+            return;
+        };
+        let later = named.epoch > ours.epoch || named.epoch == 0;
+        if later && named.primary != ours.primary {
+            tracing::debug!(url = %self.target.redacted, "another server is the primary now");
+            self.lost(&wire.signals);
+        }
+    }
+
+    // ---- the inbox ----
+
+    /// Takes the pushes of a connection; called on the connection's own task.
+    fn pushed(self: &Arc<Self>, info: &PushInfo, signals: &Arc<Signals>) {
+        match info.kind {
+            PushKind::Disconnection => self.lost(signals),
+            PushKind::Message => {
+                let [Value::BulkString(channel), Value::BulkString(message)] = info.data.as_slice()
+                else {
+                    return;
+                };
+                let epoch = signals.epoch.load(Ordering::Acquire);
+                if epoch == 0 || channel != self.channel.as_bytes() {
+                    return;
+                }
+                let sink = lock(&self.sink).clone();
+                if let Some(sink) = sink {
+                    push::read(message, epoch).for_each(|push| sink.push(push));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Opens the inbox.
+    pub(super) async fn listen(
+        self: &Arc<Self>,
+        sink: Arc<dyn PushSink>,
+    ) -> Result<Ear, StoreError> {
+        {
+            let mut current = lock(&self.sink);
+            if current.is_some() {
+                return Err(StoreError::new(
+                    ErrorKind::Invalid,
+                    "the inbox of this store is open already",
+                ));
+            }
+            *current = Some(sink);
+        }
+        let ear = Ear(Arc::clone(self));
+        let wire = self.wire().await?;
+        self.subscribe(&wire).await?;
+        Ok(ear)
+    }
+
+    /// Opens the inbox on a connection. Where that is forbidden nothing is heard, and
+    /// those who wait ask.
+    async fn subscribe(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
+        let _one_at_a_time = self.subscribing.lock().await;
+        if wire.epoch() != 0 || !self.hears() || !wire.server.rights.push() {
+            return Ok(());
+        }
+        let mut connection = wire.connection.clone();
+        let subscribed = connection.subscribe(&self.channel).await;
+        if let Err(error) = rights::forbidden_or_lost(subscribed)? {
+            tracing::warn!(url = %self.target.redacted, %error, "hears no more");
+            return Ok(());
+        }
+        let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;
+        wire.signals.epoch.store(epoch, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for task in [&self.reconnecting, &self.looking_out] {
+            if let Some(task) = lock(task).take() {
+                task.abort();
+            }
+        }
+    }
+}
+
+/// An open inbox; closed on drop.
+pub(super) struct Ear(Arc<Shared>);
+
+impl leasehold_store::Listening for Ear {}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        *lock(&self.0.sink) = None;
+        let wire = match &*self.0.state.borrow() {
+            State::Up(wire) => Arc::clone(wire),
+            State::Down(_) => return,
+        };
+        wire.signals.epoch.store(0, Ordering::Release);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let shared = Arc::clone(&self.0);
+            runtime.spawn(async move {
+                let _one_at_a_time = shared.subscribing.lock().await;
+                // Unless it was opened again meanwhile.
+                if wire.epoch() == 0 && lock(&shared.sink).is_none() {
+                    // A connection that is lost has no subscription.
+                    let _ = wire.connection.clone().unsubscribe(&shared.channel).await;
+                }
+            });
+        }
+    }
+}

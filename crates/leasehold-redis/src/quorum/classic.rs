@@ -1,0 +1,72 @@
+//! Redlock as published, which other libraries use too: on each server the string
+//! of `SET key id NX PX ttl`, and a majority of them.
+//!
+//! The core's machines count the votes as they do for the native layout. There are
+//! no tokens, no tombstones and no quarantine: a server that forgets gives its vote
+//! again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::Token;
+use leasehold_core::quorum::Vote;
+use leasehold_store::StoreError;
+
+use super::super::classic::{Desk, Failure, Outcome, Step, Verb, unsupported};
+use super::super::wire::Wire;
+use super::script::Ask;
+
+/// Asks one server. `first`: the claim was never asked for before.
+pub(super) async fn ask(
+    desk: &Desk,
+    wire: &Arc<Wire>,
+    key: &str,
+    ask: &Ask,
+    first: bool,
+) -> Result<Vote, StoreError> {
+    let take = async |verb, id: &str, ttl| {
+        let step = Step { verb, id, ttl };
+        desk.step(wire, key, step).await.map_err(Failure::error)
+    };
+    Ok(match ask {
+        Ask::Acquire(vote) => {
+            let verb = if first { Verb::First } else { Verb::Claim };
+            granted(take(verb, vote.id.expose(), vote.ttl).await?)
+        }
+        Ask::Extend(extend) => {
+            let (id, ttl) = (extend.vote.id.expose(), extend.vote.ttl);
+            match take(Verb::Renew, id, ttl).await? {
+                Outcome::Ours(_) => Vote::Yes,
+                // Not taken up again, as the native layout does: without a tombstone it
+                // would bring back what was broken.
+                _ => Vote::Lost,
+            }
+        }
+        Ask::Release(part) => Vote::Released {
+            held: is_ours(take(Verb::Release, part.id.expose(), Duration::ZERO).await?),
+        },
+        Ask::Break(_) => {
+            let held = is_ours(take(Verb::Break, "", Duration::ZERO).await?);
+            // Only whether there was one counts: there are no tokens.
+            let token = Token(held.into());
+            Vote::Broken { token }
+        }
+        Ask::Watch(_) => return Err(unsupported("its record has no place for those who watch")),
+    })
+}
+
+fn is_ours(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Ours(_))
+}
+
+fn granted(outcome: Outcome) -> Vote {
+    match outcome {
+        Outcome::Ours(_) => Vote::Yes,
+        Outcome::Others(left) => Vote::Busy {
+            left: left.unwrap_or(Duration::MAX),
+            highest: Token::NONE,
+        },
+        Outcome::Taken => Vote::Taken,
+        Outcome::Nobodys => Vote::Lost,
+    }
+}

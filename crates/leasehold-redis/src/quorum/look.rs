@@ -1,0 +1,149 @@
+//! What people see: what a majority says.
+
+use futures_util::future::join_all;
+use leasehold_core::quorum::{Hold, Node, QuorumSize, Vote};
+use leasehold_core::{Arrival, Capacity, ClaimView, Holder, Key, Mode, Snapshot, StoreTime, Token};
+use leasehold_store::{ErrorKind, StoreError};
+
+use super::super::classic;
+use super::super::step::{Way, run};
+use super::Inner;
+use super::report::Report;
+use super::script::{SCRIPTS, read_look};
+
+impl Inner {
+    /// A key as a quorum of servers sees it, and the highest token that any of
+    /// them has heard of.
+    pub(super) async fn look(&self, key: &Key) -> Result<(Snapshot, Token), StoreError> {
+        if self.options.is_classic() {
+            return Ok((self.look_classic(key).await?, Token::NONE));
+        }
+        let limit = self.options.node_timeout;
+        let looks = self.members.iter().map(|member| {
+            member.within(limit, async move {
+                let (_, wire) = member.wire().await?;
+                let key = member.lock_key(key.as_str());
+                let value = run(&wire, Way::Plain, &SCRIPTS.inspect, &[&key], |_| {}).await?;
+                read_look(&value)
+            })
+        });
+        let looks = join_all(looks).await;
+        let mut report = Report::new(self.size);
+        for (server, look) in looks.iter().enumerate() {
+            report.note(
+                server,
+                &look.as_ref().map(|_| Vote::Done).map_err(Clone::clone),
+            );
+        }
+        let foreign = corrupt(&looks);
+        let seen: Vec<_> = looks.into_iter().flatten().collect();
+        if seen.len() < self.size.quorum() {
+            let error = || report.error(self, ErrorKind::Unavailable, limit);
+            return Err(foreign.unwrap_or_else(error));
+        }
+        Ok(view(self.size, &seen))
+    }
+
+    /// The same where other libraries hold, too.
+    async fn look_classic(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        let limit = self.options.node_timeout;
+        let looks = self.members.iter().map(|member| {
+            member.within(limit, async move {
+                let (_, wire) = member.wire().await?;
+                let found = classic::look(&wire, &member.lock_key(key.as_str())).await;
+                found.map_err(classic::Failure::error)
+            })
+        });
+        let looks = join_all(looks).await;
+        let mut report = Report::new(self.size);
+        for (server, look) in looks.iter().enumerate() {
+            let said = look.as_ref().map(|_| Vote::Done).map_err(Clone::clone);
+            report.note(server, &said);
+        }
+        if let Some(corrupt) = corrupt(&looks) {
+            return Err(corrupt);
+        }
+        let seen: Vec<_> = looks.into_iter().flatten().collect();
+        if seen.len() < self.size.quorum() {
+            return Err(report.error(self, ErrorKind::Unavailable, limit));
+        }
+        let silent = self.size.servers() - seen.len();
+        // A claim that holds, or may hold by the votes of those who are silent.
+        let holder = seen.iter().find(|one| {
+            let alike = seen.iter().filter(|other| other.is_same_claim(one));
+            alike.count() + silent >= self.size.quorum()
+        });
+        let nobody = classic::Found::Nothing;
+        Ok(classic::view(holder.unwrap_or(&nobody), super::wall()))
+    }
+}
+
+/// What a server said of a key that holds something else there.
+fn corrupt<T>(looks: &[Result<T, StoreError>]) -> Option<StoreError> {
+    let errors = looks.iter().filter_map(|look| look.as_ref().err());
+    let mut corrupt = errors.filter(|error| error.kind() == ErrorKind::Corrupt);
+    corrupt.next().cloned()
+}
+
+/// What so many of the servers say of a key together, and the highest token that any
+/// has heard of.
+pub(super) fn view(size: QuorumSize, seen: &[(StoreTime, Node)]) -> (Snapshot, Token) {
+    let highest = seen.iter().map(|(_, node)| node.highest()).max();
+    let silent = size.servers() - seen.len();
+    let live: Vec<_> = seen
+        .iter()
+        .filter_map(|(clock, node)| Some((*clock, node.live(*clock)?)))
+        .collect();
+    let votes = |hold: &Hold| {
+        let alike = |(_, other): &&(_, &Hold)| (&other.id, other.token) == (&hold.id, hold.token);
+        live.iter().filter(alike).count()
+    };
+    // What a claim says of itself may have been changed since a server heard of it: a
+    // change that was confirmed is known to most.
+    let say_so = |hold: &Hold| {
+        let alike = |(_, other): &&(_, &Hold)| {
+            (&other.id, other.token, &other.body.note) == (&hold.id, hold.token, &hold.body.note)
+        };
+        live.iter().filter(alike).count()
+    };
+    // A claim that holds, or may hold by the votes of those who are silent.
+    let holder = live
+        .iter()
+        .filter(|(_, hold)| votes(hold) + silent >= size.quorum())
+        .rev()
+        .max_by_key(|(_, hold)| (votes(hold), say_so(hold)));
+    let clock = holder
+        .map(|(clock, _)| *clock)
+        .or_else(|| seen.first().map(|(clock, _)| *clock))
+        .unwrap_or(StoreTime(0));
+    let snapshot = Snapshot {
+        capacity: holder.map(|_| Capacity::Lock),
+        last_token: seen
+            .iter()
+            .map(|(_, node)| node.accepted)
+            .max()
+            .unwrap_or_default(),
+        at: clock,
+        clock,
+        holders: holder.map(|(_, hold)| view_of(hold)).into_iter().collect(),
+        waiters: Vec::new(),
+    };
+    (snapshot, highest.unwrap_or_default())
+}
+
+fn view_of(hold: &Hold) -> Holder {
+    Holder {
+        claim: ClaimView {
+            arrival: Arrival(hold.token.0),
+            mode: Mode::Exclusive,
+            owner: hold.body.owner.clone(),
+            since: hold.since,
+            deadline: hold.until,
+            id_hint: hold.id.to_string(),
+            note: hold.body.note.clone(),
+            kept: false,
+            renewed: None,
+        },
+        token: hold.token,
+    }
+}

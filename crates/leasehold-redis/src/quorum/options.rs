@@ -1,0 +1,353 @@
+//! Where the servers are, and how they decide.
+
+use std::fmt;
+use std::time::Duration;
+
+use leasehold_core::Invalid;
+use leasehold_core::SetTerms;
+use leasehold_core::quorum::QuorumSize;
+
+use super::super::options::{
+    RedisAddress, RedisLayout, RedisOptions, encode, only_native, parse_duration,
+};
+use super::super::restart::{Restart, check_times};
+use super::super::sentinels::discreet;
+
+/// The parameters that are the set's, not a server's.
+const PARAMETERS: &str = "quorum, max_ttl, node_timeout, quarantine, repair, set; and those of a \
+    server: layout, prefix, retention, connect_timeout, ca, cert, key";
+
+/// Options for [`RedlockStore::connect`](super::RedlockStore::connect). Plain
+/// data; `Debug` hides the passwords.
+///
+/// ```
+/// use leasehold::store::redis::RedlockOptions;
+/// let options = RedlockOptions::from_url("redlock://:secret@a:1,b:2,c:3/?max_ttl=30s")?;
+/// assert_eq!(options.servers.len(), 3);
+/// assert_eq!(options.size()?.quorum(), 2);
+/// assert!(!format!("{options:?}").contains("secret"));
+/// # Ok::<(), leasehold::core::Invalid>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedlockOptions {
+    /// The servers, 3 to 32, each with its own login. Prefix and retention are
+    /// those of the first.
+    pub servers: Vec<RedisOptions>,
+    /// How many servers have to agree; the smallest majority by default.
+    ///
+    /// Any two quorums of *q* among *n* servers share 2*q* − *n* servers. All but
+    /// one of these may have a clock that was stepped, or may have forgotten its
+    /// data unnoticed, without two clients holding at once: with 4 of 5 that is
+    /// true of one such server (and of a second), with 3 of 5 of none.
+    pub quorum: Option<usize>,
+    /// The longest TTL that a claim may have. Default 60 s; 100 ms to 24 h. All
+    /// clients of the set must say the same.
+    pub max_ttl: Duration,
+    /// How long one server's answer may take; never more than a quarter of the
+    /// claim's TTL. Default 500 ms.
+    pub node_timeout: Duration,
+    /// For how long a server that has restarted, or lost its data, gives no
+    /// votes. Default twice `max_ttl`, and never less than that; zero turns it
+    /// off, and exclusion is lost with the data of a server then.
+    pub quarantine: Option<Duration>,
+    /// Whether a renewal is taken up again by servers that lack the claim.
+    /// Default yes; never in the classic layout, where nothing tells a claim that
+    /// was broken from one that was forgotten.
+    pub repair: bool,
+    /// The name of the set of servers; all its clients must say the same. By
+    /// default made of the addresses: give one where clients reach the servers by
+    /// different names.
+    pub set: Option<String>,
+}
+
+impl RedlockOptions {
+    /// These servers, with the usual settings.
+    #[must_use]
+    pub fn new(servers: Vec<RedisOptions>) -> Self {
+        Self {
+            servers,
+            quorum: None,
+            max_ttl: Duration::from_secs(60),
+            node_timeout: Duration::from_millis(500),
+            quarantine: None,
+            repair: true,
+            set: None,
+        }
+    }
+
+    /// Reads a URL:
+    ///
+    /// ```text
+    /// redlock://[user:password@]host[:port],…[/db][?parameters]
+    /// redlocks://…                                 the same with TLS
+    /// ```
+    ///
+    /// Parameters: `quorum`, `max_ttl`, `node_timeout`, `quarantine` (durations
+    /// such as `500ms`, `60s`, `2m`), `repair` (`yes`, `no`), `set`; and those of
+    /// [`RedisOptions::from_url`], which are for every server. With `layout=classic`
+    /// there is no quarantine, and with it no `max_ttl` and `set`; nor `repair`.
+    ///
+    /// # Errors
+    /// [`Invalid`], naming what cannot be read. Passwords are never repeated.
+    pub fn from_url(url: &str) -> Result<Self, Invalid> {
+        Self::read_url(url).map_err(|invalid| discreet(url, invalid))
+    }
+
+    fn read_url(url: &str) -> Result<Self, Invalid> {
+        let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
+        let server = match scheme {
+            "redlock" => "redis",
+            "redlocks" => "rediss",
+            _ => {
+                return Err(Invalid::new(
+                    "the scheme is not one of Redlock",
+                    "write redlock://host1,host2,host3, or redlocks:// with TLS",
+                ));
+            }
+        };
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (members, tail) = rest.split_at(end);
+        let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+        let mut options = Self::new(Vec::new());
+        let mut common = url::form_urlencoded::Serializer::new(String::new());
+        let mut native = None;
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            if matches!(&*name, "quarantine" | "max_ttl" | "set" | "repair") {
+                native = Some(name.clone());
+            }
+            if !options.set_parameter(&name, &value)? {
+                common.append_pair(&name, &value);
+            }
+        }
+        let common = common.finish();
+        for member in members.split(',') {
+            if member.is_empty() || member.ends_with('@') {
+                return Err(Invalid::new(
+                    "a server in the URL has no host",
+                    "write redlock://host1:port,host2:port,host3:port",
+                ));
+            }
+            let url = format!("{server}://{member}{path}?{common}");
+            let server = RedisOptions::from_url(&url).map_err(|mut invalid| {
+                if invalid.message.contains("unknown parameter") {
+                    invalid.hint = Some(format!("known are {PARAMETERS}"));
+                }
+                invalid
+            })?;
+            options.servers.push(server);
+        }
+        if let Some(name) = native.filter(|_| options.is_classic()) {
+            let why = "neither quarantine nor tombstones, as the other libraries know none";
+            return Err(only_native(&name, why));
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    /// Takes a parameter that is the set's; says whether it is.
+    fn set_parameter(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
+        match name {
+            "quorum" => {
+                let number = value.parse().map_err(|_| {
+                    Invalid::plain(format!("quorum = {value:?} is not a number of servers"))
+                })?;
+                self.quorum = Some(number);
+            }
+            "max_ttl" => self.max_ttl = parse_duration(name, value)?,
+            "node_timeout" => self.node_timeout = parse_duration(name, value)?,
+            "quarantine" => self.quarantine = Some(parse_duration(name, value)?),
+            "repair" => {
+                self.repair = match value {
+                    "yes" | "true" => true,
+                    "no" | "false" => false,
+                    _ => {
+                        return Err(Invalid::plain(format!(
+                            "repair = {value:?} is not yes or no"
+                        )));
+                    }
+                };
+            }
+            "set" => self.set = Some(value.to_owned()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Whether the servers keep votes that other libraries understand.
+    #[must_use]
+    pub fn is_classic(&self) -> bool {
+        let classic = |server: &RedisOptions| server.layout == RedisLayout::Classic;
+        self.servers.first().is_some_and(classic)
+    }
+
+    /// How many servers there are, and how many have to agree.
+    ///
+    /// # Errors
+    /// [`Invalid`] where that is no quorum.
+    pub fn size(&self) -> Result<QuorumSize, Invalid> {
+        QuorumSize::new(self.servers.len(), self.quorum)
+    }
+
+    /// How long a server that may have forgotten something gives no votes; not at
+    /// all in the classic layout.
+    #[must_use]
+    pub fn quarantine(&self) -> Duration {
+        let usual = match self.is_classic() {
+            true => Duration::ZERO,
+            false => self.max_ttl.saturating_mul(2),
+        };
+        self.quarantine.unwrap_or(usual)
+    }
+
+    /// Refuses options that cannot work.
+    ///
+    /// # Errors
+    /// [`Invalid`], naming the option and its bounds.
+    pub fn check(&self) -> Result<(), Invalid> {
+        self.size()?;
+        let mut addresses: Vec<_> = self.servers.iter().map(address).collect();
+        for server in &self.servers {
+            server.check()?;
+            if server.restart != Restart::Trust {
+                return Err(Invalid::new(
+                    "the servers of a set have a quarantine anyway",
+                    "leave out restart; max_ttl and quarantine are the set's",
+                ));
+            }
+            if matches!(server.address, RedisAddress::Sentinel(_)) || server.acknowledge.is_some() {
+                return Err(Invalid::new(
+                    "each server of a set is one server, and its vote counts at once",
+                    "leave out Sentinels and acknowledge: the majority takes their place",
+                ));
+            }
+            let first = &self.servers[0];
+            if (&server.prefix, server.layout) != (&first.prefix, first.layout) {
+                return Err(Invalid::plain(
+                    "all servers of a set have one prefix and one layout",
+                ));
+            }
+        }
+        addresses.sort_unstable();
+        if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Invalid::new(
+                format!("the server {} is named twice", twice[0]),
+                "each server has one vote",
+            ));
+        }
+        let bounds = Duration::from_millis(5)..=Duration::from_secs(30);
+        if !bounds.contains(&self.node_timeout) {
+            return Err(Invalid::new(
+                format!("a node_timeout of {:?} is out of bounds", self.node_timeout),
+                format!("choose between {:?} and {:?}", bounds.start(), bounds.end()),
+            ));
+        }
+        let twice = self.max_ttl.saturating_mul(2);
+        let quarantine = self.quarantine();
+        check_times(
+            self.max_ttl,
+            if quarantine.is_zero() {
+                twice
+            } else {
+                quarantine
+            },
+        )?;
+        match &self.set {
+            Some(set) if set.is_empty() || set.len() > 64 || set.chars().any(char::is_control) => {
+                Err(Invalid::plain(
+                    "the name of a set has 1 to 64 bytes, without control characters",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What all clients of the set must agree on.
+    pub(crate) fn terms(&self) -> SetTerms {
+        let name = self.set.clone().unwrap_or_else(|| {
+            let mut addresses: Vec<_> = self.servers.iter().map(address).collect();
+            addresses.sort_unstable();
+            format!("{:016x}", fnv(addresses.join(",").as_bytes()))
+        });
+        SetTerms {
+            set: format!("{name} {}ms", self.max_ttl.as_millis()),
+            quarantine: self.quarantine(),
+        }
+    }
+
+    /// The URL of these options, without the passwords: but for these it reads
+    /// back the same.
+    #[must_use]
+    pub fn redacted_url(&self) -> String {
+        let tls = matches!(
+            self.servers.first().map(|server| &server.address),
+            Some(RedisAddress::Tcp { tls: true, .. })
+        );
+        let mut url = format!("redlock{}://", if tls { "s" } else { "" });
+        let mut tail = String::new();
+        for (number, server) in self.servers.iter().enumerate() {
+            let shown = server.redacted_url();
+            let rest = shown.split_once("://").map_or("", |(_, rest)| rest);
+            let (member, end) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            if number == 0 {
+                end.clone_into(&mut tail);
+            } else {
+                url.push(',');
+            }
+            url.push_str(member);
+        }
+        url.push_str(&tail);
+        let usual = Self::new(Vec::new());
+        let mut add = |name: &str, value: &str| {
+            url.push(if url.contains('?') { '&' } else { '?' });
+            url.push_str(name);
+            url.push('=');
+            encode(value, &mut url);
+        };
+        if let Some(quorum) = self.quorum {
+            add("quorum", &quorum.to_string());
+        }
+        if self.max_ttl != usual.max_ttl {
+            add("max_ttl", &format!("{}ms", self.max_ttl.as_millis()));
+        }
+        if self.node_timeout != usual.node_timeout {
+            add(
+                "node_timeout",
+                &format!("{}ms", self.node_timeout.as_millis()),
+            );
+        }
+        if let Some(quarantine) = self.quarantine {
+            add("quarantine", &format!("{}ms", quarantine.as_millis()));
+        }
+        if !self.repair {
+            add("repair", "no");
+        }
+        if let Some(set) = &self.set {
+            add("set", set);
+        }
+        url
+    }
+}
+
+/// How a server is called in messages, and in the name of the set.
+pub(super) fn address(server: &RedisOptions) -> String {
+    match &server.address {
+        RedisAddress::Tcp { host, port, .. } if server.db == 0 => format!("{host}:{port}"),
+        RedisAddress::Tcp { host, port, .. } => format!("{host}:{port}/{}", server.db),
+        RedisAddress::Unix(_) | RedisAddress::Sentinel(_) => server.address.shown(),
+    }
+}
+
+/// FNV-1a, 64 bits: names a set, guards nothing.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+impl fmt::Debug for RedlockOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedlockOptions")
+            .field("url", &self.redacted_url())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,124 @@
+//! What each server said, for people.
+
+use std::time::Duration;
+
+use leasehold_core::quorum::{QuorumSize, Vote};
+use leasehold_store::{ErrorKind, StoreError};
+
+use super::Inner;
+
+/// What a server said, or why it said nothing.
+#[derive(Debug, Clone)]
+pub(super) enum Said {
+    Nothing,
+    Vote(Vote),
+    Error(StoreError),
+}
+
+/// The answers of all servers to one question.
+#[derive(Debug, Clone)]
+pub(super) struct Report(pub(super) Vec<Said>);
+
+impl Report {
+    pub(super) fn new(size: QuorumSize) -> Self {
+        Self(vec![Said::Nothing; size.servers()])
+    }
+
+    pub(super) fn note(&mut self, server: usize, result: &Result<Vote, StoreError>) {
+        if let Some(said) = self.0.get_mut(server) {
+            *said = match result {
+                Ok(vote) => Said::Vote(*vote),
+                Err(error) => Said::Error(error.clone()),
+            };
+        }
+    }
+
+    /// An error that names who said what.
+    pub(super) fn error(&self, inner: &Inner, kind: ErrorKind, limit: Duration) -> StoreError {
+        let agreed = (self.0.iter())
+            .filter(|said| {
+                matches!(
+                    said,
+                    Said::Vote(Vote::Yes | Vote::Released { .. } | Vote::Done)
+                )
+            })
+            .count();
+        let mut parts = Vec::with_capacity(self.0.len());
+        for (member, said) in inner.members.iter().zip(&self.0) {
+            parts.push(format!("{}: {}", member.name, phrase(said, limit)));
+        }
+        let (all, needed) = (inner.size.servers(), inner.size.quorum());
+        let refused = self.0.iter().filter(|said| is_final(said)).count();
+        let kind = match kind {
+            // Asking again does not help: too few are left that may answer.
+            ErrorKind::Unavailable if all - refused < needed => ErrorKind::Refused,
+            kind => kind,
+        };
+        let error = StoreError::new(
+            kind,
+            format!(
+                "{agreed} of {all} servers agreed, {needed} are needed ({})",
+                parts.join("; ")
+            ),
+        );
+        let has = |like: fn(&Vote) -> bool| {
+            let votes = self.0.iter().filter_map(|said| match said {
+                Said::Vote(vote) => Some(vote),
+                _ => None,
+            });
+            votes.filter(|vote| like(vote)).count() > 0
+        };
+        if has(|vote| matches!(vote, Vote::Foreign)) {
+            error.with_hint(
+                "all clients of a set name the same servers, max_ttl and quarantine; `leasehold \
+                 init` moves a server to another set",
+            )
+        } else if has(|vote| matches!(vote, Vote::Quarantined { .. })) {
+            error.with_hint(
+                "a server that has restarted, or lost its data, votes again after its quarantine; \
+                 `leasehold init` marks servers that are new",
+            )
+        } else if has(|vote| matches!(vote, Vote::Skewed { .. })) {
+            error.with_hint("set this machine's clock")
+        } else {
+            error.with_hint("are the servers running, and reachable from here?")
+        }
+    }
+}
+
+/// Whether a server has refused, and did not say when it may be otherwise.
+fn is_final(said: &Said) -> bool {
+    match said {
+        Said::Error(error) => {
+            error.kind() != ErrorKind::Unavailable && error.retry_after().is_none()
+        }
+        Said::Nothing | Said::Vote(_) => false,
+    }
+}
+
+fn phrase(said: &Said, limit: Duration) -> String {
+    let vote = match said {
+        Said::Nothing => return format!("no answer within {limit:?}"),
+        Said::Error(error) => return error.to_string(),
+        Said::Vote(vote) => vote,
+    };
+    match vote {
+        Vote::Yes => "yes".to_owned(),
+        Vote::Busy { left, .. } if *left == Duration::MAX => {
+            "no, another's lock stands there for ever".to_owned()
+        }
+        Vote::Busy { left, .. } => format!("no, it votes for another claim for {left:.1?}"),
+        Vote::Stale { .. } => "no, it has seen a higher token".to_owned(),
+        Vote::Skewed { by } => format!(
+            "no, this client's clock is too far ahead of its own, by {by:.1?} more than may be"
+        ),
+        Vote::Lost => "no, it does not vote for this claim any more".to_owned(),
+        Vote::Taken => "no, the claim id is another client's".to_owned(),
+        Vote::Quarantined { left } => {
+            format!("no votes for {left:.1?} more, it may have lost some")
+        }
+        Vote::Foreign => "no, it belongs to another set of servers".to_owned(),
+        Vote::Released { .. } => "it has released the claim".to_owned(),
+        Vote::Broken { .. } | Vote::Done => "done".to_owned(),
+    }
+}

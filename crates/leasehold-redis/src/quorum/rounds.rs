@@ -1,0 +1,326 @@
+//! One question to all servers: the core's machines, and the requests that they
+//! want sent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use leasehold_core::quorum::{
+    Acquire, Bid, BidConfig, BidVerdict, Body, Extend, Extension, ExtensionVerdict, Farewell,
+    FarewellVerdict, Part, Vote,
+};
+use leasehold_core::{Claim, ClaimId, Key, Moment, StoreTime, Token};
+use leasehold_store::random::random_u64;
+use leasehold_store::{ErrorKind, StoreError, clock};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::Inner;
+use super::book::{Entry, Known, Parting};
+use super::report::Report;
+use super::script::Ask;
+
+/// A server, what was proposed to it, and what came of it.
+type Asked = BoxFuture<'static, (usize, Token, Result<Vote, StoreError>)>;
+
+impl Inner {
+    fn ask(
+        self: &Arc<Self>,
+        server: usize,
+        token: Token,
+        key: &Key,
+        ask: Ask,
+        limit: Duration,
+        first: bool,
+    ) -> Asked {
+        let (inner, key) = (Arc::clone(self), key.clone());
+        Box::pin(async move {
+            let member = &inner.members[server];
+            let asked = member.ask(key.as_str(), &ask, &inner.terms, limit, first);
+            let result = asked.await;
+            (server, token, result)
+        })
+    }
+
+    fn vote(
+        &self,
+        id: &ClaimId,
+        token: Token,
+        ttl: Duration,
+        entry: &Entry,
+        wait: bool,
+    ) -> Acquire {
+        Acquire {
+            id: id.clone(),
+            token,
+            ttl,
+            body: Body {
+                inbox: self.inbox.clone(),
+                owner: entry.owner.clone(),
+                note: entry.note.clone(),
+            },
+            wait,
+            ahead: self.options.max_ttl,
+        }
+    }
+
+    /// Bids for a key.
+    pub(super) async fn bid(
+        self: &Arc<Self>,
+        key: &Key,
+        claim: &Claim,
+        known: Option<&Entry>,
+        sent: Moment,
+        at: StoreTime,
+    ) -> (BidVerdict, Report) {
+        let (limit, first) = (self.patience(claim.lease_ttl), known.is_none());
+        let config = BidConfig {
+            size: self.size,
+            ttl: claim.lease_ttl,
+            patience: limit,
+        };
+        let seen = self.book.seen(key);
+        let mut bid = match known {
+            // A token that was proposed long ago may be below those of others
+            // that a server has forgotten: then a new one is due.
+            Some(entry) if entry.held || sent.since(entry.proposed) < claim.lease_ttl / 2 => {
+                Bid::again(config, entry.token, seen, entry.held, sent)
+            }
+            Some(entry) => Bid::new(config, seen.max(entry.token), at.0, sent),
+            None => Bid::new(config, seen, at.0, sent),
+        };
+        let mut entry = known
+            .cloned()
+            .unwrap_or_else(|| Self::entry(claim, bid.token(), sent));
+        if entry.token != bid.token() {
+            (entry.token, entry.proposed) = (bid.token(), sent);
+        }
+        entry.lapses = entry.lapses.max(sent + claim.lease_ttl + limit);
+        // Noted before anything is sent: whoever releases it has to know.
+        self.book.put(key, &claim.id, entry.clone(), sent);
+
+        let mut report = Report::new(self.size);
+        let mut asked = FuturesUnordered::new();
+        let verdict = loop {
+            if bid.token() > entry.token {
+                entry.token = bid.token();
+                self.book
+                    .change(key, &claim.id, |known| known.token = entry.token);
+            }
+            while let Some((server, token)) = bid.poll_transmit() {
+                let vote = self.vote(&claim.id, token, claim.lease_ttl, &entry, claim.wait);
+                asked.push(self.ask(server, token, key, Ask::Acquire(vote), limit, first));
+            }
+            if let Some(verdict) = bid.verdict() {
+                break verdict;
+            }
+            let now = clock::now();
+            let next = bid
+                .poll_timeout()
+                .map_or(Duration::ZERO, |next| next.since(now));
+            tokio::select! {
+                Some((server, token, result)) = asked.next() => {
+                    if token == bid.token() {
+                        report.note(server, &result);
+                    }
+                    match result {
+                        Ok(vote) => bid.handle_vote(clock::now(), server, token, vote),
+                        Err(_) => bid.handle_silence(clock::now(), server, token),
+                    }
+                }
+                () = sleep(next) => bid.handle_timeout(clock::now()),
+            }
+        };
+        self.book.saw(key, bid.seen().max(bid.token()));
+        see_off(asked);
+        if matches!(self.book.look(key, &claim.id), Known::Left(_)) {
+            // It was released while it was asked for.
+            self.farewell(key, &claim.id, bid.token(), sent, claim.lease_ttl);
+            return (BidVerdict::Gone, report);
+        }
+        (verdict, report)
+    }
+
+    /// Asks all servers to vote on for a claim.
+    pub(super) async fn extend(
+        self: &Arc<Self>,
+        key: &Key,
+        id: &ClaimId,
+        entry: &Entry,
+        ttl: Duration,
+        sent: Moment,
+    ) -> (ExtensionVerdict, Report) {
+        let limit = self.patience(ttl);
+        self.book.change(key, id, |known| {
+            known.lapses = known.lapses.max(sent + ttl + limit);
+        });
+        let mut report = Report::new(self.size);
+        let mut extension = Extension::new(self.size, sent + limit);
+        let mut asked: FuturesUnordered<_> = (0..self.members.len())
+            .map(|server| {
+                let extend = Extend {
+                    vote: self.vote(id, entry.token, ttl, entry, false),
+                    repair: self.options.repair,
+                };
+                self.ask(server, entry.token, key, Ask::Extend(extend), limit, false)
+            })
+            .collect();
+        let verdict = loop {
+            if let Some(verdict) = extension.verdict() {
+                break verdict;
+            }
+            let now = clock::now();
+            let next = extension
+                .poll_timeout()
+                .map_or(Duration::ZERO, |next| next.since(now));
+            tokio::select! {
+                Some((server, _, result)) = asked.next() => {
+                    report.note(server, &result);
+                    match result {
+                        Ok(vote) => extension.handle_vote(server, vote),
+                        Err(_) => extension.handle_silence(server),
+                    }
+                }
+                () = sleep(next) => extension.handle_timeout(clock::now()),
+            }
+        };
+        see_off(asked);
+        (verdict, report)
+    }
+
+    /// Asks all servers, and gives the answers of a quorum or more.
+    pub(super) async fn ask_quorum(
+        self: &Arc<Self>,
+        key: &Key,
+        ask: &Ask,
+        limit: Duration,
+    ) -> Result<Vec<Vote>, StoreError> {
+        let mut report = Report::new(self.size);
+        let mut asked: FuturesUnordered<_> = (0..self.members.len())
+            .map(|server| self.ask(server, Token(0), key, ask.clone(), limit, false))
+            .collect();
+        let mut votes = Vec::new();
+        while let Some((server, _, result)) = asked.next().await {
+            report.note(server, &result);
+            votes.extend(result.ok());
+        }
+        if votes.len() < self.size.quorum() {
+            return Err(report.error(self, ErrorKind::Unavailable, limit));
+        }
+        Ok(votes)
+    }
+
+    // ---- leaving ----
+
+    /// A bid came to nothing: what it has got is given back, everywhere.
+    pub(super) fn give_up(self: &Arc<Self>, key: &Key, claim: &Claim, sent: Moment) {
+        let token = match self.book.look(key, &claim.id) {
+            Known::Here(entry) => entry.token,
+            _ => self.book.seen(key),
+        };
+        self.book.forget(key, &claim.id);
+        self.farewell(key, &claim.id, token, sent, claim.lease_ttl);
+    }
+
+    fn farewell(
+        self: &Arc<Self>,
+        key: &Key,
+        id: &ClaimId,
+        token: Token,
+        sent: Moment,
+        ttl: Duration,
+    ) {
+        let part = Part {
+            id: id.clone(),
+            token,
+            wake: false,
+        };
+        let until = sent + ttl + self.patience(ttl);
+        let farewell = Farewell::new(self.size, clock::now(), until, false, random_u64());
+        let (told, _) = watch::channel(None);
+        tokio::spawn(Arc::clone(self).leave(key.clone(), part, farewell, told));
+    }
+
+    /// A claim leaves: every server is told until it has confirmed it, or the
+    /// votes have lapsed.
+    pub(super) fn part(self: &Arc<Self>, key: &Key, id: &ClaimId) -> Parting {
+        let now = clock::now();
+        let (told, parting) = watch::channel(None);
+        let entry = self.book.leave(key, id, Some(parting.clone()), now);
+        let (part, valid, until) = match entry {
+            Some(entry) => {
+                let part = Part {
+                    id: id.clone(),
+                    token: entry.token,
+                    wake: entry.held,
+                };
+                let valid = !entry.validity.remaining(now).is_zero();
+                (part, valid, entry.lapses)
+            }
+            // Another process's: no request of ours can be under way.
+            None => {
+                let part = Part {
+                    id: id.clone(),
+                    token: Token(0),
+                    wake: true,
+                };
+                (part, true, now + self.options.node_timeout)
+            }
+        };
+        let farewell = Farewell::new(self.size, now, until, valid, random_u64());
+        tokio::spawn(Arc::clone(self).leave(key.clone(), part, farewell, told));
+        parting
+    }
+
+    async fn leave(
+        self: Arc<Self>,
+        key: Key,
+        part: Part,
+        mut farewell: Farewell,
+        told: watch::Sender<Option<FarewellVerdict>>,
+    ) {
+        let limit = self.options.node_timeout;
+        let mut asked = FuturesUnordered::new();
+        loop {
+            let now = clock::now();
+            while let Some(server) = farewell.poll_transmit(now) {
+                let ask = Ask::Release(part.clone());
+                asked.push(self.ask(server, part.token, &key, ask, limit, false));
+            }
+            let verdict = farewell.verdict();
+            told.send_if_modified(|before| {
+                let news = before.is_none() && verdict.is_some();
+                if news {
+                    *before = verdict;
+                }
+                news
+            });
+            if farewell.is_over(now) {
+                break;
+            }
+            let next = farewell.poll_timeout(now);
+            let pause = next.map_or(Duration::MAX, |next| next.since(now));
+            tokio::select! {
+                Some((server, _, result)) = asked.next() => match result {
+                    Ok(Vote::Released { held }) => farewell.handle_released(server, held),
+                    _ => farewell.handle_silence(clock::now(), server),
+                },
+                () = sleep(pause), if next.is_some() => {}
+                else => break,
+            }
+        }
+        for server in farewell.unconfirmed() {
+            let server = &self.members[server].name;
+            tracing::debug!(%key, %server, "a release was not confirmed; its vote has lapsed");
+        }
+    }
+}
+
+/// Lets the requests that nobody waits for any more go their way.
+fn see_off(mut asked: FuturesUnordered<Asked>) {
+    if !asked.is_empty() {
+        tokio::spawn(async move { while asked.next().await.is_some() {} });
+    }
+}

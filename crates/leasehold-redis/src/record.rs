@@ -1,0 +1,461 @@
+//! The record of one key as it lies in Redis.
+//!
+//! Numbers are doubles, little-endian, always whole and below 2^53; u8, u16 and
+//! u32 are little-endian integers; `text` is one byte of length and so many
+//! bytes; times are microseconds since 1970. Both forms begin with `lh`, the
+//! version 1 (u8, at most 31), then the numbers `last_seen`, `offset`, `last_token`,
+//! `last_arrival`, `furthest` and `expires` (until when the key itself lives at
+//! least), and `buried` u8: how many released ids there are.
+//!
+//! **The string**, while nobody waits or watches and at most one holds, whose own
+//! capacity is the one in use, goes on with:
+//! - the size of the claim u16, 0 if there is none
+//! - the claim: `deadline`, `since`, `id` text, body; its token and its arrival
+//!   are the last
+//! - the released ids: `forget`, whether the claim lives on under another id u8,
+//!   `id` text each
+//!
+//! **The hash**, from the second claim, the first watcher, or a change of capacity
+//! on, until it is empty:
+//! - field `" head"` goes on with the numbers `capacity` (−1 for a lock, else the
+//!   permits, 0 while nobody holds or waits), `used`, `earliest`, how many claims
+//!   are `granted` and `waiting`, and the `watchers`; of the first waiting claim
+//!   `arrival`, `deadline` and `weight`; the ids of the first and last granted and
+//!   the first and last waiting claim, text each
+//! - field `" released"`: the released ids, as above
+//! - one field a claim, by its id (which has no spaces): the ids `next` text and
+//!   `prev` text, then `arrival`, `token` (0 while it waits), `deadline`, `since`,
+//!   body. Granted claims are linked in order of tokens and arrival (claims of one
+//!   hold share a token, and weigh once), waiting ones in order of arrival; a link
+//!   beyond the end of a list means nothing.
+//! - field `" o<secret>"` for each owner with waiting claims: their ids in order of
+//!   arrival, text each
+//! - field `" watchers"` while there are any: until when, `inbox` text each. One
+//!   that is over means nothing, and may be left out.
+//!
+//! **The body**, the part that hardly ever changes: the traits u8, the permits
+//! there are u32, the weight u32, `inbox` text, then the owner: `pid` u32, `host`
+//! text, `label` text. The traits are the kind (0 exclusive, 1 shared, 2 permits)
+//! and, added to it, what only some claims have; these follow in this order:
+//! - 4: the owner's secret text (32 hexadecimal digits)
+//! - 8: the minimum hold, a number, and until when the client has renewed the claim, a
+//!   number (0 while it waits, and once it has left)
+//! - 16: the note, a u16 of length and so many bytes
+//! - 32: the id was replaced: how often, a number, and the last one, text
+//! - 64: it has left, and only its minimum hold keeps the key; nothing follows
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use leasehold_core::{
+    Arrival, Capacity, ClaimId, ClaimView, Holder, Inbox, Mode, Note, Owner, OwnerSecret, Snapshot,
+    StoreTime, Token, WaiterView,
+};
+use leasehold_store::StoreError;
+use redis::Value;
+
+use super::{refusal, script};
+
+const MAGIC: &[u8] = b"lh";
+const VERSION: u8 = 1;
+
+/// What a claim may have besides its kind.
+pub(super) mod trait_of {
+    pub(in super::super) const SECRET: u8 = 4;
+    pub(in super::super) const MIN_HOLD: u8 = 8;
+    pub(in super::super) const NOTE: u8 = 16;
+    pub(super) const ROTATED: u8 = 32;
+    pub(super) const KEPT: u8 = 64;
+}
+
+/// Up to here a double counts one by one.
+const MAX_NUMBER: f64 = 9_007_199_254_740_992.0;
+
+/// A record, read in full: the tests compare whole ones.
+#[derive(Debug, Default)]
+#[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
+pub(super) struct Record {
+    pub(super) last_seen: StoreTime,
+    pub(super) offset: u64,
+    pub(super) last_token: Token,
+    pub(super) last_arrival: Arrival,
+    pub(super) furthest: StoreTime,
+    pub(super) capacity: Option<Capacity>,
+    pub(super) used: u64,
+    pub(super) earliest: StoreTime,
+    /// In order of tokens and arrival.
+    pub(super) granted: Vec<Entry>,
+    /// In order of arrival.
+    pub(super) waiting: Vec<Entry>,
+    pub(super) watchers: Vec<(Inbox, StoreTime)>,
+    pub(super) released: Vec<Tombstone>,
+}
+
+/// A released id, and when to forget it.
+#[derive(Debug)]
+#[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
+pub(super) struct Tombstone {
+    pub(super) id: ClaimId,
+    pub(super) forget: StoreTime,
+    /// The claim lives on under another id.
+    pub(super) rotated: bool,
+}
+
+/// A claim in a record.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
+pub(super) struct Entry {
+    pub(super) id: ClaimId,
+    pub(super) arrival: Arrival,
+    pub(super) token: Token,
+    pub(super) deadline: StoreTime,
+    pub(super) since: StoreTime,
+    pub(super) body: Body,
+}
+
+/// What hardly ever changes of a claim.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
+pub(super) struct Body {
+    pub(super) mode: Mode,
+    pub(super) inbox: Option<Inbox>,
+    pub(super) owner: Owner,
+    pub(super) secret: Option<OwnerSecret>,
+    pub(super) min_hold: Duration,
+    pub(super) renewed: Option<StoreTime>,
+    pub(super) note: Option<Note>,
+    /// How often the id was replaced, and the last one.
+    pub(super) rotated: Option<(u64, ClaimId)>,
+    pub(super) kept: bool,
+}
+
+/// A reader over bytes: `None` where they end too early.
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(super) fn u8(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn double(&mut self) -> Option<f64> {
+        Some(f64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    pub(super) fn number(&mut self) -> Option<u64> {
+        let number = self.double()?;
+        let whole = number.fract() == 0.0 && (0.0..=MAX_NUMBER).contains(&number);
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "just looked at"
+        )]
+        whole.then_some(number as u64)
+    }
+
+    pub(super) fn time(&mut self) -> Option<StoreTime> {
+        self.number().map(StoreTime)
+    }
+
+    /// A capacity in use.
+    pub(super) fn capacity(&mut self) -> Option<Capacity> {
+        let ahead = self.0;
+        if self.double()? < 0.0 {
+            return Some(Capacity::Lock);
+        }
+        self.0 = ahead;
+        Some(Capacity::Permits(u32::try_from(self.number()?).ok()?))
+    }
+
+    pub(super) fn text(&mut self) -> Option<&'a str> {
+        let size = self.u8()?;
+        std::str::from_utf8(self.take(size.into())?).ok()
+    }
+
+    pub(super) fn long(&mut self) -> Option<&'a [u8]> {
+        let size = self.u16()?;
+        self.take(size.into())
+    }
+
+    fn long_text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.long()?).ok()
+    }
+
+    /// An inbox, or none.
+    fn inbox(&mut self) -> Option<Option<Inbox>> {
+        match self.text()? {
+            "" => Some(None),
+            name => Inbox::new(name).ok().map(Some),
+        }
+    }
+
+    fn id(&mut self) -> Option<ClaimId> {
+        ClaimId::new(self.text()?).ok()
+    }
+}
+
+impl Record {
+    /// Reads what `inspect.lua` answers, and the server's clock.
+    pub(super) fn read(value: Value) -> Result<(Self, StoreTime), StoreError> {
+        let items = match value {
+            Value::Array(items) => items,
+            Value::ServerError(error) => return Err(refusal::of_server(&error)),
+            other => return Err(script::unreadable(&other)),
+        };
+        let mut items = items.into_iter();
+        let Some(clock) = items.next().and_then(|item| match item {
+            Value::Int(clock) => u64::try_from(clock).ok().map(StoreTime),
+            _ => None,
+        }) else {
+            return Err(refusal::damaged());
+        };
+        let texts: Option<Vec<Vec<u8>>> = items
+            .map(|item| match item {
+                Value::BulkString(bytes) => Some(bytes),
+                _ => None,
+            })
+            .collect();
+        let texts = texts.ok_or_else(refusal::damaged)?;
+        let record = match texts.as_slice() {
+            [] => Ok(Self::default()),
+            [text] => Self::of_string(text),
+            fields => Self::of_hash(fields),
+        };
+        Ok((record?, clock))
+    }
+
+    fn of_string(text: &[u8]) -> Result<Self, StoreError> {
+        check_magic(text, "string")?;
+        Self::parse_string(text).ok_or_else(refusal::damaged)
+    }
+
+    fn parse_string(text: &[u8]) -> Option<Self> {
+        let mut bytes = Bytes(text);
+        let (mut record, buried) = Self::parse_start(&mut bytes)?;
+        let size = bytes.u16()?;
+        if size > 0 {
+            let mut claim = Bytes(bytes.take(size.into())?);
+            let (deadline, since, id) = (claim.time()?, claim.time()?, claim.id()?);
+            let body = Body::parse(&mut claim)?;
+            record.capacity = Some(body.mode.capacity());
+            record.used = body.mode.weight();
+            record.earliest = deadline;
+            record.granted.push(Entry {
+                id,
+                arrival: record.last_arrival,
+                token: record.last_token,
+                deadline,
+                since,
+                body,
+            });
+        }
+        record.parse_released(&mut bytes, buried)?;
+        Some(record)
+    }
+
+    fn of_hash(fields: &[Vec<u8>]) -> Result<Self, StoreError> {
+        let fields: HashMap<&[u8], &[u8]> = fields
+            .chunks_exact(2)
+            .map(|pair| (pair[0].as_slice(), pair[1].as_slice()))
+            .collect();
+        let Some(head) = fields.get(b" head".as_slice()) else {
+            return Err(refusal::foreign("hash"));
+        };
+        check_magic(head, "hash")?;
+        Self::parse_hash(head, &fields).ok_or_else(refusal::damaged)
+    }
+
+    fn parse_hash(head: &[u8], fields: &HashMap<&[u8], &[u8]>) -> Option<Self> {
+        let mut head = Bytes(head);
+        let (mut record, buried) = Self::parse_start(&mut head)?;
+        let capacity = head.capacity()?;
+        record.used = head.number()?;
+        record.earliest = head.time()?;
+        let (granted, waiting, watchers) = (head.number()?, head.number()?, head.number()?);
+        record.capacity = Some(capacity).filter(|_| granted + waiting > 0);
+        let _first_waiting = head.take(3 * 8)?;
+        let (first_granted, _) = (head.text()?, head.text()?);
+        let (first_waiting, _) = (head.text()?, head.text()?);
+        record.granted = walk(fields, first_granted, granted)?;
+        record.waiting = walk(fields, first_waiting, waiting)?;
+        if watchers > 0 {
+            record.parse_watchers(&mut Bytes(fields.get(b" watchers".as_slice())?), watchers)?;
+        }
+        record.parse_released(&mut Bytes(fields.get(b" released".as_slice())?), buried)?;
+        Some(record)
+    }
+
+    fn parse_start(bytes: &mut Bytes<'_>) -> Option<(Self, u8)> {
+        bytes.take(3)?;
+        let record = Self {
+            last_seen: bytes.time()?,
+            offset: bytes.number()?,
+            last_token: Token(bytes.number()?),
+            last_arrival: Arrival(bytes.number()?),
+            furthest: bytes.time()?,
+            ..Self::default()
+        };
+        let _expires = bytes.time()?;
+        Some((record, bytes.u8()?))
+    }
+
+    fn parse_released(&mut self, bytes: &mut Bytes<'_>, count: u8) -> Option<()> {
+        for _ in 0..count {
+            let (forget, rotated) = (bytes.time()?, bytes.u8()? == 1);
+            self.released.push(Tombstone {
+                id: bytes.id()?,
+                forget,
+                rotated,
+            });
+        }
+        Some(())
+    }
+
+    fn parse_watchers(&mut self, bytes: &mut Bytes<'_>, count: u64) -> Option<()> {
+        for _ in 0..count {
+            let until = bytes.time()?;
+            self.watchers.push((bytes.inbox()??, until));
+        }
+        Some(())
+    }
+
+    /// `Queue::look`: the key as people may look at it.
+    pub(super) fn look(self, clock: StoreTime) -> Snapshot {
+        let offset = self.offset + self.last_seen.0.saturating_sub(clock.0);
+        let now = StoreTime(clock.0 + offset);
+        let alive = |entry: &Entry| entry.deadline > now;
+        let holders: Vec<_> = self
+            .granted
+            .into_iter()
+            .filter(alive)
+            .map(|entry| Holder {
+                token: entry.token,
+                claim: entry.view(),
+            })
+            .collect();
+        let waiters: Vec<_> = self
+            .waiting
+            .into_iter()
+            .filter(alive)
+            .zip(1..)
+            .map(|(entry, position)| WaiterView {
+                claim: entry.view(),
+                position,
+            })
+            .collect();
+        let empty = holders.is_empty() && waiters.is_empty();
+        Snapshot {
+            capacity: self.capacity.filter(|_| !empty),
+            last_token: self.last_token,
+            at: now,
+            clock,
+            holders,
+            waiters,
+        }
+    }
+}
+
+fn check_magic(text: &[u8], kind: &str) -> Result<(), StoreError> {
+    match text.strip_prefix(MAGIC).and_then(|rest| rest.first()) {
+        Some(&VERSION) => Ok(()),
+        Some(&version) if version < 32 => Err(refusal::newer(version)),
+        _ => Err(refusal::foreign(kind)),
+    }
+}
+
+/// Follows the links of one list.
+fn walk(fields: &HashMap<&[u8], &[u8]>, first: &str, count: u64) -> Option<Vec<Entry>> {
+    let mut id = first;
+    let mut list = Vec::new();
+    // Links of a damaged record can lead in a circle.
+    let mut seen = HashSet::new();
+    for _ in 0..count {
+        if !seen.insert(id) {
+            return None;
+        }
+        let mut bytes = Bytes(fields.get(id.as_bytes())?);
+        let (next, _prev) = (bytes.text()?, bytes.text()?);
+        let arrival = Arrival(bytes.number()?);
+        let token = Token(bytes.number()?);
+        let (deadline, since) = (bytes.time()?, bytes.time()?);
+        list.push(Entry {
+            id: ClaimId::new(id).ok()?,
+            arrival,
+            token,
+            deadline,
+            since,
+            body: Body::parse(&mut bytes)?,
+        });
+        id = next;
+    }
+    Some(list)
+}
+
+impl Body {
+    fn parse(bytes: &mut Bytes<'_>) -> Option<Self> {
+        let (traits, of, weight) = (bytes.u8()?, bytes.u32()?, bytes.u32()?);
+        let mode = match traits % 4 {
+            0 => Mode::Exclusive,
+            1 => Mode::Shared,
+            2 => Mode::Permits { of, take: weight },
+            _ => return None,
+        };
+        let inbox = bytes.inbox()?;
+        let pid = bytes.u32()?;
+        let (host, label) = (bytes.text()?, bytes.text()?);
+        let mut body = Self {
+            mode,
+            inbox,
+            owner: Owner::new(host, pid, Some(label)),
+            secret: None,
+            min_hold: Duration::ZERO,
+            renewed: None,
+            note: None,
+            rotated: None,
+            kept: traits & trait_of::KEPT > 0,
+        };
+        if traits & trait_of::SECRET > 0 {
+            body.secret = Some(OwnerSecret::parse(bytes.text()?).ok()?);
+        }
+        if traits & trait_of::MIN_HOLD > 0 {
+            body.min_hold = Duration::from_micros(bytes.number()?);
+            body.renewed = Some(bytes.time()?).filter(|renewed| *renewed > StoreTime(0));
+        }
+        if traits & trait_of::NOTE > 0 {
+            body.note = Some(Note::new(bytes.long_text()?).ok()?);
+        }
+        if traits & trait_of::ROTATED > 0 {
+            body.rotated = Some((bytes.number()?, bytes.id()?));
+        }
+        Some(body)
+    }
+}
+
+impl Entry {
+    fn view(self) -> ClaimView {
+        ClaimView {
+            arrival: self.arrival,
+            mode: self.body.mode,
+            owner: self.body.owner,
+            since: self.since,
+            deadline: self.deadline,
+            id_hint: self.id.to_string(),
+            note: self.body.note,
+            kept: self.body.kept,
+            renewed: self.body.renewed,
+        }
+    }
+}

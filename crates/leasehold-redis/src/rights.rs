@@ -1,0 +1,369 @@
+//! What a server lets this client do, found out whenever a connection is opened.
+//!
+//! Access control, proxies and managed servers forbid commands. All of it is asked
+//! in one round trip, together with `INFO`; what is missing is said once, and is
+//! done without where that is safe (`docs/adr/0022-rights.md`).
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use futures_util::future::join3;
+use leasehold_store::{ErrorKind, StoreError};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisResult, ServerError, Value};
+
+use super::connect::text_of;
+use super::script::Script;
+use super::{refusal, script};
+
+/// What the scripts of a lock run on its key.
+pub(super) const OF_LOCKS: &[&str] = &[
+    "TIME", "MGET", "EXISTS", "TYPE", "SET", "SETRANGE", "DEL", "HSET", "HGET", "HMGET", "HGETALL",
+    "HDEL", "PEXPIRE",
+];
+
+/// What the scripts of a vote run on theirs.
+pub(super) const OF_VOTES: &[&str] = &["TIME", "MGET", "EXISTS", "TYPE", "SET", "PEXPIRE"];
+
+/// What of `INFO` is asked for: `clients` is the doctor's.
+const SECTIONS: [&str; 6] = [
+    "server",
+    "replication",
+    "memory",
+    "cluster",
+    "persistence",
+    "clients",
+];
+
+static PROBE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("lua/rights.lua").to_owned()));
+
+/// How scripts are sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Sending {
+    /// By hash; the server is told those that it does not know by `SCRIPT LOAD`.
+    #[default]
+    ByHash,
+    /// By hash; it is told by `EVAL`.
+    ByHashOrInFull,
+    /// By `EVAL`, each time.
+    InFull,
+    /// Not at all: transactions do what scripts would.
+    Never,
+}
+
+/// Something that is forbidden here, and can be done without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Lack {
+    Resp3,
+    Subscribe,
+    Publish,
+    Hashes,
+    Scripts,
+    Info,
+}
+
+impl Lack {
+    /// What is missing.
+    pub(super) fn found(self) -> &'static str {
+        match self {
+            Self::Resp3 => "the server does not speak RESP3",
+            Self::Subscribe => "SUBSCRIBE is forbidden",
+            Self::Publish => "PUBLISH is forbidden",
+            Self::Hashes => "scripts cannot be sent by their hash",
+            Self::Scripts => "scripts are forbidden",
+            Self::Info => "INFO is forbidden",
+        }
+    }
+
+    /// What that costs.
+    pub(super) fn cost(self) -> &'static str {
+        match self {
+            Self::Resp3 | Self::Subscribe | Self::Publish => {
+                "clients are not told of their grants and ask from time to time; a dead waiter \
+                 delays the others by its waiter TTL"
+            }
+            Self::Hashes => "each request carries its script, some kilobytes",
+            Self::Scripts => {
+                "locks are changed by transactions, which is as safe and takes one more round trip"
+            }
+            Self::Info => {
+                "version, role, memory policy and restarts of the server are unknown; a dead \
+                 waiter delays the others by its waiter TTL"
+            }
+        }
+    }
+
+    /// What would do.
+    pub(super) fn remedy(self, prefix: &str) -> String {
+        match self {
+            Self::Resp3 => "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 \
+                            only"
+                .to_owned(),
+            Self::Subscribe => {
+                format!("add +subscribe +unsubscribe &{prefix}* to the rule of the user")
+            }
+            Self::Publish => format!("add +publish &{prefix}* to the rule of the user"),
+            Self::Hashes | Self::Scripts => {
+                "add +evalsha +script|load to the rule of the user".to_owned()
+            }
+            Self::Info => "add +info to the rule of the user".to_owned(),
+        }
+    }
+}
+
+/// What has been said, so that it is said once.
+#[derive(Debug, Default)]
+pub(super) struct Said(Mutex<Vec<Lack>>);
+
+impl Said {
+    /// Says in the log what is missing, unless it has been said.
+    pub(super) fn say(&self, rights: &Rights, url: &str, prefix: &str) {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for lack in &rights.lacks {
+            if !said.contains(lack) {
+                said.push(*lack);
+                let (found, cost, remedy) = (lack.found(), lack.cost(), lack.remedy(prefix));
+                tracing::warn!(%url, "{found}, so {cost}: {remedy}");
+            }
+        }
+    }
+}
+
+/// What a server lets us do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Rights {
+    pub(super) sending: Sending,
+    /// What it does not.
+    pub(super) lacks: Vec<Lack>,
+    /// Whether `PUBLISH` counted the one listener that there was.
+    pub(super) counts: bool,
+}
+
+impl Rights {
+    /// Whether pushes can be heard and sent.
+    pub(super) fn push(&self) -> bool {
+        let needed = [Lack::Resp3, Lack::Subscribe, Lack::Publish];
+        !self.lacks.iter().any(|lack| needed.contains(lack))
+    }
+}
+
+/// What to find out.
+pub(super) struct Question<'a> {
+    pub(super) prefix: &'a str,
+    /// Which commands the scripts run.
+    pub(super) commands: &'static [&'static str],
+    /// Whether transactions do what the scripts do, where these are forbidden.
+    pub(super) does_without: bool,
+    pub(super) resp3: bool,
+    /// The channel on which pushes would be heard, if any would.
+    pub(super) channel: Option<&'a str>,
+}
+
+/// What was found out.
+pub(super) struct Findings {
+    /// The fields of `INFO`; none where it is forbidden.
+    pub(super) info: HashMap<String, String>,
+    /// Refused where no script can be run.
+    pub(super) rights: Result<Rights, StoreError>,
+}
+
+/// Asks a server, in one round trip unless it forbids what we should like best.
+pub(super) async fn find(
+    connection: &mut MultiplexedConnection,
+    question: &Question<'_>,
+) -> Result<Findings, StoreError> {
+    let mut pipeline = redis::pipe();
+    for section in SECTIONS {
+        pipeline.cmd("INFO").arg(section);
+    }
+    pipeline.cmd("SCRIPT").arg("LOAD").arg(&PROBE.text);
+    pipeline.add_command(question.probe("EVALSHA", &PROBE.hash));
+    let channel = question.channel.filter(|_| question.resp3);
+    if let Some(channel) = channel {
+        pipeline.cmd("PUBLISH").arg(channel).arg("");
+    }
+    let (subscribed, answers) = ask(connection, &pipeline, channel).await?;
+    let (sections, rest) = answers.split_at(SECTIONS.len().min(answers.len()));
+    let info = read_info(sections)?;
+    let [load, by_hash, ..] = rest else {
+        return Err(script::unreadable(&Value::Nil));
+    };
+
+    let mut rights = Rights::default();
+    if info.is_empty() {
+        rights.lacks.push(Lack::Info);
+    }
+    if question.channel.is_some() && !question.resp3 {
+        rights.lacks.push(Lack::Resp3);
+    }
+    if subscribed.is_err() {
+        rights.lacks.push(Lack::Subscribe);
+    }
+    match rest.get(2) {
+        Some(Value::ServerError(error)) if is_forbidden(error) => rights.lacks.push(Lack::Publish),
+        Some(count) => rights.counts = matches!(count, Value::Int(1)),
+        None => {}
+    }
+    let sending = match question.scripts(connection, load, by_hash).await? {
+        Err(_) if question.does_without => Ok(Sending::Never),
+        sending => sending,
+    };
+    let rights = sending.map(|sending| {
+        rights.sending = sending;
+        match sending {
+            Sending::InFull => rights.lacks.push(Lack::Hashes),
+            Sending::Never => rights.lacks.push(Lack::Scripts),
+            Sending::ByHash | Sending::ByHashOrInFull => {}
+        }
+        rights
+    });
+    Ok(Findings { info, rights })
+}
+
+impl Question<'_> {
+    /// Asks what scripts may do, as one that is sent by `verb`.
+    fn probe(&self, verb: &str, script: &str) -> Cmd {
+        let mut probe = redis::cmd(verb);
+        probe.arg(script).arg(0);
+        // Nobody else's: where only trying helps, it is tried.
+        let key = uuid::Uuid::new_v4().simple();
+        probe.arg(format!("{}lock:{key}", self.prefix));
+        probe.arg(self.commands);
+        probe
+    }
+
+    /// How scripts are to be sent, if they can be.
+    async fn scripts(
+        &self,
+        connection: &mut MultiplexedConnection,
+        load: &Value,
+        by_hash: &Value,
+    ) -> Result<Result<Sending, StoreError>, StoreError> {
+        let refused = |value: &Value| matches!(value, Value::ServerError(e) if is_forbidden(e));
+        if !refused(load) && !refused(by_hash) {
+            return Ok(allowed(by_hash, self.prefix).map(|()| Sending::ByHash));
+        }
+        // Asked only now: a user who need not have it is not to be reported for it.
+        let probe = self.probe("EVAL", &PROBE.text);
+        let in_full = connection.send_packed_command(&probe).await;
+        let in_full = in_full.map_err(refusal::of_connection)?;
+        if refused(&in_full) {
+            return Ok(Err(refusal::no_scripts(self.prefix)));
+        }
+        let sending = if refused(by_hash) {
+            Sending::InFull
+        } else {
+            Sending::ByHashOrInFull
+        };
+        Ok(allowed(&in_full, self.prefix).map(|()| sending))
+    }
+}
+
+/// Whether scripts may do what they must; halfway through they could not go back.
+pub(super) fn allowed(answer: &Value, prefix: &str) -> Result<(), StoreError> {
+    let Value::Array(forbidden) = answer else {
+        // It cannot say now, or not at all.
+        return Ok(());
+    };
+    let forbidden: Vec<_> = forbidden.iter().filter_map(text_of).collect();
+    if forbidden.is_empty() {
+        Ok(())
+    } else {
+        Err(refusal::no_right(&forbidden.join(", "), prefix))
+    }
+}
+
+/// Sends all of it at once: the inbox is open while `PUBLISH` counts, and closed
+/// right after it. Says whether it could be opened.
+async fn ask(
+    connection: &mut MultiplexedConnection,
+    pipeline: &Pipeline,
+    channel: Option<&str>,
+) -> Result<(Result<(), StoreError>, Vec<Value>), StoreError> {
+    let count = pipeline.len();
+    let Some(channel) = channel else {
+        let answers = connection.send_packed_commands(pipeline, 0, count).await;
+        return Ok((Ok(()), answers.map_err(refusal::of_connection)?));
+    };
+    let (mut ear, mut lid) = (connection.clone(), connection.clone());
+    // Polled in this order, and so written in this order.
+    let (opened, answers, closed) = join3(
+        ear.subscribe(channel),
+        connection.send_packed_commands(pipeline, 0, count),
+        lid.unsubscribe(channel),
+    )
+    .await;
+    let answers = answers.map_err(refusal::of_connection)?;
+    forbidden_or_lost(closed)?.ok();
+    Ok((forbidden_or_lost(opened)?, answers))
+}
+
+/// What a command that opens or closes the inbox was answered: an error within if
+/// it is forbidden, without if the connection is at fault.
+pub(super) fn forbidden_or_lost(
+    answer: RedisResult<()>,
+) -> Result<Result<(), StoreError>, StoreError> {
+    let Err(error) = answer else {
+        return Ok(Ok(()));
+    };
+    let definite = error.code().is_some_and(is_definite);
+    let error = refusal::of_connection(error);
+    if definite { Ok(Err(error)) } else { Err(error) }
+}
+
+pub(super) fn read_info(sections: &[Value]) -> Result<HashMap<String, String>, StoreError> {
+    let mut info = HashMap::new();
+    for section in sections {
+        match section {
+            Value::ServerError(error) if is_forbidden(error) => continue,
+            Value::ServerError(error) => return Err(refusal::of_server(error)),
+            _ => {}
+        }
+        let text = text_of(section).ok_or_else(|| script::unreadable(section))?;
+        info.extend(fields(&text));
+    }
+    Ok(info)
+}
+
+/// The fields of an answer to `INFO`.
+pub(super) fn fields(text: &str) -> impl Iterator<Item = (String, String)> {
+    text.lines()
+        .filter_map(|line| line.trim().split_once(':'))
+        .map(|(name, value)| (name.to_owned(), refusal::tame(value)))
+}
+
+/// Whether a command cannot be used here at all, or not by us: everything that is
+/// not the matter of a moment, of the login or of the key.
+fn is_forbidden(error: &ServerError) -> bool {
+    is_definite(error.code())
+}
+
+fn is_definite(code: &str) -> bool {
+    !matches!(
+        code,
+        "NOSCRIPT"
+            | "LOADING"
+            | "BUSY"
+            | "MASTERDOWN"
+            | "READONLY"
+            | "MOVED"
+            | "ASK"
+            | "CLUSTERDOWN"
+            | "TRYAGAIN"
+            | "OOM"
+            | "MISCONF"
+            | "NOREPLICAS"
+            | "NOAUTH"
+            | "WRONGPASS"
+    )
+}
+
+/// What cannot be made safe where nobody says which process of a server answers.
+pub(super) fn no_run_id(what: &str) -> StoreError {
+    StoreError::new(
+        ErrorKind::Unsupported,
+        format!("the server does not say its run id, and {what}"),
+    )
+    .with_hint("add +info to the rule of the user; a proxy in between must go")
+}

@@ -1,0 +1,221 @@
+//! The URLs of servers: one, one that Sentinels name, a cluster, or a set that votes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold_store::access::Access;
+use leasehold_store::report::Report;
+use leasehold_store::scheme::{Initialised, Opened, Scheme};
+use leasehold_store::{ErrorKind, LockStore, StoreError};
+
+use super::doctor::{examine, examine_cluster, examine_redlock};
+use super::{
+    ClassicStore, RedisClusterOptions, RedisLayout, RedisOptions, RedisStore, RedlockOptions,
+    RedlockStore,
+};
+
+/// What opens `redis://` and its like: one server, or the primary that Sentinels name.
+#[derive(Debug)]
+pub struct OneServer;
+
+/// What opens `redis-cluster://` and its like: the nodes of a cluster.
+#[derive(Debug)]
+pub struct ManyNodes;
+
+/// What opens `redlock://` and its like: independent servers with a vote each.
+#[derive(Debug)]
+pub struct Votes;
+
+#[async_trait]
+impl Scheme for OneServer {
+    fn names(&self) -> &'static [&'static str] {
+        &[
+            "redis",
+            "rediss",
+            "redis+unix",
+            "unix",
+            "valkey",
+            "valkeys",
+            "valkey+unix",
+            "redis-sentinel",
+            "rediss-sentinel",
+            "valkey-sentinel",
+            "valkeys-sentinel",
+        ]
+    }
+
+    fn examples(&self) -> &'static [&'static str] {
+        &[
+            "redis://",
+            "rediss://",
+            "redis+unix://",
+            "valkey://",
+            "redis-sentinel://",
+        ]
+    }
+
+    async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
+        let options = RedisOptions::from_url(url)?.with_access(access)?;
+        let url = options.clone().without_passwords().redacted_url();
+        let store: Arc<dyn LockStore> = match options.layout {
+            RedisLayout::Native => Arc::new(RedisStore::connect(options).await?),
+            RedisLayout::Classic => Arc::new(ClassicStore::connect(options).await?),
+        };
+        Ok(Opened { store, url })
+    }
+
+    async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
+        Ok(examine(&RedisOptions::from_url(url)?.with_access(access)?).await)
+    }
+
+    async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
+        let options = RedisOptions::from_url(url)?.with_access(access)?;
+        let server = options.address.shown();
+        let outcome = Ok(RedisStore::initialise(options).await?);
+        Ok(vec![Initialised { server, outcome }])
+    }
+}
+
+#[async_trait]
+impl Scheme for ManyNodes {
+    fn names(&self) -> &'static [&'static str] {
+        &[
+            "redis-cluster",
+            "rediss-cluster",
+            "valkey-cluster",
+            "valkeys-cluster",
+        ]
+    }
+
+    fn examples(&self) -> &'static [&'static str] {
+        &["redis-cluster://"]
+    }
+
+    async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
+        let options = cluster(url, access)?;
+        let mut shown = options.clone();
+        shown.node.password = None;
+        let store: Arc<dyn LockStore> = match options.node.layout {
+            RedisLayout::Native => Arc::new(RedisStore::connect_cluster(options).await?),
+            RedisLayout::Classic => Arc::new(ClassicStore::connect_cluster(options).await?),
+        };
+        let url = shown.redacted_url();
+        Ok(Opened { store, url })
+    }
+
+    async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
+        Ok(examine_cluster(&cluster(url, access)?).await)
+    }
+}
+
+#[async_trait]
+impl Scheme for Votes {
+    fn names(&self) -> &'static [&'static str] {
+        &["redlock", "redlocks"]
+    }
+
+    fn examples(&self) -> &'static [&'static str] {
+        &["redlock://"]
+    }
+
+    async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
+        let options = voters(url, access)?;
+        let mut shown = options.clone();
+        for server in &mut shown.servers {
+            server.password = None;
+        }
+        let store = Arc::new(RedlockStore::connect(options).await?);
+        let url = shown.redacted_url();
+        Ok(Opened { store, url })
+    }
+
+    async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
+        Ok(examine_redlock(&voters(url, access)?).await)
+    }
+
+    async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
+        RedlockStore::initialise(voters(url, access)?).await
+    }
+}
+
+fn cluster(url: &str, access: &Access) -> Result<RedisClusterOptions, StoreError> {
+    let mut options = RedisClusterOptions::from_url(url)?;
+    options.node = options.node.with_access(access)?;
+    Ok(options)
+}
+
+fn voters(url: &str, access: &Access) -> Result<RedlockOptions, StoreError> {
+    let mut options = RedlockOptions::from_url(url)?;
+    for server in &mut options.servers {
+        *server = server.clone().with_access(access)?;
+    }
+    Ok(options)
+}
+
+impl RedisOptions {
+    /// Adds what was given besides the URL, which goes before what stands in it.
+    ///
+    /// # Errors
+    /// `Invalid` for a client certificate without its key, or the other way round.
+    pub fn with_access(mut self, access: &Access) -> Result<Self, StoreError> {
+        let Access {
+            user,
+            password,
+            password_file,
+            tls,
+        } = access.clone();
+        self.username = user.or(self.username);
+        self.password = password.or(self.password);
+        self.password_file = password_file.or(self.password_file);
+        self.ca_file = tls.ca.or(self.ca_file);
+        self.client_certificate = match (tls.cert, tls.key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => self.client_certificate,
+            _ => {
+                return Err(StoreError::new(
+                    ErrorKind::Invalid,
+                    "a client certificate and its key come together",
+                )
+                .with_hint("give both, or neither"));
+            }
+        };
+        Ok(self)
+    }
+
+    /// Whether such a URL names one server, or Sentinels that do: what
+    /// [`from_url`](Self::from_url) reads.
+    #[must_use]
+    pub fn reads(url: &str) -> bool {
+        url.split_once(':')
+            .is_some_and(|(name, _)| OneServer.names().contains(&name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is listed is read, and what is read is listed: no URL is known to one of them only.
+    #[test]
+    fn the_names_are_those_that_the_options_read() {
+        let known: [&dyn Scheme; 3] = [&OneServer, &ManyNodes, &Votes];
+        for scheme in known {
+            for name in scheme.names() {
+                let url = match *name {
+                    unix if unix.contains("unix") => format!("{name}:///run/redis.sock"),
+                    sentinel if sentinel.contains("sentinel") => format!("{name}://a,b,c/mine"),
+                    _ => format!("{name}://a:1,b:2,c:3/"),
+                };
+                let one = url.replace("a:1,b:2,c:3", "a:1");
+                let read = [
+                    RedisOptions::from_url(&one).is_ok(),
+                    RedisClusterOptions::from_url(&url).is_ok(),
+                    RedlockOptions::from_url(&url).is_ok(),
+                ];
+                let here = known.map(|other| other.names().contains(name));
+                assert_eq!(read, here, "{name}");
+            }
+        }
+        assert!(RedisOptions::reads("redis://h/") && !RedisOptions::reads("redlock://h/"));
+    }
+}

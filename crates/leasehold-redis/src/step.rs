@@ -1,0 +1,146 @@
+//! A step: a script, sent to the primary and answered.
+
+use std::sync::Arc;
+
+use leasehold_core::{ClaimId, Reply, StoreTime};
+use leasehold_store::{Acknowledged, Answer, StoreError};
+use redis::{Cmd, Value};
+use tokio::time::Instant;
+
+use super::link::Shared;
+use super::refusal;
+use super::rights::Sending;
+use super::script::{self, Script, Terms};
+use super::wire::Wire;
+
+/// How a script is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way<'a> {
+    /// Its answer counts at once.
+    Plain,
+    /// If its answer holds the key for one of these claims, it counts once it is
+    /// acknowledged, where a policy asks for it.
+    Acknowledged(&'a [&'a ClaimId]),
+    /// To a server on its way to which the key's slot is.
+    Asking,
+}
+
+/// What is known of an answer besides the reply.
+pub(super) struct Context {
+    pub(super) epoch: u64,
+    pub(super) acknowledged: Option<Result<Acknowledged, StoreError>>,
+}
+
+impl Context {
+    pub(super) fn answer(&self, (reply, at): (Reply, StoreTime)) -> Result<Answer, StoreError> {
+        let mut answer = Answer::new(reply, at, self.epoch);
+        if answer.holds() {
+            answer.acknowledged = self.acknowledged.clone().transpose()?;
+        }
+        Ok(answer)
+    }
+}
+
+/// Runs a script on the primary. A server that says it is none has carried out
+/// nothing: the request goes to the next, for as long as an answer may take.
+pub(super) async fn ask_primary(
+    shared: &Arc<Shared>,
+    way: Way<'_>,
+    script: &Script,
+    keys: &[&str],
+    arguments: impl Fn(&mut Cmd, Terms),
+) -> Result<(Value, Context), StoreError> {
+    let mut end = None;
+    loop {
+        let wire = shared.wire().await?;
+        // Read before sending: what is sent before the inbox is open may be
+        // answered with pushes that nobody hears.
+        let epoch = wire.epoch();
+        let terms = Terms {
+            retention: shared.target().retention,
+            believed: wire.server.rights.counts,
+        };
+        let gate = wire.server.gate.as_ref().zip(script.gated());
+        let (value, acknowledged) = if let Some((gate, script)) = gate {
+            let keys: Vec<_> = keys.iter().copied().chain([&*gate.marker]).collect();
+            let gated = |call: &mut Cmd| {
+                arguments(call, terms);
+                call.arg(&gate.terms);
+            };
+            run_by(&wire, way, script, &keys, gated).await?
+        } else {
+            let script = script.on(shared.target().is_cluster());
+            run_by(&wire, way, script, keys, |call| arguments(call, terms)).await?
+        };
+        match &value {
+            Value::ServerError(error) if refusal::is_elsewhere(error) => {
+                let limit = shared.target().response_timeout;
+                if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + limit) {
+                    return Err(refusal::still_elsewhere(error));
+                }
+                wire.leave();
+            }
+            _ => {
+                let context = Context {
+                    epoch,
+                    acknowledged,
+                };
+                return Ok((value, context));
+            }
+        }
+    }
+}
+
+/// Runs a script, whose answer counts at once.
+pub(super) async fn run(
+    wire: &Arc<Wire>,
+    way: Way<'_>,
+    script: &Script,
+    keys: &[&str],
+    arguments: impl Fn(&mut Cmd),
+) -> Result<Value, StoreError> {
+    let (value, _) = run_by(wire, way, script, keys, arguments).await?;
+    Ok(value)
+}
+
+/// Runs a script, which the server is told in full if it does not know it.
+async fn run_by(
+    wire: &Arc<Wire>,
+    way: Way<'_>,
+    script: &Script,
+    keys: &[&str],
+    arguments: impl Fn(&mut Cmd),
+) -> Result<(Value, Option<Result<Acknowledged, StoreError>>), StoreError> {
+    let send = async |in_full| {
+        let mut call = if in_full {
+            script::call_in_full(script, keys)
+        } else {
+            script::call(script, keys)
+        };
+        arguments(&mut call);
+        let value = match (way, &wire.acker) {
+            (Way::Acknowledged(claims), Some(acker)) => {
+                let (value, acknowledged) = acker.send(wire, call, claims).await?;
+                return Ok((value, Some(acknowledged)));
+            }
+            (Way::Asking, _) => wire.send_asking(call).await,
+            (Way::Plain | Way::Acknowledged(_), _) => wire.send(call).await,
+        };
+        Ok((value.map_err(refusal::of_connection)?, None))
+    };
+    let sending = wire.server.rights.sending;
+    let answer: (Value, _) = send(sending == Sending::InFull).await?;
+    match &answer.0 {
+        Value::ServerError(error) if error.code() == "NOSCRIPT" => {}
+        _ => return Ok(answer),
+    }
+    if sending == Sending::ByHash {
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD").arg(&script.text);
+        if let Value::ServerError(error) = wire.send(load).await.map_err(refusal::of_connection)? {
+            return Err(refusal::of_server(&error));
+        }
+        return send(false).await;
+    }
+    send(true).await
+}

@@ -1,0 +1,185 @@
+//! A record as it lies on the server against the queue of the core.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold_core::{Inbox, Queue, StoreTime};
+use redis::Value;
+use serde_json::{Value as Json, json};
+
+use super::super::record::{Entry, Record};
+
+/// Panics where they differ; `answer` is what `inspect` answered.
+pub(super) fn compare(answer: &Value, queue: &Queue, now: StoreTime) {
+    let record = Record::read(answer.clone()).unwrap().0;
+    let mut expected = serde_json::to_value(queue).unwrap();
+    let mut found = as_json(&record);
+    for json in [&mut expected, &mut found] {
+        if record.granted.is_empty() {
+            // Means nothing then.
+            json["earliest"] = json!(0);
+        }
+        leave_out_ended(json, now);
+    }
+    assert_eq!(found, expected, "the record");
+    let weights: BTreeMap<_, _> = record
+        .granted
+        .iter()
+        .map(|entry| (entry.token, entry.body.mode.weight()))
+        .collect();
+    assert_eq!(record.used, weights.values().sum::<u64>(), "what is used");
+    compare_fields(answer, &record);
+}
+
+/// Watches that are over mean nothing: either side may have dropped them.
+fn leave_out_ended(json: &mut Json, now: StoreTime) {
+    let all = json.as_object_mut().unwrap().remove("watchers");
+    let alive: Vec<_> = all
+        .iter()
+        .flat_map(|all| all.as_array().unwrap())
+        .filter(|watcher| watcher[1].as_u64().unwrap() > now.0)
+        .cloned()
+        .collect();
+    json["watchers"] = json!(alive);
+}
+
+/// The fields of a hash: those that there should be and no others, and each
+/// owner's waiting claims.
+fn compare_fields(answer: &Value, record: &Record) {
+    let Value::Array(items) = answer else {
+        panic!("{answer:?}");
+    };
+    let text = |item: &Value| match item {
+        Value::BulkString(bytes) => bytes.clone(),
+        other => panic!("{other:?}"),
+    };
+    let found: BTreeMap<_, _> = items[1..]
+        .chunks_exact(2)
+        .map(|pair| (text(&pair[0]), text(&pair[1])))
+        .collect();
+    if found.is_empty() {
+        return;
+    }
+    let mut expected: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    for entry in &record.waiting {
+        if let Some(secret) = entry.body.secret {
+            let ids = expected
+                .entry(format!(" o{}", secret.expose()).into())
+                .or_default();
+            let id = entry.id.expose().as_bytes();
+            ids.push(u8::try_from(id.len()).unwrap());
+            ids.extend_from_slice(id);
+        }
+    }
+    for (name, ids) in &expected {
+        assert_eq!(found.get(name), Some(ids), "the waiting claims of an owner");
+    }
+    let entries = record.granted.iter().chain(&record.waiting);
+    let ids = entries.map(|entry| entry.id.expose().as_bytes().to_vec());
+    let watched = (!record.watchers.is_empty()).then(|| b" watchers".to_vec());
+    expected.extend(
+        ids.chain([b" head".to_vec(), b" released".to_vec()])
+            .chain(watched)
+            .map(|name| (name, Vec::new())),
+    );
+    assert!(found.keys().eq(expected.keys()), "the fields of the hash");
+}
+
+/// A record as the core writes a queue down.
+fn as_json(record: &Record) -> Json {
+    let released = record.released.iter().map(|tombstone| {
+        let mut json = json!({"id": tombstone.id, "forget": tombstone.forget});
+        if tombstone.rotated {
+            json["rotated"] = json!(true);
+        }
+        json
+    });
+    json!({
+        "last_seen": record.last_seen,
+        "offset": Duration::from_micros(record.offset),
+        "last_token": record.last_token,
+        "last_arrival": record.last_arrival,
+        "capacity": record.capacity,
+        "earliest": record.earliest,
+        "furthest": record.furthest,
+        "granted": record.granted.iter().map(|e| json!([e.token, entry_as_json(e)])).collect::<Vec<_>>(),
+        "waiting": record.waiting.iter().map(entry_as_json).collect::<Vec<_>>(),
+        "watchers": record.watchers,
+        "released": released.collect::<Vec<_>>(),
+    })
+}
+
+fn entry_as_json(entry: &Entry) -> Json {
+    let body = &entry.body;
+    let mut json = json!({
+        "id": entry.id,
+        "arrival": entry.arrival,
+        "mode": body.mode,
+        "deadline": entry.deadline,
+        "since": entry.since,
+        "inbox": body.inbox.as_ref().map(Inbox::as_str),
+        "owner": body.owner,
+    });
+    if let Some(secret) = body.secret {
+        json["secret"] = json!(secret);
+    }
+    if !body.min_hold.is_zero() {
+        json["min_hold"] = json!(body.min_hold);
+    }
+    if let Some(renewed) = body.renewed {
+        json["renewed"] = json!(renewed);
+    }
+    if let Some(note) = &body.note {
+        json["note"] = json!(note);
+    }
+    if let Some((version, previous)) = &body.rotated {
+        json["version"] = json!(version);
+        json["previous"] = json!(previous);
+    }
+    if body.kept {
+        json["kept"] = json!(true);
+    }
+    json
+}
+
+/// Nobody writes such a record; whoever reads it must come to an end.
+#[test]
+fn links_that_lead_in_a_circle_are_damage() {
+    let number = |number: f64| number.to_le_bytes().to_vec();
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let mut body = vec![0; 9];
+    body[5..9].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+    let body = [body, text(""), vec![0; 4], text("host"), text("")].concat();
+    let claim = |next: &str| {
+        let numbers = [1.0, 9.0, 1e15, 1e15].map(number).concat();
+        [text(next), text(""), numbers, body.clone()].concat()
+    };
+    let head = |granted| {
+        let start = [1e15, 0.0, 9.0, 2.0, 1e15, 1e15].map(number).concat();
+        let counts = [-1.0, 1_048_576.0, 1e15, granted, 0.0, 0.0, 0.0, 0.0, 0.0].map(number);
+        let ends = ["a", "b", "", ""].map(text).concat();
+        [b"lh\x01".to_vec(), start, vec![0], counts.concat(), ends].concat()
+    };
+    let read = |granted, next: [&str; 2]| {
+        let fields = [
+            (" head", head(granted)),
+            (" released", Vec::new()),
+            ("a", claim(next[0])),
+            ("b", claim(next[1])),
+        ];
+        let bytes = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+        let fields = fields.map(|(name, value)| [bytes(name.as_bytes()), bytes(&value)]);
+        Record::read(Value::Array(
+            [vec![Value::Int(1)], fields.concat()].concat(),
+        ))
+    };
+    assert_eq!(read(2.0, ["b", ""]).unwrap().0.granted.len(), 2);
+    for (granted, next) in [(2.0, ["a", "a"]), (9e15, ["b", "a"]), (3.0, ["b", "b"])] {
+        let refused = read(granted, next).unwrap_err();
+        assert_eq!(
+            refused.kind(),
+            leasehold_store::ErrorKind::Corrupt,
+            "{granted} {next:?}"
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! Who has it besides the server that answered.
+
+use std::fmt;
+use std::time::Duration;
+
+use leasehold_core::{Reply, Standing};
+
+use crate::error::{ErrorKind, StoreError};
+use crate::port::Answer;
+
+/// What a policy of acknowledged writes has achieved for one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// How many replicas have it: in memory, or on disk if disks were asked for.
+    pub replicas: u32,
+    /// How many were asked for.
+    pub wanted: u32,
+    /// Whether it is on the disk of the server that answered; `None` where that
+    /// was not asked for.
+    pub disk: Option<bool>,
+    /// How long was waited for them at most.
+    pub within: Duration,
+}
+
+impl Acknowledged {
+    /// Whether all that was asked for has come.
+    #[must_use]
+    pub fn is_enough(&self) -> bool {
+        self.replicas >= self.wanted && self.disk != Some(false)
+    }
+
+    /// Why a request does not count.
+    pub(crate) fn error(&self) -> StoreError {
+        StoreError::new(
+            ErrorKind::Unavailable,
+            format!("it was not acknowledged within {:?}: {self}", self.within),
+        )
+        .with_hint("are the replicas running, connected and not behind?")
+    }
+}
+
+impl fmt::Display for Acknowledged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            replicas, wanted, ..
+        } = self;
+        let s = if *wanted == 1 { "" } else { "s" };
+        match self.disk {
+            None => write!(f, "{replicas} of {wanted} replica{s} answered"),
+            Some(disk) => {
+                f.write_str(if disk {
+                    "it is on the disk of the server"
+                } else {
+                    "it is not on the disk of the server"
+                })?;
+                if *wanted > 0 {
+                    write!(f, ", and on those of {replicas} of {wanted} replica{s}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Answer {
+    /// An answer of a store that asks nobody else.
+    #[must_use]
+    pub fn new(reply: Reply, at: leasehold_core::StoreTime, epoch: u64) -> Self {
+        Self {
+            reply,
+            at,
+            epoch,
+            acknowledged: None,
+        }
+    }
+
+    /// Whether it grants, or confirms a grant.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        matches!(self.reply, Reply::Standing(Standing { token: Some(_), .. }))
+    }
+
+    /// The error of a grant that was not acknowledged as it should have been:
+    /// it does not count, and stands at the store all the same.
+    ///
+    /// Hidden: what follows from it is the client's to decide.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn shortfall(&self) -> Option<StoreError> {
+        self.acknowledged
+            .filter(|acknowledged| self.holds() && !acknowledged.is_enough())
+            .map(|acknowledged| acknowledged.error())
+    }
+
+    /// Who has it, where that is enough: for showing.
+    ///
+    /// Hidden, as above.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn achieved(&self) -> Option<Acknowledged> {
+        self.acknowledged.filter(Acknowledged::is_enough)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_named() {
+        let within = Duration::from_secs(1);
+        let replicas = |replicas, wanted| Acknowledged {
+            replicas,
+            wanted,
+            disk: None,
+            within,
+        };
+        assert!(replicas(2, 2).is_enough() && replicas(3, 2).is_enough());
+        let short = replicas(1, 2);
+        assert!(!short.is_enough());
+        assert_eq!(
+            short.error().to_string(),
+            "it was not acknowledged within 1s: 1 of 2 replicas answered"
+        );
+        let disk = |disk, wanted| Acknowledged {
+            disk: Some(disk),
+            ..replicas(0, wanted)
+        };
+        assert!(disk(true, 0).is_enough());
+        assert!(!disk(false, 0).is_enough() && !disk(true, 1).is_enough());
+        assert_eq!(
+            disk(true, 1).to_string(),
+            "it is on the disk of the server, and on those of 0 of 1 replica"
+        );
+    }
+}

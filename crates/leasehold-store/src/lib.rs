@@ -1,0 +1,67 @@
+//! What keeps the locks of [leasehold](https://docs.rs/leasehold): the port between its
+//! client and a store, the engine for stores that keep records, and the store in memory.
+//!
+//! For those who write a store. Whoever uses one needs the crate `leasehold` only.
+//!
+//! There are two ways to be a store. One that keeps a record for each key, and changes
+//! records in atomic steps, implements [`Records`], and is a [`LockStore`] by that. One
+//! that runs the rule next to its data, as Redis does, implements [`LockStore`] itself.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use leasehold_store::core::{Claim, ClaimId, Key, Mode};
+//! use leasehold_store::{LockStore, Verbs as _, memory::MemoryStore, random::random_u128};
+//!
+//! let store = MemoryStore::new();
+//! let key = Key::new("orders/42")?;
+//! let id = ClaimId::from_random(random_u128());
+//! let claim = Claim::new(id, Mode::Exclusive, Duration::from_secs(30));
+//! assert!(store.claim(&key, &claim).await?.holds());
+//! assert_eq!(store.inspect(&key).await?.holders.len(), 1);
+//! # Ok(()) }
+//! ```
+//!
+//! # What a store needs of this crate
+//! - [`Step::apply`] changes the queues of a step; [`check_parts`] refuses several claims
+//!   that no store takes.
+//! - [`Push::of`] makes a push of what a queue has told; [`random_u64`](random::random_u64)
+//!   makes the name of an inbox.
+//! - [`OnePage`] lists queues that are all at hand; [`glob`] compares names with a pattern,
+//!   and [`SeenNames`] finds those that come twice.
+//! - [`StoreError`] says what failed, and what to do.
+//! - [`Scheme`](scheme::Scheme) opens the store by its URLs, and fills in the
+//!   [`Report`](report::Report) of an examination.
+//!
+//! # Features
+//! `simulation` is for this repository only.
+
+pub mod access;
+mod acknowledged;
+pub mod clock;
+mod error;
+pub mod glob;
+mod listing;
+pub mod memory;
+mod port;
+pub mod random;
+mod records;
+pub mod report;
+pub mod scheme;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
+#[doc(hidden)]
+pub mod sync;
+mod verbs;
+
+pub use acknowledged::Acknowledged;
+pub use error::{ErrorKind, StoreError};
+pub use leasehold_core as core;
+#[doc(inline)]
+pub use leasehold_core::{Acknowledges, Push};
+pub use listing::{ListPage, Listing, OnePage, SeenNames};
+pub use port::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts};
+pub use records::{Records, Step, Taken, Transacted};
+pub use verbs::Verbs;

@@ -1,0 +1,336 @@
+//! `memory:` — the core behind a mutex, for tests and for one process.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_core::{Command, Event, Inbox, Key, Moment, Queue, Snapshot, StoreTime};
+
+use tokio::task::coop::consume_budget;
+
+use crate::access::Access;
+use crate::clock;
+use crate::error::StoreError;
+use crate::listing::{Listing, OnePage};
+use crate::port::{Capabilities, Listening, PushSink};
+use crate::random::random_u64;
+use crate::records::{Records, Step, Transacted};
+use crate::report::{Finding, Report, Severity};
+use crate::scheme::{Opened, Scheme};
+use crate::sync::{AtomicU64, Global, Mutex, MutexGuard, Ordering, PoisonError};
+use leasehold_core::Push;
+
+/// Queues in the memory of this process. Wakes waiters without polling. Calls need no
+/// answer to wait for, and still give way to other tasks now and then.
+///
+/// One value is one client; [`MemoryStore::client`] makes another one on the
+/// same queues.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use std::{sync::Arc, time::Duration};
+/// use leasehold::store::memory::MemoryStore;
+///
+/// let (store, time) = MemoryStore::with_manual_clock();
+/// let a = leasehold::Client::builder().with_store(Arc::new(store.client())).connect().await?;
+/// let b = leasehold::Client::builder().with_store(Arc::new(store)).connect().await?;
+/// let first = a.mutex("k")?.lock().await?;
+/// assert!(b.mutex("k")?.try_lock().await?.is_none());
+/// time.advance(Duration::from_secs(31)); // the holder slept through its lease
+/// let second = b.mutex("k")?.lock().await?;
+/// assert!(second.token() > first.token());
+/// # Ok(()) }
+/// ```
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+    inbox: Inbox,
+}
+
+struct Shared {
+    queues: Mutex<HashMap<Key, Queue>>,
+    listeners: Mutex<HashMap<Inbox, Listener>>,
+    epochs: AtomicU64,
+    clock: Clock,
+}
+
+#[derive(Clone)]
+struct Listener {
+    epoch: u64,
+    sink: Arc<dyn PushSink>,
+}
+
+enum Clock {
+    /// The wall clock when the store was made, carried on by a steady one.
+    Steady {
+        wall: StoreTime,
+        made: Moment,
+    },
+    Manual(AtomicU64),
+}
+
+impl Clock {
+    fn steady() -> Self {
+        Self::Steady {
+            wall: StoreTime(0) + clock::wall(),
+            made: clock::now(),
+        }
+    }
+
+    fn now(&self) -> StoreTime {
+        match self {
+            Self::Steady { wall, made } => *wall + clock::now().since(*made),
+            Self::Manual(micros) => StoreTime(micros.load(Ordering::SeqCst)),
+        }
+    }
+}
+
+/// Nothing that holds one of these mutexes can leave it half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+static NAMED: LazyLock<Global<HashMap<String, Weak<Shared>>>> = LazyLock::new(Global::default);
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::on(Shared::new(Clock::steady()))
+    }
+
+    /// The store of this process under that name: what `memory:name` opens.
+    /// It lasts as long as one of its clients.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+        named.retain(|_, shared| shared.strong_count() > 0);
+        let shared = named.get(name).and_then(Weak::upgrade);
+        let shared = shared.unwrap_or_else(|| Shared::new(Clock::steady()));
+        named.insert(name.to_owned(), Arc::downgrade(&shared));
+        Self::on(shared)
+    }
+
+    /// An empty store whose time stands still until it is moved by hand.
+    #[must_use]
+    pub fn with_manual_clock() -> (Self, ManualClock) {
+        let start = 1_700_000_000_000_000;
+        let shared = Shared::new(Clock::Manual(AtomicU64::new(start)));
+        (Self::on(shared.clone()), ManualClock { shared })
+    }
+
+    /// Another client on the same queues.
+    #[must_use]
+    pub fn client(&self) -> Self {
+        Self::on(self.shared.clone())
+    }
+
+    fn on(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            inbox: Inbox::from_random(random_u64()),
+        }
+    }
+}
+
+impl Shared {
+    fn new(clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
+            queues: Mutex::default(),
+            listeners: Mutex::default(),
+            epochs: AtomicU64::new(1),
+            clock,
+        })
+    }
+
+    fn epoch(&self, inbox: &Inbox) -> u64 {
+        lock(&self.listeners)
+            .get(inbox)
+            .map_or(0, |listener| listener.epoch)
+    }
+
+    fn push(&self, key: &Key, at: StoreTime, event: &Event) -> bool {
+        let Some(Listener { epoch, sink }) = lock(&self.listeners).get(event.inbox()).cloned()
+        else {
+            return false;
+        };
+        sink.push(Push::of(event, key, at, epoch));
+        true
+    }
+}
+
+#[async_trait]
+impl Records for MemoryStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::queueing("memory")
+    }
+
+    async fn transact(&self, keys: &[&Key], step: Step<'_>) -> Result<Transacted, StoreError> {
+        if !matches!(step, Step::One(Command::Release(_))) {
+            consume_budget().await;
+        }
+        let mut records = lock(&self.shared.queues);
+        let clock = self.shared.clock.now();
+        let epoch = self.shared.epoch(&self.inbox);
+        let take = |key: &&Key| records.remove(*key).unwrap_or_default();
+        let mut queues: Vec<_> = keys.iter().map(take).collect();
+        let mut taken = step.apply(&mut queues, clock);
+        let mut outcomes = taken.iter_mut().flatten();
+        for (key, mut queue) in keys.iter().zip(queues) {
+            if let Some(outcome) = outcomes.next() {
+                let events = std::mem::take(&mut outcome.events);
+                queue.deliver(events, clock, |event| {
+                    self.shared.push(key, outcome.at, event)
+                });
+            }
+            records.insert((*key).clone(), queue);
+        }
+        Ok(Transacted { taken, epoch })
+    }
+
+    async fn look(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        consume_budget().await;
+        let clock = self.shared.clock.now();
+        let records = lock(&self.shared.queues);
+        let nothing = Queue::default();
+        Ok(records.get(key).unwrap_or(&nothing).look(clock))
+    }
+
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        let clock = self.shared.clock.now();
+        Box::new(OnePage::new(&*lock(&self.shared.queues), pattern, clock))
+    }
+
+    fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        let epoch = self.shared.epochs.fetch_add(1, Ordering::Relaxed);
+        lock(&self.shared.listeners).insert(self.inbox.clone(), Listener { epoch, sink });
+        Ok(Box::new(OpenInbox {
+            shared: self.shared.clone(),
+            inbox: self.inbox.clone(),
+            epoch,
+        }))
+    }
+}
+
+struct OpenInbox {
+    shared: Arc<Shared>,
+    inbox: Inbox,
+    epoch: u64,
+}
+
+impl Listening for OpenInbox {}
+
+impl Drop for OpenInbox {
+    fn drop(&mut self) {
+        let mut listeners = lock(&self.shared.listeners);
+        if listeners
+            .get(&self.inbox)
+            .is_some_and(|listener| listener.epoch == self.epoch)
+        {
+            listeners.remove(&self.inbox);
+        }
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("inbox", &self.inbox)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `memory:`, or `memory:name`.
+#[derive(Debug)]
+pub struct Memory;
+
+#[async_trait]
+impl Scheme for Memory {
+    fn names(&self) -> &'static [&'static str] {
+        &["memory"]
+    }
+
+    fn examples(&self) -> &'static [&'static str] {
+        &["memory:"]
+    }
+
+    async fn open(&self, url: &str, _access: &Access) -> Result<Opened, StoreError> {
+        let store = match url.strip_prefix("memory:") {
+            None | Some("") => MemoryStore::new(),
+            Some(name) => MemoryStore::named(name),
+        };
+        Ok(Opened {
+            store: Arc::new(store),
+            url: url.to_owned(),
+        })
+    }
+
+    async fn examine(&self, url: &str, _access: &Access) -> Result<Report, StoreError> {
+        let found = "locks live in the memory of one process";
+        Ok(Report {
+            store: url.to_owned(),
+            promise: "Exclusion and fencing among the tasks of this process.".to_owned(),
+            findings: vec![
+                Finding::new(Severity::Warning, "reach", found)
+                    .meaning("no other process sees them, and a restart forgets them")
+                    .remedied("use local: for one machine, or a server for several"),
+            ],
+        })
+    }
+}
+
+/// Moves the time of a [`MemoryStore`] by hand.
+#[derive(Clone)]
+pub struct ManualClock {
+    shared: Arc<Shared>,
+}
+
+impl ManualClock {
+    /// Lets time pass, and every client look again.
+    pub fn advance(&self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        self.shift(|now| now.saturating_add(micros));
+    }
+
+    /// Steps the clock back, as a wrongly set server would.
+    pub fn step_back(&self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        self.shift(|now| now.saturating_sub(micros));
+    }
+
+    /// Loses every record, as a restart without persistence would.
+    pub fn lose_everything(&self) {
+        lock(&self.shared.queues).clear();
+        self.shift(|now| now + 1);
+    }
+
+    fn shift(&self, by: impl Fn(u64) -> u64) {
+        if let Clock::Manual(micros) = &self.shared.clock {
+            micros
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| Some(by(now)))
+                .ok();
+        }
+        let listeners: Vec<_> = lock(&self.shared.listeners).values().cloned().collect();
+        for listener in listeners {
+            listener.sink.push(Push::Reset);
+        }
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ManualClock({:?})", self.shared.clock.now())
+    }
+}

@@ -1,0 +1,158 @@
+//! The way to be a store for what keeps a record per key and can change it in one atomic step.
+//!
+//! The other way is to run the rule next to the data, as Redis does: [`LockStore`] itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold_core::{Claim, Command, Inbox, Key, Now, Outcome, Queue, Snapshot};
+
+use crate::error::{ErrorKind, StoreError};
+use crate::listing::Listing;
+use crate::port::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts};
+
+/// Records that hold a [`Queue`] per key, and change in atomic steps. Whatever implements this is
+/// a [`LockStore`]: the queue decides, and the place only keeps what it is given.
+///
+/// # Errors
+/// Those of [`LockStore`].
+#[async_trait]
+pub trait Records: Send + Sync + fmt::Debug + 'static {
+    /// As [`LockStore::capabilities`].
+    fn capabilities(&self) -> Capabilities;
+
+    /// Changes the records of these keys, each of which is there once, in one atomic step:
+    ///
+    /// 1. reads their queues, [`Queue::default`] where there is no record;
+    /// 2. has the step change them, at the store's time: [`Step::apply`];
+    /// 3. if all was taken, puts the queues back, so that nobody sees some of them only;
+    /// 4. tells the [`events`](Outcome::events) to their inboxes, in that order. One who can say
+    ///    who has heard tells by [`Queue::deliver`], before the queues are put back.
+    ///
+    /// Where others come between, it begins again. A record may be removed once
+    /// [`Queue::keep_for`] is over.
+    async fn transact(&self, keys: &[&Key], step: Step<'_>) -> Result<Transacted, StoreError>;
+
+    /// The queue of a key as people see it; changes nothing: [`Queue::look`].
+    async fn look(&self, key: &Key) -> Result<Snapshot, StoreError>;
+
+    /// As [`LockStore::listing`].
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a>;
+
+    /// As [`LockStore::inbox`].
+    fn inbox(&self) -> &Inbox;
+
+    /// As [`LockStore::listen`].
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError>;
+
+    /// As [`LockStore::lifelines`].
+    #[cfg(unix)]
+    fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+        Vec::new()
+    }
+}
+
+/// What is done in one [`Records::transact`].
+#[derive(Debug, Clone, Copy)]
+pub enum Step<'a> {
+    /// One command on one key.
+    One(&'a Command),
+    /// A claim on each of several keys: all are granted, or nothing is changed.
+    All(&'a [Command]),
+}
+
+impl Step<'_> {
+    /// Changes the queues of the keys, which are in the order of the keys.
+    pub fn apply(self, queues: &mut [Queue], now: impl Into<Now>) -> Taken {
+        let now = now.into();
+        self.apply_by(queues, |queue, command| queue.apply(command, now))
+    }
+
+    /// The same for a place that does more than to apply a command.
+    pub fn apply_by(
+        self,
+        queues: &mut [Queue],
+        mut apply: impl FnMut(&mut Queue, &Command) -> Outcome,
+    ) -> Taken {
+        match self {
+            Self::One(command) => {
+                let applied = |queue| apply(queue, command);
+                Ok(queues.first_mut().map(applied).into_iter().collect())
+            }
+            Self::All(claims) => Queue::claim_all_by(queues, claims, apply),
+        }
+    }
+}
+
+/// What came of the commands of a step, in their order; or the first claim of several that was not
+/// granted: then nothing was changed.
+pub type Taken = Result<Vec<Outcome>, (usize, Outcome)>;
+
+/// What came of a step.
+#[derive(Debug)]
+pub struct Transacted {
+    /// What the queues answered.
+    pub taken: Taken,
+    /// The [`epoch`](Answer::epoch) of the answers, as it was before the step was taken.
+    pub epoch: u64,
+}
+
+#[async_trait]
+impl<R: Records> LockStore for R {
+    fn capabilities(&self) -> Capabilities {
+        Records::capabilities(self)
+    }
+
+    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
+        let Transacted { taken, epoch } = self.transact(&[key], Step::One(command)).await?;
+        let outcome = match taken {
+            Ok(outcomes) => outcomes.into_iter().next(),
+            Err((_, outcome)) => Some(outcome),
+        };
+        let Outcome { reply, at, .. } = outcome.ok_or_else(|| {
+            StoreError::new(ErrorKind::Unavailable, "the store has not taken the step")
+        })?;
+        Ok(Answer::new(reply, at, epoch))
+    }
+
+    async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
+        check_parts(parts)?;
+        if !Records::capabilities(self).multi {
+            return Ok(None);
+        }
+        let keys: Vec<_> = parts.iter().map(|(key, _)| key).collect();
+        let claim = |(_, claim): &(_, Claim)| Command::Claim(claim.clone());
+        let claims: Vec<_> = parts.iter().map(claim).collect();
+        let Transacted { taken, epoch } = self.transact(&keys, Step::All(&claims)).await?;
+        let answer = |outcome: Outcome| Answer::new(outcome.reply, outcome.at, epoch);
+        Ok(Some(match taken {
+            Ok(outcomes) => AllAnswer::All(outcomes.into_iter().map(answer).collect()),
+            Err((part, outcome)) => AllAnswer::NotAll {
+                part,
+                answer: answer(outcome),
+            },
+        }))
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        self.look(key).await
+    }
+
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        Records::listing(self, pattern)
+    }
+
+    fn inbox(&self) -> &Inbox {
+        Records::inbox(self)
+    }
+
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        Records::listen(self, sink).await
+    }
+
+    #[cfg(unix)]
+    fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+        Records::lifelines(self)
+    }
+}

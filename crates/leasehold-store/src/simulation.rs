@@ -1,0 +1,93 @@
+//! The seams by which a simulation brings clocks and sockets of its own.
+//!
+//! Per thread: a program that is built with this feature, and brings nothing, runs as
+//! one without it. Every seam is one call from one place: `clock.rs` for the time,
+//! `dial.rs` of `leasehold-redis` for connections, the client's builder for who the process is.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use leasehold_core::Moment;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What a client stands on.
+pub trait World {
+    /// The time by the clock of the host that runs now.
+    fn now(&self) -> Moment;
+
+    /// Its time of day, since 1970.
+    fn wall(&self) -> Duration;
+
+    /// Its name, and the number of the process that runs on it.
+    fn whereabouts(&self) -> (String, u32);
+
+    /// A connection from it to an address; stays pending while nobody answers.
+    fn dial(&self, host: &str, port: u16) -> Dialled;
+}
+
+/// A connection that is being opened.
+pub type Dialled = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
+
+/// Both directions of a connection.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
+thread_local! {
+    static WORLD: RefCell<Option<Rc<dyn World>>> = const { RefCell::new(None) };
+}
+
+/// The world that was brought; taken away when this is dropped.
+pub struct Brought(());
+
+/// Brings a world for what runs on this thread.
+#[must_use = "it is taken away when this is dropped"]
+pub fn bring(world: Rc<dyn World>) -> Brought {
+    WORLD.set(Some(world));
+    Brought(())
+}
+
+impl Drop for Brought {
+    fn drop(&mut self) {
+        WORLD.set(None);
+    }
+}
+
+impl fmt::Debug for Brought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Brought")
+    }
+}
+
+/// The world of this thread, if it has one. A thread that is ending has none.
+fn world() -> Option<Rc<dyn World>> {
+    WORLD
+        .try_with(|world| world.borrow().clone())
+        .ok()
+        .flatten()
+}
+
+/// The time by the clock of the world, if there is one.
+pub fn now() -> Option<Moment> {
+    world().map(|world| world.now())
+}
+
+/// The time of day of the world, if there is one.
+pub fn wall() -> Option<Duration> {
+    world().map(|world| world.wall())
+}
+
+/// Who the process is in the world, if there is one.
+pub fn whereabouts() -> Option<(String, u32)> {
+    world().map(|world| world.whereabouts())
+}
+
+/// A connection in the world, if there is one.
+pub fn dial(host: &str, port: u16) -> Option<Dialled> {
+    world().map(|world| world.dial(host, port))
+}

@@ -1,0 +1,30 @@
+//! What the client shares between threads and tasks, and how it waits: as stores do, and
+//! once in a way of its own.
+
+#[cfg(shuttle)]
+pub use leasehold_store::sync::advance;
+pub(crate) use leasehold_store::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError, Runtime, id_of,
+    sleep, timeout,
+};
+
+/// All tasks have the same timers.
+#[cfg(shuttle)]
+pub(crate) use leasehold_store::sync::sleep as sleep_anywhere;
+
+/// Sleeps by the timers of the runtime in which it is called; where there is none, by
+/// those of the blocking face's thread.
+#[cfg(not(shuttle))]
+pub(crate) async fn sleep_anywhere(duration: std::time::Duration) {
+    let sleep = if Runtime::try_current().is_ok() {
+        sleep(duration)
+    } else {
+        let Ok(background) = crate::blocking::background() else {
+            // No thread can be started: there is nobody to wake us.
+            return std::future::pending().await;
+        };
+        let _context = background.enter();
+        sleep(duration)
+    };
+    sleep.await;
+}

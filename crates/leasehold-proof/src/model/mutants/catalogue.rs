@@ -100,7 +100,7 @@ pub(super) const ALL: &[Mutant] = &[
     ),
     mutant(
         "push-any-arrival",
-        "a push counts whatever arrival it names",
+        "a push counts whatever arrival it names, however old it is",
         &["clients/mutex walks"],
     ),
     mutant(

@@ -1,4 +1,4 @@
-//! What the driver tells the task that waits for a claim or holds a lease.
+//! What a claim shows to the tasks that wait for it or hold its lease.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::store::Acknowledged;
 use crate::sync::{AtomicU64, Mutex, Ordering, PoisonError, sleep_anywhere};
 
-/// One claim's state as others may read it, without a lock of the driver.
+/// One claim's state as others may read it, without a lock of the session.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     changed: Notify,

@@ -16,6 +16,7 @@ mod renewal;
 #[cfg(test)]
 mod tests;
 mod waiter;
+mod wishes;
 mod words;
 
 use std::collections::VecDeque;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 pub use self::belief::HintLimit;
 use self::belief::LastAnswer;
-use self::changes::{Aim, Changing};
+use self::changes::Changing;
 pub use self::changes::{Change, ChangeId, Changed};
 use self::identity::Identity;
 use self::leaving::Leaving;
@@ -36,7 +37,7 @@ use self::words::Errand;
 pub use self::words::{
     Acknowledges, Collected, End, Failure, Heard, Limits, Phase, Terms, Transmit,
 };
-use crate::{Arrival, Claim, ClaimId, Command, Moment, Push, Release, Renew, Rotate, Token};
+use crate::{Arrival, Claim, ClaimId, Command, Moment, Push, Renew, Rotate, Token};
 
 /// Pushes that came before the first answer are kept until then, the last so many: one that
 /// is dropped costs a heartbeat, nothing more.
@@ -267,153 +268,6 @@ impl Life {
         self.confirmed
     }
 
-    // ---- what its caller wants ----
-
-    /// Its caller gets it now, and may begin to work: from here on a minimum hold counts.
-    pub fn hand_out(&mut self) {
-        self.used = true;
-    }
-
-    /// Whether the grant can be handed to its caller. Where others must acknowledge grants,
-    /// one that was pushed, or found by asking, is confirmed first: the release that made it
-    /// was another client's, who did not wait for anybody. What waited too long on its way is
-    /// renewed first, and so is a lease that lives on the TTL of its wait and is not to be
-    /// renewed by itself: it has its own from the grant.
-    pub fn collect(&mut self, now: Moment) -> Collected {
-        self.handle_timeout(now);
-        if let Some(end) = self.end {
-            return Collected::Ended(end);
-        }
-        let renewal = match &self.stage {
-            Stage::Waiting(_) => return Collected::NotYet,
-            Stage::Held(renewal) => renewal,
-            // The client was shut down.
-            Stage::Leaving(_) | Stage::Over => return Collected::Ended(End::Gone),
-        };
-        let is_lost = matches!(renewal.standpoint(), Standpoint::Lost(_));
-        let margin = match self.terms.policy {
-            RenewalPolicy::Automatic(_) => self.terms.waiter_ttl / 4,
-            RenewalPolicy::Manual | RenewalPolicy::Fixed => self.terms.ttl * 9 / 10,
-        };
-        let is_short = renewal.validity().remaining(now) < margin;
-        match self.handing {
-            _ if is_lost => {
-                self.end_as(End::Late, false, now);
-                Collected::Ended(End::Late)
-            }
-            Handing::Unconfirmed => {
-                self.handing = Handing::Confirming(self.aim(Aim::Confirm, now));
-                Collected::NotYet
-            }
-            Handing::Confirming(id) => match self.outcome(id) {
-                None => Collected::NotYet,
-                Some(Changed::Done) => {
-                    self.handing = Handing::Fresh;
-                    self.collect(now)
-                }
-                Some(_) => {
-                    self.end_as(End::Unacknowledged, false, now);
-                    Collected::Ended(End::Unacknowledged)
-                }
-            },
-            Handing::Fresh if is_short => {
-                self.handing = Handing::Topping(self.aim(Aim::TopUp, now));
-                Collected::NotYet
-            }
-            Handing::Topping(id) => match self.outcome(id) {
-                None => Collected::NotYet,
-                Some(_) => {
-                    self.handing = Handing::Topped;
-                    self.collect(now)
-                }
-            },
-            Handing::Fresh | Handing::Topped => Collected::Ready,
-        }
-    }
-
-    /// It is to leave, waiting or held.
-    pub fn leave(&mut self, now: Moment) {
-        self.begin_to_leave(now, false);
-    }
-
-    /// Its caller releases it, and wants to know what that finds: [`Life::released`].
-    pub fn release(&mut self, now: Moment) {
-        self.begin_to_leave(now, true);
-        let asks = matches!(&self.stage, Stage::Leaving(leaving) if leaving.reports());
-        if !asks {
-            self.released.get_or_insert(false);
-        }
-    }
-
-    /// The client is shut down: it leaves, and its lease is lost.
-    pub fn shut_down(&mut self, now: Moment) {
-        if let Stage::Held(renewal) = &mut self.stage {
-            renewal.lose(Loss::Shutdown);
-            self.known = Some(renewal.standpoint());
-            self.set_leaving(now, false);
-        } else {
-            self.leave(now);
-        }
-    }
-
-    /// Its caller gives the lease to another process: nothing is relied on from now on. The
-    /// claim stays until [`Life::forget`].
-    pub fn hand_over(&mut self, now: Moment) -> ChangeId {
-        if let Stage::Held(renewal) = &mut self.stage {
-            renewal.lose(Loss::HandedOver);
-        }
-        self.aim(Aim::Settle, now)
-    }
-
-    /// It stays at the store, for somebody else.
-    pub fn forget(&mut self) {
-        self.known = self.standpoint();
-        self.stage = Stage::Over;
-        self.changes.clear();
-    }
-
-    fn begin_to_leave(&mut self, now: Moment, reports: bool) {
-        match &mut self.stage {
-            Stage::Waiting(_) if self.sends == 0 => self.stage = Stage::Over,
-            Stage::Waiting(_) => self.set_leaving(now, reports),
-            Stage::Held(renewal) => {
-                renewal.handle_timeout(now);
-                self.known = Some(renewal.standpoint());
-                if is_settled(renewal.standpoint()) {
-                    self.stage = Stage::Over;
-                } else {
-                    self.set_leaving(now, reports);
-                }
-            }
-            Stage::Leaving(_) | Stage::Over => {}
-        }
-    }
-
-    fn set_leaving(&mut self, now: Moment, reports: bool) {
-        let until = now + self.terms.ttl;
-        let releases = self.identity.ids().into_iter().map(|id| {
-            Arc::new(Command::Release(Release {
-                id,
-                hand_off: self.terms.hand_off,
-                settled: self.settled,
-                unused: !self.used,
-            }))
-        });
-        let leaving = Leaving::new(releases.collect(), now, until, self.seed, reports);
-        self.stage = Stage::Leaving(leaving);
-        self.changes.clear();
-    }
-
-    /// It ends before it was handed out. What may be left of it at the store leaves.
-    fn end_as(&mut self, end: End, nothing_left: bool, now: Moment) {
-        self.end = Some(end);
-        if nothing_left {
-            self.stage = Stage::Over;
-        } else {
-            self.leave(now);
-        }
-    }
-
     // ---- time ----
 
     /// When [`Life::handle_timeout`] and [`Life::poll_transmit`] want to be called next.
@@ -502,12 +356,4 @@ impl Life {
     fn request_limit(&self) -> Duration {
         self.operation.min(self.terms.ttl / 3)
     }
-}
-
-/// Whether nothing of the claim can be left at the store for us to release.
-fn is_settled(standpoint: Standpoint) -> bool {
-    matches!(
-        standpoint,
-        Standpoint::Lost(Loss::Gone | Loss::Revoked | Loss::Superseded | Loss::Shutdown)
-    )
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub(super) use super::words::{Request, Verdict, WaiterConfig};
 use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
 
@@ -19,64 +20,6 @@ const LOOK_PAUSE: Duration = Duration::from_millis(10);
 /// and a long wait costs little. Behind it, as many times longer as its place says.
 const ASK_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 const ASK_SHARE: u32 = 8;
-
-/// How a claim is brought to its grant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct WaiterConfig {
-    /// The TTL of a grant.
-    pub(super) lease_ttl: Duration,
-    /// The TTL while waiting; renewed at a third.
-    pub(super) waiter_ttl: Duration,
-    /// Give up then, and withdraw: a claim in line has timed out, one that was asked for
-    /// and never answered is out of reach. It is asked for once in any case.
-    pub(super) give_up: Option<Moment>,
-    /// Without any answer for this long, the store counts as out of reach.
-    pub(super) patience: Duration,
-    /// Where random pauses come from.
-    pub(super) seed: u64,
-}
-
-/// What is to be sent for a claim now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Request {
-    /// Ask for the key, with both TTLs.
-    Claim,
-    /// Raise the deadline by this much.
-    Renew(Duration),
-}
-
-/// How waiting ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Verdict {
-    /// The key is ours.
-    Granted {
-        /// The place in the order of arrival.
-        arrival: Arrival,
-        /// The fencing token.
-        token: Token,
-        /// Until when to rely on it.
-        validity: Validity,
-        /// When the first renewal is due if the grant still lives on the waiter
-        /// TTL; `None` when it has the lease TTL.
-        confirm_at: Option<Moment>,
-    },
-    /// Somebody else has it, for so long if they do not go on, and the claim did not want
-    /// to wait.
-    Busy(Duration),
-    /// The store grants nothing for so long, and the claim did not want to wait.
-    Quarantined(Duration),
-    /// The time to wait is over; the claim is to be withdrawn.
-    TimedOut,
-    /// No answer for too long; the claim is to be withdrawn.
-    Unreachable,
-    /// The claim has lapsed or was removed: a new one, with a new id, may start
-    /// at the tail.
-    Gone,
-    /// The key is in use with another capacity, or one too small for the claim.
-    Mismatch(Capacity),
-    /// The claim id is another client's: a new claim needs a new id.
-    Taken,
-}
 
 /// One claim on its way to a grant: asks, keeps its place, looks when the one
 /// ahead can lapse, and knows which pushes to believe.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::changes::ChangeId;
 use super::renewal::RenewalPolicy;
-use crate::{Capacity, Command, Moment, Reply, StoreTime};
+use crate::{Arrival, Capacity, Command, Moment, Reply, StoreTime, Token, Validity};
 
 /// Which answers of a store count only once others have acknowledged them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -164,4 +164,62 @@ pub enum Collected {
     Ready,
     /// There is nothing to hand out.
     Ended(End),
+}
+
+/// How a claim is brought to its grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct WaiterConfig {
+    /// The TTL of a grant.
+    pub(super) lease_ttl: Duration,
+    /// The TTL while waiting; renewed at a third.
+    pub(super) waiter_ttl: Duration,
+    /// Give up then, and withdraw: a claim in line has timed out, one that was asked for
+    /// and never answered is out of reach. It is asked for once in any case.
+    pub(super) give_up: Option<Moment>,
+    /// Without any answer for this long, the store counts as out of reach.
+    pub(super) patience: Duration,
+    /// Where random pauses come from.
+    pub(super) seed: u64,
+}
+
+/// What is to be sent for a claim now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Request {
+    /// Ask for the key, with both TTLs.
+    Claim,
+    /// Raise the deadline by this much.
+    Renew(Duration),
+}
+
+/// How waiting ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Verdict {
+    /// The key is ours.
+    Granted {
+        /// The place in the order of arrival.
+        arrival: Arrival,
+        /// The fencing token.
+        token: Token,
+        /// Until when to rely on it.
+        validity: Validity,
+        /// When the first renewal is due if the grant still lives on the waiter
+        /// TTL; `None` when it has the lease TTL.
+        confirm_at: Option<Moment>,
+    },
+    /// Somebody else has it, for so long if they do not go on, and the claim did not want
+    /// to wait.
+    Busy(Duration),
+    /// The store grants nothing for so long, and the claim did not want to wait.
+    Quarantined(Duration),
+    /// The time to wait is over; the claim is to be withdrawn.
+    TimedOut,
+    /// No answer for too long; the claim is to be withdrawn.
+    Unreachable,
+    /// The claim has lapsed or was removed: a new one, with a new id, may start
+    /// at the tail.
+    Gone,
+    /// The key is in use with another capacity, or one too small for the claim.
+    Mismatch(Capacity),
+    /// The claim id is another client's: a new claim needs a new id.
+    Taken,
 }

@@ -7,8 +7,9 @@ use leasehold_core::{Change, ChangeId, Changed, ClaimId, Key, Life, Moment, Tran
 
 use super::Session;
 use super::closing::UnderWay;
+use super::entry::Carried;
 use super::own_id::OwnId;
-use super::registry::{Carried, EntryId, Step};
+use super::registry::{EntryId, Step};
 use super::signal::Signal;
 use crate::clock;
 use crate::error::StoreError;

@@ -4,7 +4,7 @@
 //!
 //! - [`Session`]: what one client's handles share.
 //! - `claimed`: a claim in its caller's hands, and how its task drives it.
-//! - `registry`: every claim of the client, and when each wants attention.
+//! - `registry`, `entry`: every claim of the client, and when each wants attention.
 //! - `watchdog`: the one task that drives what no caller does, and holds the inbox open.
 //! - `signal`: what a claim shows to the tasks that wait or hold.
 //! - `wish`: what is wanted of a key.
@@ -19,6 +19,7 @@ pub(crate) mod acquire;
 mod asking;
 pub(crate) mod claimed;
 pub(crate) mod closing;
+mod entry;
 pub(crate) mod own_id;
 mod registry;
 pub(crate) mod signal;
@@ -43,8 +44,9 @@ use crate::sync::{
     AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, Runtime, timeout,
 };
 use closing::Openness;
+use entry::Carried;
 use own_id::{OwnId, OwnIds};
-use registry::{Carried, Registry};
+use registry::Registry;
 use watches::Watches;
 
 /// How much longer than its time to wait a call may take: so long it waits for the

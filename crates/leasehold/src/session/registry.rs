@@ -8,24 +8,13 @@ use std::sync::Arc;
 
 use leasehold_core::{Arrival, ClaimId, Failure, Heard, Key, Life, Moment, Phase, Push, Transmit};
 
+use super::entry::{Carried, Entry, Send};
 use super::own_id::{OwnId, OwnIds};
 use super::signal::Signal;
-use crate::error::{ErrorKind, StoreError};
-use crate::store::{Acknowledged, Answer};
+use crate::error::ErrorKind;
+use crate::store::Acknowledged;
 
 pub(crate) type EntryId = u64;
-
-/// What came of a request: an answer, what the store or the connection said, or nothing in
-/// time.
-pub(crate) type Carried = Result<Answer, Option<StoreError>>;
-
-/// One request on its way to the store.
-#[derive(Debug)]
-pub(crate) struct Send {
-    pub(crate) entry: EntryId,
-    pub(crate) key: Key,
-    pub(crate) transmit: Transmit,
-}
 
 /// What a task that drives its claim does next.
 #[derive(Debug)]
@@ -36,40 +25,6 @@ pub(crate) enum Step<T> {
     Send(Transmit),
     /// Nothing, before this time or a change.
     Wait(Option<Moment>),
-}
-
-#[derive(Debug)]
-struct Entry {
-    key: Key,
-    life: Life,
-    signal: Arc<Signal>,
-    /// The ids under which it may stand, so that no other claim gets them.
-    ids: Vec<OwnId>,
-    timer: Option<Moment>,
-    /// As it is found: see [`Registry::settle`].
-    phase: Phase,
-    arrival: Option<Arrival>,
-    /// So many tasks drive it themselves.
-    driven: usize,
-    /// Its caller has let go of it.
-    orphan: bool,
-}
-
-impl Entry {
-    fn poll_transmit(&mut self, now: Moment, ids: &OwnIds) -> Option<Transmit> {
-        let (key, own) = (&self.key, &mut self.ids);
-        self.life.poll_transmit(now, || {
-            let fresh = ids.now(key)?;
-            own.push(fresh.clone());
-            Some(fresh.id)
-        })
-    }
-
-    /// When the watchdog has to see to it. A task that asks or releases sees to that itself.
-    fn due(&self) -> Option<Moment> {
-        let own = self.driven > 0 && matches!(self.phase, Phase::Asking | Phase::Leaving);
-        if own { None } else { self.life.poll_timeout() }
-    }
 }
 
 /// The claims of one client.

@@ -11,7 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use leasehold_core::Moment;
 
 use super::closing::Closed;
-use super::registry::{Carried, Send};
+use super::entry::{Carried, Send};
 use super::{Session, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};

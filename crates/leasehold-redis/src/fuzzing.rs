@@ -6,13 +6,17 @@ use leasehold_core::{Inbox, Invalid, Reply, Snapshot, StoreTime};
 use leasehold_store::{Acknowledged, Push, StoreError};
 use redis::Value;
 
-use super::acknowledge::Acknowledge;
 pub use super::classic::fuzzing::*;
-pub use super::cluster::fuzzing::*;
 pub use super::doctor::fuzzing::*;
+use super::options;
 pub use super::quorum::fuzzing::*;
-use super::record::Record;
-use super::{ServerCost, baseline, finder, list, options, push, restart, rights, script};
+use crate::codec::record::Record;
+use crate::codec::{push, script};
+use crate::connection::{finder, gate, rights};
+use crate::options::acknowledge::{Acknowledge, AcknowledgedBy};
+use crate::queue::baseline::{self, ServerCost};
+pub use crate::routing::cluster::fuzzing::*;
+use crate::routing::names;
 
 /// A duration of a URL.
 ///
@@ -44,7 +48,7 @@ pub fn replies(value: &Value, keys: usize) -> Result<Result<usize, usize>, Store
 /// # Errors
 /// If it is something else.
 pub fn quarantine(value: &Value) -> Result<Duration, StoreError> {
-    restart::read_left(value).map(|(left, _)| left)
+    gate::read_left(value).map(|(left, _)| left)
 }
 
 /// What scripts may not do, as they answered.
@@ -102,12 +106,12 @@ pub fn look(value: Value) -> Result<Look, StoreError> {
 /// # Errors
 /// If it is something else.
 pub fn page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), StoreError> {
-    list::read_page(answer)
+    names::read_page(answer)
 }
 
 /// A text with the special meaning taken from what a glob treats specially.
 pub fn escape(text: &str) -> String {
-    list::escape(text)
+    names::escape(text)
 }
 
 /// What was pushed to an inbox.
@@ -121,9 +125,9 @@ pub fn pushes(message: &[u8]) -> Vec<Push> {
 /// If it is something else.
 pub fn acknowledged(disk: bool, answer: &Value) -> Result<Acknowledged, StoreError> {
     let by = if disk {
-        super::AcknowledgedBy::Disk { replicas: 1 }
+        AcknowledgedBy::Disk { replicas: 1 }
     } else {
-        super::AcknowledgedBy::Replicas(1)
+        AcknowledgedBy::Replicas(1)
     };
     Acknowledge::by(by).demand(0).read(answer)
 }

@@ -9,10 +9,11 @@ use leasehold_store::scheme::{Initialised, Opened, Scheme};
 use leasehold_store::{ErrorKind, LockStore, StoreError};
 
 use super::doctor::{examine, examine_cluster, examine_redlock};
-use super::{
-    ClassicStore, RedisClusterOptions, RedisLayout, RedisOptions, RedisStore, RedlockOptions,
-    RedlockStore,
-};
+use crate::classic::ClassicStore;
+use crate::options::{RedisLayout, RedisOptions};
+use crate::queue::RedisStore;
+use crate::quorum::{RedlockOptions, RedlockStore};
+use crate::routing::cluster::RedisClusterOptions;
 
 /// What opens `redis://` and its like: one server, or the primary that Sentinels name.
 #[derive(Debug)]

@@ -13,12 +13,12 @@ use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 
-use super::super::rights::Sending;
-use super::super::script::unreadable;
-use super::super::step::{Way, run};
-use super::super::wire::Wire;
 use super::refusal::Failure;
 use super::verb::{Change, Outcome, STEP, Step, Verb, looks, read, read_found};
+use crate::codec::script::unreadable;
+use crate::connection::rights::Sending;
+use crate::connection::step::{Way, run};
+use crate::connection::wire::Wire;
 
 /// How often a transaction is begun anew because somebody changed the key
 /// meanwhile.

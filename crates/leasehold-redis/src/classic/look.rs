@@ -7,9 +7,9 @@ use leasehold_core::{
     Arrival, Capacity, ClaimView, Holder, Invalid, Mode, Owner, Snapshot, StoreTime, Token,
 };
 
-use super::super::wire::Wire;
 use super::refusal::Failure;
 use super::verb::{Found, Left, looks, read_found};
+use crate::connection::wire::Wire;
 
 /// How much is shown of an id at most, in characters.
 const SHOWN: usize = 6;

@@ -36,13 +36,13 @@ use self::look::{arrival, deadline};
 pub(super) use self::look::{check_pattern, is_listed, look, view};
 pub(super) use self::refusal::{Failure, unsupported};
 pub(super) use self::verb::{Found, Outcome, Step, Verb};
-use super::cluster::{Cluster, RedisClusterOptions};
-use super::connect::Target;
-use super::link::Shared;
-use super::list::{Names, Source, as_key};
 use super::options::{RedisLayout, RedisOptions};
-use super::stores_own;
-use super::wire::Wire;
+use crate::codec::stores_own;
+use crate::connection::connect::Target;
+use crate::connection::link::Shared;
+use crate::connection::wire::Wire;
+use crate::routing::cluster::{Cluster, RedisClusterOptions};
+use crate::routing::names::{Names, Source, as_key};
 
 /// A store that shares its locks with other libraries, on one Redis or Valkey
 /// server, behind Sentinels, or on a cluster. Cheap to share behind an `Arc`; its
@@ -72,7 +72,7 @@ impl ClassicStore {
     /// Opens a store: connects, and finds out whether scripts are allowed.
     ///
     /// # Errors
-    /// As [`RedisStore::connect`](super::RedisStore::connect); `Invalid` unless the
+    /// As [`RedisStore::connect`](crate::RedisStore::connect); `Invalid` unless the
     /// options say [`RedisOptions::classic`].
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         options.check()?;
@@ -90,7 +90,7 @@ impl ClassicStore {
     /// Opens a store on a cluster, where scripts have to be allowed.
     ///
     /// # Errors
-    /// As [`RedisStore::connect_cluster`](super::RedisStore::connect_cluster);
+    /// As [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster);
     /// `Invalid` unless the options say [`RedisOptions::classic`].
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
         options.check()?;
@@ -170,7 +170,7 @@ impl ClassicStore {
                 match asked.await?.0 {
                     Value::Array(answers) => verb::read_found(&answers).map_err(Failure::error),
                     Value::ServerError(error) => Err(refusal::of_server(&error)),
-                    other => Err(super::script::unreadable(&other)),
+                    other => Err(crate::codec::script::unreadable(&other)),
                 }
             }
         }

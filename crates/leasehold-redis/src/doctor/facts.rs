@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use leasehold_store::{Acknowledged, StoreError};
 
-use crate::Restart;
-use crate::rights::Rights;
+use crate::connection::rights::Rights;
+use crate::options::restart::Restart;
 
 /// What a server is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use redis::Value;
 use super::facts::{Facts, Part};
 use super::sentinels::{self, View};
 use super::{judge, probe, restart};
-use crate::rights;
+use crate::connection::rights;
 
 /// What is said of a server with this `INFO`, and these settings.
 pub fn findings(info: &str, config: &[(&str, &str)]) -> Vec<Finding> {

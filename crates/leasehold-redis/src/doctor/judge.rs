@@ -7,7 +7,8 @@ use leasehold_store::report::{Finding, Severity};
 
 use super::facts::{Facts, Part, Trial, Vote};
 use super::restart;
-use crate::{Restart, refusal};
+use crate::options::restart::Restart;
+use crate::refusal;
 
 mod promise;
 mod rights;

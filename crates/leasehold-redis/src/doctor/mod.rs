@@ -13,11 +13,12 @@ use futures_util::future::join_all;
 use leasehold_store::report::Report;
 
 use self::facts::{Facts, Part, Trial};
-use super::connect::Target;
-use super::{
-    ClassicStore, RedisClusterOptions, RedisLayout, RedisOptions, RedisStore, RedlockOptions,
-    RedlockStore,
-};
+use crate::classic::ClassicStore;
+use crate::connection::connect::Target;
+use crate::options::{RedisLayout, RedisOptions};
+use crate::queue::RedisStore;
+use crate::quorum::{RedlockOptions, RedlockStore};
+use crate::routing::cluster::RedisClusterOptions;
 
 /// Examines the server at these options, or the primary that Sentinels name.
 pub(crate) async fn examine(options: &RedisOptions) -> Report {

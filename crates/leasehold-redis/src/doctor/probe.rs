@@ -10,11 +10,13 @@ use redis::{Pipeline, Value};
 
 use super::facts::{Clock, Facts, Latency, Part, Users, Vote};
 use super::trial;
-use crate::connect::{Target, text_of};
-use crate::restart::Gate;
-use crate::{
-    ClassicStore, Quarantine, RedisAddress, RedisLayout, RedisOptions, RedisStore, Restart, refusal,
-};
+use crate::classic::ClassicStore;
+use crate::connection::connect::{Target, text_of};
+use crate::connection::gate::Gate;
+use crate::options::restart::{Quarantine, Restart};
+use crate::options::{RedisAddress, RedisLayout, RedisOptions};
+use crate::queue::RedisStore;
+use crate::refusal;
 
 /// How many round trips are measured.
 const ROUND_TRIPS: usize = 200;
@@ -149,7 +151,7 @@ pub(super) fn settings(pairs: HashMap<String, String>) -> impl Iterator<Item = (
     pairs.into_iter().map(tame)
 }
 
-/// Reads the boot marker that the scripts keep (`lua/marker.lua`).
+/// Reads the boot marker that the scripts keep (`codec/lua/marker.lua`).
 async fn read_vote(
     connection: &mut MultiplexedConnection,
     facts: &Facts,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_store::report::{Finding, Severity};
 
 use super::facts::{Facts, Vote};
-use crate::Quarantine;
+use crate::options::restart::Quarantine;
 
 /// A primary counts its replicas once a second, in whole seconds.
 const COUNTING: Duration = Duration::from_secs(2);

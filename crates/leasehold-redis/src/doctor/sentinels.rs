@@ -8,9 +8,10 @@ use leasehold_store::report::{Finding, Severity};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Value};
 
-use crate::finder::{Address, field};
-use crate::primary::Search;
-use crate::{refusal, sentinels};
+use crate::connection::finder::{Address, field};
+use crate::connection::primary::Search;
+use crate::options::sentinels;
+use crate::refusal;
 
 /// So many it takes, so that one may fail.
 const FEWEST: u64 = 3;

@@ -11,8 +11,10 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::facts::Trial;
-use crate::script::Script;
-use crate::{ClassicStore, RedisStore, RedlockStore};
+use crate::classic::ClassicStore;
+use crate::codec::script::Script;
+use crate::queue::RedisStore;
+use crate::quorum::RedlockStore;
 
 /// How long a push may take.
 const PATIENCE: Duration = Duration::from_secs(2);

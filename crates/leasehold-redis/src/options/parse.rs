@@ -6,9 +6,9 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 use url::{Host, Url};
 
-use super::super::sentinels::{self, Sentinels};
-use super::super::{acknowledge, restart};
+use super::sentinels::{self, Sentinels};
 use super::{RedisAddress, RedisLayout, RedisOptions};
+use super::{acknowledge, restart};
 
 /// The query parameters of a URL.
 const PARAMETERS: &str = "layout, prefix, retention, connect_timeout, response_timeout, db; with \

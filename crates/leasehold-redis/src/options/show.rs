@@ -1,7 +1,7 @@
 //! The URL of options, without the password.
 
-use super::super::acknowledge::Acknowledge;
-use super::super::sentinels::{self, Sentinels};
+use super::acknowledge::Acknowledge;
+use super::sentinels::{self, Sentinels};
 use super::{RedisAddress, RedisLayout, RedisOptions};
 
 impl RedisOptions {

@@ -13,8 +13,8 @@ use leasehold_core::quorum::Vote;
 use leasehold_store::StoreError;
 
 use super::super::classic::{Desk, Failure, Outcome, Step, Verb, unsupported};
-use super::super::wire::Wire;
 use super::script::Ask;
+use crate::connection::wire::Wire;
 
 /// Asks one server. `first`: the claim was never asked for before.
 pub(super) async fn ask(

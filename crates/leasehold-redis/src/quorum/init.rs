@@ -4,8 +4,8 @@ use futures_util::future::join_all;
 use leasehold_store::StoreError;
 use leasehold_store::scheme::Initialised;
 
-use super::super::restart;
 use super::{RedlockOptions, RedlockStore};
+use crate::connection::gate;
 
 impl RedlockStore {
     /// Marks the servers behind `options` that have never been used as new: they
@@ -34,7 +34,7 @@ impl RedlockStore {
         let marked = inner.members.iter().map(|member| async move {
             let outcome = member.within(limit, async {
                 let (_, wire) = member.wire().await?;
-                restart::mark(
+                gate::mark(
                     &wire,
                     &member.marker_key(),
                     &wire.server.run_id,

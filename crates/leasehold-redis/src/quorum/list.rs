@@ -8,12 +8,12 @@ use leasehold_core::Key;
 use leasehold_core::quorum::Vote;
 use leasehold_store::{ErrorKind, ListPage, Listing, SeenNames, StoreError};
 
-use super::super::list::{PAGE, START, as_key, escape, read_page, scan};
-use super::super::wire::Wire;
 use super::super::{classic, refusal};
 use super::Inner;
 use super::member::Member;
 use super::report::Report;
+use crate::connection::wire::Wire;
+use crate::routing::names::{PAGE, START, as_key, escape, read_page, scan};
 
 /// A listing: all servers are gone through side by side. Some may fail, as long as a quorum
 /// goes on: whatever is held lies on one of those, too.

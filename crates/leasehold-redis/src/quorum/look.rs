@@ -6,10 +6,10 @@ use leasehold_core::{Arrival, Capacity, ClaimView, Holder, Key, Mode, Snapshot, 
 use leasehold_store::{ErrorKind, StoreError};
 
 use super::super::classic;
-use super::super::step::{Way, run};
 use super::Inner;
 use super::report::Report;
 use super::script::{SCRIPTS, read_look};
+use crate::connection::step::{Way, run};
 
 impl Inner {
     /// A key as a quorum of servers sees it, and the highest token that any of

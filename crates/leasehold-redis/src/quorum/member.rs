@@ -10,16 +10,16 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::super::classic::Desk;
-use super::super::connect::Target;
-use super::super::link::Shared;
 use super::super::options::{RedisLayout, RedisOptions};
 use super::super::refusal;
-use super::super::restart::marker_key;
-use super::super::step::{Way, run};
-use super::super::wire::Wire;
 use super::classic;
 use super::options::address;
 use super::script::{Ask, read_vote};
+use crate::connection::connect::Target;
+use crate::connection::gate::marker_key;
+use crate::connection::link::Shared;
+use crate::connection::step::{Way, run};
+use crate::connection::wire::Wire;
 
 /// The pauses between tries to reach a server for the first time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -47,9 +47,9 @@ use self::member::Member;
 pub use self::options::RedlockOptions;
 use self::report::Report;
 use self::script::Ask;
-use super::script::Script;
-use super::step::{Way, run};
-use super::stores_own;
+use crate::codec::script::Script;
+use crate::codec::stores_own;
+use crate::connection::step::{Way, run};
 
 /// What the store and its tasks share.
 struct Inner {

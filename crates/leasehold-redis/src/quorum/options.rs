@@ -10,8 +10,8 @@ use leasehold_core::quorum::QuorumSize;
 use super::super::options::{
     RedisAddress, RedisLayout, RedisOptions, encode, only_native, parse_duration,
 };
-use super::super::restart::{Restart, check_times};
-use super::super::sentinels::discreet;
+use crate::options::restart::{Restart, check_times};
+use crate::options::sentinels::discreet;
 
 /// The parameters that are the set's, not a server's.
 const PARAMETERS: &str = "quorum, max_ttl, node_timeout, quarantine, repair, set; and those of a \

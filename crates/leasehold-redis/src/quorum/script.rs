@@ -9,12 +9,12 @@ use leasehold_core::{ClaimId, Inbox, Note, Owner, SetTerms, StoreTime, Token};
 use leasehold_store::StoreError;
 use redis::{Cmd, Value};
 
-use super::super::record::Bytes;
 use super::super::refusal;
-use super::super::script::{MARKER, Script, micros, push_short, ungated, unreadable};
+use crate::codec::record::Bytes;
+use crate::codec::script::{MARKER, Script, micros, push_short, ungated, unreadable};
 
 const PARTS: [(&str, &str); 5] = [
-    ("time", include_str!("../lua/time.lua")),
+    ("time", include_str!("../codec/lua/time.lua")),
     ("node", include_str!("lua/node.lua")),
     ("gate", include_str!("lua/gate.lua")),
     ("marker", MARKER),

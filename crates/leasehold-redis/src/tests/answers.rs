@@ -3,7 +3,9 @@
 use leasehold_store::ErrorKind;
 use redis::Value;
 
-use super::super::{refusal, rights, script};
+use super::super::refusal;
+use crate::codec::script;
+use crate::connection::rights;
 
 fn bulk(bytes: &[u8]) -> Value {
     Value::BulkString(bytes.to_vec())

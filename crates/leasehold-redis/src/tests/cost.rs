@@ -8,9 +8,9 @@ use leasehold_core::{Claim, ClaimId, Inbox, Mode, Owner, Release, Renew, SetTerm
 use leasehold_testkit::server::RedisServer;
 use redis::{Pipeline, Value};
 
-use super::super::restart::Gate;
-use super::super::script::{self, SCRIPTS, Script, Terms};
 use super::twin::{Kind, RETENTION};
+use crate::codec::script::{self, SCRIPTS, Script, Terms};
+use crate::connection::gate::Gate;
 
 const FENCED_CLAIM: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
     return redis.call('INCR', KEYS[2]) end return 0";

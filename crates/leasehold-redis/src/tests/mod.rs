@@ -3,6 +3,7 @@
 mod answers;
 mod cost;
 mod history;
+mod layers;
 mod options;
 mod record;
 mod replay;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use leasehold_core::Invalid;
 
-use super::super::{RedisClusterOptions, RedisOptions, RedlockOptions};
+use crate::options::RedisOptions;
+use crate::quorum::RedlockOptions;
+use crate::routing::cluster::RedisClusterOptions;
 
 fn refused(url: &str) -> Invalid {
     RedisOptions::from_url(url).unwrap_err()

@@ -7,7 +7,7 @@ use leasehold_core::{Inbox, Queue, StoreTime};
 use redis::Value;
 use serde_json::{Value as Json, json};
 
-use super::super::record::{Entry, Record};
+use crate::codec::record::{Entry, Record};
 
 /// Panics where they differ; `answer` is what `inspect` answered.
 pub(super) fn compare(answer: &Value, queue: &Queue, now: StoreTime) {

@@ -12,12 +12,12 @@ use leasehold_store::{ErrorKind, Push};
 use leasehold_testkit::server::RedisServer;
 use redis::{Commands, Value};
 
-use super::super::push;
-use super::super::record::Record;
 use super::super::refusal;
-use super::super::restart::Gate;
-use super::super::script::{self, SCRIPTS, Script, Terms};
 use super::record;
+use crate::codec::push;
+use crate::codec::record::Record;
+use crate::codec::script::{self, SCRIPTS, Script, Terms};
+use crate::connection::gate::Gate;
 
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3600);
 const TERMS: Terms = Terms {

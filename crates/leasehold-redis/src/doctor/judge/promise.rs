@@ -6,7 +6,7 @@ use super::super::facts::{Facts, Trial, Vote};
 use super::super::restart;
 use super::is_unusable;
 use super::server::{evicts, is_synced_always};
-use crate::Restart;
+use crate::options::restart::Restart;
 
 /// What is promised where locks cannot be used.
 pub(in super::super) const NOTHING: &str = "Nothing: locks cannot be used here.";

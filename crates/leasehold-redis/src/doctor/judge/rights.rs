@@ -3,7 +3,7 @@
 use leasehold_store::report::{Finding, Severity};
 
 use super::super::facts::{Facts, Trial};
-use crate::rights::Lack;
+use crate::connection::rights::Lack;
 
 /// What the server, or its access control, forbids.
 pub(super) fn rights(facts: &Facts) -> Vec<Finding> {

@@ -7,7 +7,7 @@ use leasehold_store::report::{Finding, Severity};
 use super::super::facts::{Facts, Part};
 use super::super::restart;
 use super::{CLOCK, EVICTION};
-use crate::Restart;
+use crate::options::restart::Restart;
 
 /// A replica of which nothing was heard for so many seconds is behind.
 const SILENT: u64 = 10;

@@ -3,7 +3,7 @@ use leasehold_store::{Acknowledged, StoreError};
 use super::super::facts::{Clock, Latency, Users};
 use super::promise::NOTHING;
 use super::*;
-use crate::rights::{Lack, Rights};
+use crate::connection::rights::{Lack, Rights};
 
 /// A server of which there is nothing to complain.
 fn good() -> Facts {
@@ -245,7 +245,7 @@ fn nothing_is_promised_where_locks_cannot_be_used() {
         },
         Facts {
             vote: Some(Vote::Foreign),
-            restart: Restart::Quarantine(crate::Quarantine::default()),
+            restart: Restart::Quarantine(crate::options::restart::Quarantine::default()),
             ..good()
         },
         Facts {
@@ -258,7 +258,7 @@ fn nothing_is_promised_where_locks_cannot_be_used() {
     }
     let closed = Facts {
         vote: Some(Vote::Unmarked),
-        restart: Restart::Quarantine(crate::Quarantine::default()),
+        restart: Restart::Quarantine(crate::options::restart::Quarantine::default()),
         trial: None,
         ..good()
     };

@@ -116,6 +116,6 @@ fn a_classic_set_has_no_quarantine() {
         assert!(refused.message.contains(name), "{refused}");
     }
     let mut mixed = options;
-    mixed.servers[1] = crate::RedisOptions::tcp("b", 2).prefix("");
+    mixed.servers[1] = crate::options::RedisOptions::tcp("b", 2).prefix("");
     assert!(mixed.check().is_err());
 }

@@ -12,9 +12,9 @@ use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::RedisServer;
 use redis::Commands;
 
-use super::super::super::restart::read_left;
-use super::super::super::script::{Script, call, micros};
 use super::super::script::{Ask, SCRIPTS, read_look, read_vote};
+use crate::codec::script::{Script, call, micros};
+use crate::connection::gate::read_left;
 
 const CLOCK: &str = "local time = redis.call('TIME')\n";
 const GIVEN: &str = "local time = {0, ARGV[#ARGV]}\n";
@@ -63,7 +63,7 @@ impl Twin {
             ("break", &SCRIPTS.break_key),
             ("watch", &SCRIPTS.watch),
             ("inspect", &SCRIPTS.inspect),
-            ("init", &super::super::super::script::SCRIPTS.init),
+            ("init", &crate::codec::script::SCRIPTS.init),
         ]
         .map(|(verb, script)| {
             assert_eq!(

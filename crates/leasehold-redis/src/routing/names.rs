@@ -1,107 +1,26 @@
-//! The keys that somebody holds or waits for, page by page.
+//! The names behind a prefix, on one server or on all nodes of a cluster, page by page.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use futures_util::future::join_all;
-use leasehold_core::{Key, Snapshot};
-use leasehold_store::{ListPage, Listing, SeenNames, StoreError};
+use leasehold_core::Key;
+use leasehold_store::StoreError;
 use redis::Value;
 
 use super::cluster::Cluster;
-use super::link::Shared;
-use super::record::Record;
-use super::script::SCRIPTS;
-use super::step::Way;
-use super::wire::Wire;
-use super::{RedisStore, Route, refusal};
+use crate::codec::script::unreadable;
+use crate::connection::link::Shared;
+use crate::connection::wire::Wire;
+use crate::refusal;
 
 /// How many keys one `SCAN` looks at, and about how many are looked into at once.
-pub(super) const PAGE: usize = 256;
+pub(crate) const PAGE: usize = 256;
 
 /// How often all nodes of a cluster are gone through while slots move.
 const SCANS: usize = 3;
 
-/// A listing of the queues of a server or a cluster.
-pub(super) struct QueueListing<'a> {
-    store: &'a RedisStore,
-    names: Names<'a>,
-    /// Names that were found and not looked into yet.
-    pending: Vec<Vec<u8>>,
-    named: SeenNames,
-}
-
-impl<'a> QueueListing<'a> {
-    pub(super) fn new(store: &'a RedisStore, pattern: &str) -> Self {
-        let source = match &store.route {
-            Route::One(shared) => Source::One(shared),
-            Route::Cluster(cluster) => Source::Cluster(cluster),
-        };
-        Self {
-            store,
-            names: Names::new(source, store.redis_key(""), pattern),
-            pending: Vec::new(),
-            named: SeenNames::default(),
-        }
-    }
-
-    /// A key that is in use; `None` if it is idle. Within: why it is passed over.
-    async fn look(
-        &self,
-        name: &[u8],
-    ) -> Result<Result<Option<(Key, Snapshot)>, StoreError>, StoreError> {
-        let key = match as_key(name) {
-            Ok(key) => key,
-            Err(error) => return Ok(Err(error)),
-        };
-        let redis_key = self.store.redis_key(key.as_str());
-        let keys = [&*redis_key];
-        let asked = self
-            .store
-            .ask(Way::Plain, &SCRIPTS.inspect, &keys, |_, _| {});
-        let (value, _) = asked.await?;
-        match &value {
-            // It is about the server or the user, and not about this key.
-            Value::ServerError(error) if !matches!(error.code(), "LHTYPE" | "LHVERSION") => {
-                Err(refusal::of_server(error))
-            }
-            _ => Ok(Record::read(value).map(|(record, clock)| {
-                let seen = record.look(clock);
-                seen.capacity.is_some().then_some((key, seen))
-            })),
-        }
-    }
-}
-
-#[async_trait]
-impl Listing for QueueListing<'_> {
-    async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
-        if self.pending.is_empty() {
-            match self.names.next().await? {
-                Some(names) => self.pending = names,
-                None => return Ok(None),
-            }
-        }
-        let looks = join_all(self.pending.iter().map(|name| self.look(name))).await;
-        let looks: Vec<_> = looks.into_iter().collect::<Result<_, _>>()?;
-        let mut page = ListPage::default();
-        for (name, look) in std::mem::take(&mut self.pending).into_iter().zip(looks) {
-            match look {
-                Ok(Some(found)) if self.named.insert(&name) => page.found.push(found),
-                Err(error) if self.named.insert(&name) => {
-                    page.skipped
-                        .push((String::from_utf8_lossy(&name).into_owned(), error));
-                }
-                Ok(_) | Err(_) => {}
-            }
-        }
-        Ok(Some(page))
-    }
-}
-
 /// A name as a key, if it can be one.
-pub(super) fn as_key(name: &[u8]) -> Result<Key, StoreError> {
+pub(crate) fn as_key(name: &[u8]) -> Result<Key, StoreError> {
     match std::str::from_utf8(name) {
         Ok(name) => Ok(Key::new(name)?),
         Err(_) => Err(refusal::no_key()),
@@ -110,14 +29,14 @@ pub(super) fn as_key(name: &[u8]) -> Result<Key, StoreError> {
 
 /// Where names are looked for.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
+pub(crate) enum Source<'a> {
     One(&'a Arc<Shared>),
     Cluster(&'a Arc<Cluster>),
 }
 
 /// The names behind a prefix that match a pattern, one `SCAN` at a time. A name may come
 /// twice.
-pub(super) struct Names<'a> {
+pub(crate) struct Names<'a> {
     source: Source<'a>,
     prefix: String,
     glob: String,
@@ -132,7 +51,7 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new(source: Source<'a>, prefix: String, pattern: &str) -> Self {
+    pub(crate) fn new(source: Source<'a>, prefix: String, pattern: &str) -> Self {
         Self {
             source,
             glob: format!("{}{pattern}", escape(&prefix)),
@@ -146,7 +65,7 @@ impl<'a> Names<'a> {
     }
 
     /// The next names, perhaps none; `None` at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
         if self.nodes.is_empty() && !self.begin_round()? {
             return Ok(None);
         }
@@ -193,10 +112,10 @@ impl<'a> Names<'a> {
 }
 
 /// Where a scan begins, and what tells that it has ended.
-pub(super) const START: &[u8] = b"0";
+pub(crate) const START: &[u8] = b"0";
 
 /// One step of a scan.
-pub(super) fn scan(cursor: &[u8], glob: &str) -> redis::Cmd {
+pub(crate) fn scan(cursor: &[u8], glob: &str) -> redis::Cmd {
     let mut scan = redis::cmd("SCAN");
     scan.arg(cursor)
         .arg("MATCH")
@@ -207,14 +126,14 @@ pub(super) fn scan(cursor: &[u8], glob: &str) -> redis::Cmd {
 }
 
 /// One answer of `SCAN`: where to go on, and the names found.
-pub(super) fn read_page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), StoreError> {
+pub(crate) fn read_page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), StoreError> {
     let items = match answer {
         Value::Array(items) => items.as_slice(),
         Value::ServerError(error) => return Err(refusal::of_server(error)),
         _ => &[],
     };
     let [Value::BulkString(cursor), Value::Array(keys), ..] = items else {
-        return Err(super::script::unreadable(answer));
+        return Err(unreadable(answer));
     };
     let name = |key: &Value| match key {
         Value::BulkString(bytes) => Some(bytes.clone()),
@@ -224,7 +143,7 @@ pub(super) fn read_page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), Store
 }
 
 /// Takes the special meaning from the characters of a glob.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if matches!(c, '*' | '?' | '[' | ']' | '\\') {

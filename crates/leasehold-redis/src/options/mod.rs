@@ -1,23 +1,26 @@
 //! Where the server is, and how to talk to it.
 
+pub(crate) mod acknowledge;
+mod parse;
+pub(crate) mod restart;
+pub(crate) mod sentinels;
+mod show;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
 
-use super::acknowledge::Acknowledge;
-use super::restart::Restart;
-use super::sentinels::{self, Sentinels};
+use self::acknowledge::Acknowledge;
+use self::restart::Restart;
+use self::sentinels::Sentinels;
 
-mod parse;
-mod show;
-
-pub(super) use self::parse::{decode, host_name, only_native, parse_duration};
-pub(super) use self::show::{encode, encode_name};
+pub(crate) use self::parse::{decode, host_name, only_native, parse_duration};
+pub(crate) use self::show::{encode, encode_name};
 
 /// The shortest time for which an idle key keeps its last token.
-pub(super) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
+pub(crate) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
 
 /// What the names of all keys and channels of the native layout begin with.
 const PREFIX: &str = "leasehold:";
@@ -54,7 +57,7 @@ pub enum RedisAddress {
     Sentinel(Sentinels),
 }
 
-/// Options for [`RedisStore::connect`](super::RedisStore::connect). Plain data;
+/// Options for [`RedisStore::connect`](crate::RedisStore::connect). Plain data;
 /// `Debug` hides the password.
 ///
 /// ```
@@ -187,7 +190,7 @@ impl RedisOptions {
     }
 
     /// Chooses the classic layout, and no prefix: the key in Redis is the name of
-    /// the lock. Open it with [`ClassicStore`](super::ClassicStore).
+    /// the lock. Open it with [`ClassicStore`](crate::ClassicStore).
     #[must_use]
     pub fn classic(mut self) -> Self {
         self.layout = RedisLayout::Classic;
@@ -272,7 +275,7 @@ impl RedisOptions {
 
     /// The same for a key that is used once, by the doctor, and need not be
     /// remembered.
-    pub(super) fn check_all_but_retention(&self) -> Result<(), Invalid> {
+    pub(crate) fn check_all_but_retention(&self) -> Result<(), Invalid> {
         let prefix = &self.prefix;
         let classic = self.layout == RedisLayout::Classic;
         // The native scripts find the name of a lock behind the first `lock:`.
@@ -325,7 +328,7 @@ impl RedisOptions {
     }
 
     /// Whether the connections are encrypted.
-    pub(super) fn is_encrypted(&self) -> bool {
+    pub(crate) fn is_encrypted(&self) -> bool {
         matches!(
             self.address,
             RedisAddress::Tcp { tls: true, .. }

@@ -10,7 +10,7 @@
 //! Pushes cross the cluster: the client listens on one node (`home`).
 
 #[cfg(feature = "fuzzing")]
-pub(super) mod fuzzing;
+pub(crate) mod fuzzing;
 mod home;
 mod keeper;
 mod options;
@@ -34,12 +34,13 @@ use self::home::Home;
 pub use self::options::RedisClusterOptions;
 use self::redirect::Redirect;
 use self::topology::{Address, Topology};
-use super::connect::Target;
-use super::link::Shared;
-use super::rights::Said;
-use super::script::{Script, Terms};
-use super::step::{Context, Way, run};
-use super::{push, refusal};
+use crate::codec::push;
+use crate::codec::script::{Script, Terms};
+use crate::connection::connect::Target;
+use crate::connection::link::Shared;
+use crate::connection::rights::Said;
+use crate::connection::step::{Context, Way, run};
+use crate::refusal;
 
 /// The pauses before a node that cannot serve now is asked again.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -53,7 +54,7 @@ const LONG: Duration = Duration::from_millis(500);
 const HOPS: u32 = 3;
 
 /// What a store on a cluster and its tasks share.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     options: RedisClusterOptions,
     redacted: String,
     /// Our name where we hear, and where we do not.
@@ -94,7 +95,7 @@ enum To {
 
 impl Cluster {
     /// Asks the seeds for the others. The options were checked.
-    pub(super) async fn open(options: RedisClusterOptions) -> Result<Arc<Self>, StoreError> {
+    pub(crate) async fn open(options: RedisClusterOptions) -> Result<Arc<Self>, StoreError> {
         let random = uuid::Uuid::new_v4().as_u128();
         #[allow(clippy::cast_possible_truncation, reason = "half of it is enough")]
         let inbox = Inbox::from_random(random as u64);
@@ -115,16 +116,16 @@ impl Cluster {
         Ok(cluster)
     }
 
-    pub(super) fn options(&self) -> &super::RedisOptions {
+    pub(crate) fn options(&self) -> &crate::options::RedisOptions {
         &self.options.node
     }
 
-    pub(super) fn redacted(&self) -> &str {
+    pub(crate) fn redacted(&self) -> &str {
         &self.redacted
     }
 
     /// Our name.
-    pub(super) fn inbox(&self) -> &Inbox {
+    pub(crate) fn inbox(&self) -> &Inbox {
         if self.home.hears() {
             &self.inboxes.0
         } else {
@@ -137,7 +138,7 @@ impl Cluster {
         Ok(Target::new(&self.options.at(node))?.saying(&self.said))
     }
 
-    pub(super) async fn listen(
+    pub(crate) async fn listen(
         self: &Arc<Self>,
         sink: Arc<dyn PushSink>,
     ) -> Result<Box<dyn Listening>, StoreError> {
@@ -145,14 +146,14 @@ impl Cluster {
     }
 
     /// Whether these keys lie in one slot, so that one script can have them all.
-    pub(super) fn are_together(keys: &[&str]) -> bool {
+    pub(crate) fn are_together(keys: &[&str]) -> bool {
         slots::common_slot(keys).is_some()
     }
 
     // ---- a step ----
 
     /// Runs a script at the node of its keys, which all lie in one slot. With several keys, `TRYAGAIN` is an answer.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
         keys: &[&str],
@@ -292,19 +293,19 @@ impl Cluster {
     }
 
     /// How to reach each primary.
-    pub(super) fn nodes(&self) -> Vec<super::RedisOptions> {
+    pub(crate) fn nodes(&self) -> Vec<crate::options::RedisOptions> {
         let primaries = self.primaries();
         primaries.iter().map(|node| self.options.at(node)).collect()
     }
 
     /// The connections to all primaries.
-    pub(super) fn links(self: &Arc<Self>) -> Result<Vec<Arc<Shared>>, StoreError> {
+    pub(crate) fn links(self: &Arc<Self>) -> Result<Vec<Arc<Shared>>, StoreError> {
         let primaries = self.primaries();
         primaries.iter().map(|node| self.link(node)).collect()
     }
 
     /// How often the map has changed.
-    pub(super) fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         *self.changes.borrow()
     }
 
@@ -322,7 +323,7 @@ impl Cluster {
 
     /// Sees to it that a connection which comes back, or which is `new` with what
     /// its node took over from another, makes every claim ask where it stands.
-    fn observer(self: &Arc<Self>, new: bool) -> super::link::Observer {
+    fn observer(self: &Arc<Self>, new: bool) -> crate::connection::link::Observer {
         let cluster = Arc::downgrade(self);
         let again = AtomicBool::new(new);
         Box::new(move |up| {

@@ -8,14 +8,14 @@ use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::link::Shared;
-use super::refusal;
 use super::rights::Sending;
-use super::script::{self, Script, Terms};
 use super::wire::Wire;
+use crate::codec::script::{self, Script, Terms};
+use crate::refusal;
 
 /// How a script is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way<'a> {
+pub(crate) enum Way<'a> {
     /// Its answer counts at once.
     Plain,
     /// If its answer holds the key for one of these claims, it counts once it is
@@ -26,13 +26,13 @@ pub(super) enum Way<'a> {
 }
 
 /// What is known of an answer besides the reply.
-pub(super) struct Context {
-    pub(super) epoch: u64,
-    pub(super) acknowledged: Option<Result<Acknowledged, StoreError>>,
+pub(crate) struct Context {
+    pub(crate) epoch: u64,
+    pub(crate) acknowledged: Option<Result<Acknowledged, StoreError>>,
 }
 
 impl Context {
-    pub(super) fn answer(&self, (reply, at): (Reply, StoreTime)) -> Result<Answer, StoreError> {
+    pub(crate) fn answer(&self, (reply, at): (Reply, StoreTime)) -> Result<Answer, StoreError> {
         let mut answer = Answer::new(reply, at, self.epoch);
         if answer.holds() {
             answer.acknowledged = self.acknowledged.clone().transpose()?;
@@ -43,7 +43,7 @@ impl Context {
 
 /// Runs a script on the primary. A server that says it is none has carried out
 /// nothing: the request goes to the next, for as long as an answer may take.
-pub(super) async fn ask_primary(
+pub(crate) async fn ask_primary(
     shared: &Arc<Shared>,
     way: Way<'_>,
     script: &Script,
@@ -92,7 +92,7 @@ pub(super) async fn ask_primary(
 }
 
 /// Runs a script, whose answer counts at once.
-pub(super) async fn run(
+pub(crate) async fn run(
     wire: &Arc<Wire>,
     way: Way<'_>,
     script: &Script,

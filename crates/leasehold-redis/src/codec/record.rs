@@ -54,13 +54,14 @@ use leasehold_core::{
 use leasehold_store::StoreError;
 use redis::Value;
 
-use super::{refusal, script};
+use super::script;
+use crate::refusal;
 
 const MAGIC: &[u8] = b"lh";
 const VERSION: u8 = 1;
 
 /// What a claim may have besides its kind.
-pub(super) mod trait_of {
+pub(crate) mod trait_of {
     pub(in super::super) const SECRET: u8 = 4;
     pub(in super::super) const MIN_HOLD: u8 = 8;
     pub(in super::super) const NOTE: u8 = 16;
@@ -74,63 +75,63 @@ const MAX_NUMBER: f64 = 9_007_199_254_740_992.0;
 /// A record, read in full: the tests compare whole ones.
 #[derive(Debug, Default)]
 #[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
-pub(super) struct Record {
-    pub(super) last_seen: StoreTime,
-    pub(super) offset: u64,
-    pub(super) last_token: Token,
-    pub(super) last_arrival: Arrival,
-    pub(super) furthest: StoreTime,
-    pub(super) capacity: Option<Capacity>,
-    pub(super) used: u64,
-    pub(super) earliest: StoreTime,
+pub(crate) struct Record {
+    pub(crate) last_seen: StoreTime,
+    pub(crate) offset: u64,
+    pub(crate) last_token: Token,
+    pub(crate) last_arrival: Arrival,
+    pub(crate) furthest: StoreTime,
+    pub(crate) capacity: Option<Capacity>,
+    pub(crate) used: u64,
+    pub(crate) earliest: StoreTime,
     /// In order of tokens and arrival.
-    pub(super) granted: Vec<Entry>,
+    pub(crate) granted: Vec<Entry>,
     /// In order of arrival.
-    pub(super) waiting: Vec<Entry>,
-    pub(super) watchers: Vec<(Inbox, StoreTime)>,
-    pub(super) released: Vec<Tombstone>,
+    pub(crate) waiting: Vec<Entry>,
+    pub(crate) watchers: Vec<(Inbox, StoreTime)>,
+    pub(crate) released: Vec<Tombstone>,
 }
 
 /// A released id, and when to forget it.
 #[derive(Debug)]
 #[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
-pub(super) struct Tombstone {
-    pub(super) id: ClaimId,
-    pub(super) forget: StoreTime,
+pub(crate) struct Tombstone {
+    pub(crate) id: ClaimId,
+    pub(crate) forget: StoreTime,
     /// The claim lives on under another id.
-    pub(super) rotated: bool,
+    pub(crate) rotated: bool,
 }
 
 /// A claim in a record.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
-pub(super) struct Entry {
-    pub(super) id: ClaimId,
-    pub(super) arrival: Arrival,
-    pub(super) token: Token,
-    pub(super) deadline: StoreTime,
-    pub(super) since: StoreTime,
-    pub(super) body: Body,
+pub(crate) struct Entry {
+    pub(crate) id: ClaimId,
+    pub(crate) arrival: Arrival,
+    pub(crate) token: Token,
+    pub(crate) deadline: StoreTime,
+    pub(crate) since: StoreTime,
+    pub(crate) body: Body,
 }
 
 /// What hardly ever changes of a claim.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
-pub(super) struct Body {
-    pub(super) mode: Mode,
-    pub(super) inbox: Option<Inbox>,
-    pub(super) owner: Owner,
-    pub(super) secret: Option<OwnerSecret>,
-    pub(super) min_hold: Duration,
-    pub(super) renewed: Option<StoreTime>,
-    pub(super) note: Option<Note>,
+pub(crate) struct Body {
+    pub(crate) mode: Mode,
+    pub(crate) inbox: Option<Inbox>,
+    pub(crate) owner: Owner,
+    pub(crate) secret: Option<OwnerSecret>,
+    pub(crate) min_hold: Duration,
+    pub(crate) renewed: Option<StoreTime>,
+    pub(crate) note: Option<Note>,
     /// How often the id was replaced, and the last one.
-    pub(super) rotated: Option<(u64, ClaimId)>,
-    pub(super) kept: bool,
+    pub(crate) rotated: Option<(u64, ClaimId)>,
+    pub(crate) kept: bool,
 }
 
 /// A reader over bytes: `None` where they end too early.
-pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Bytes<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
@@ -139,7 +140,7 @@ impl<'a> Bytes<'a> {
         Some(taken)
     }
 
-    pub(super) fn u8(&mut self) -> Option<u8> {
+    pub(crate) fn u8(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }
 
@@ -147,7 +148,7 @@ impl<'a> Bytes<'a> {
         Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
     }
 
-    pub(super) fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 
@@ -155,7 +156,7 @@ impl<'a> Bytes<'a> {
         Some(f64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    pub(super) fn number(&mut self) -> Option<u64> {
+    pub(crate) fn number(&mut self) -> Option<u64> {
         let number = self.double()?;
         let whole = number.fract() == 0.0 && (0.0..=MAX_NUMBER).contains(&number);
         #[allow(
@@ -166,12 +167,12 @@ impl<'a> Bytes<'a> {
         whole.then_some(number as u64)
     }
 
-    pub(super) fn time(&mut self) -> Option<StoreTime> {
+    pub(crate) fn time(&mut self) -> Option<StoreTime> {
         self.number().map(StoreTime)
     }
 
     /// A capacity in use.
-    pub(super) fn capacity(&mut self) -> Option<Capacity> {
+    pub(crate) fn capacity(&mut self) -> Option<Capacity> {
         let ahead = self.0;
         if self.double()? < 0.0 {
             return Some(Capacity::Lock);
@@ -180,12 +181,12 @@ impl<'a> Bytes<'a> {
         Some(Capacity::Permits(u32::try_from(self.number()?).ok()?))
     }
 
-    pub(super) fn text(&mut self) -> Option<&'a str> {
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
         let size = self.u8()?;
         std::str::from_utf8(self.take(size.into())?).ok()
     }
 
-    pub(super) fn long(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn long(&mut self) -> Option<&'a [u8]> {
         let size = self.u16()?;
         self.take(size.into())
     }
@@ -209,7 +210,7 @@ impl<'a> Bytes<'a> {
 
 impl Record {
     /// Reads what `inspect.lua` answers, and the server's clock.
-    pub(super) fn read(value: Value) -> Result<(Self, StoreTime), StoreError> {
+    pub(crate) fn read(value: Value) -> Result<(Self, StoreTime), StoreError> {
         let items = match value {
             Value::Array(items) => items,
             Value::ServerError(error) => return Err(refusal::of_server(&error)),
@@ -333,7 +334,7 @@ impl Record {
     }
 
     /// `Queue::look`: the key as people may look at it.
-    pub(super) fn look(self, clock: StoreTime) -> Snapshot {
+    pub(crate) fn look(self, clock: StoreTime) -> Snapshot {
         let offset = self.offset + self.last_seen.0.saturating_sub(clock.0);
         let now = StoreTime(clock.0 + offset);
         let alive = |entry: &Entry| entry.deadline > now;

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 /// What was given up while it was on its way, and has not arrived yet.
 #[derive(Default)]
-pub(super) struct Flights(Mutex<Vec<GivenUp>>);
+pub(crate) struct Flights(Mutex<Vec<GivenUp>>);
 
 struct GivenUp {
     claims: Vec<ClaimId>,
@@ -21,12 +21,12 @@ struct GivenUp {
 }
 
 /// Kept beside a request until it was answered or cannot be carried out any more.
-pub(super) struct Landing {
+pub(crate) struct Landing {
     _landed: watch::Sender<()>,
 }
 
 /// Kept by who waits for the answer.
-pub(super) struct Flight {
+pub(crate) struct Flight {
     flights: Arc<Flights>,
     given_up: Option<GivenUp>,
 }
@@ -39,7 +39,7 @@ impl Flights {
     }
 
     /// A request for these claims begins.
-    pub(super) fn begin(self: &Arc<Self>, claims: &[&ClaimId]) -> (Flight, Landing) {
+    pub(crate) fn begin(self: &Arc<Self>, claims: &[&ClaimId]) -> (Flight, Landing) {
         let (landing, landed) = watch::channel(());
         let claims = claims.iter().copied().cloned().collect();
         let flight = Flight {
@@ -50,7 +50,7 @@ impl Flights {
     }
 
     /// Waits until nothing that was given up is on its way for this claim.
-    pub(super) async fn landed(&self, claim: &ClaimId) {
+    pub(crate) async fn landed(&self, claim: &ClaimId) {
         let under_way: Vec<_> = self
             .lock()
             .iter()
@@ -66,7 +66,7 @@ impl Flights {
 
 impl Flight {
     /// The answer has come.
-    pub(super) fn answered(mut self) {
+    pub(crate) fn answered(mut self) {
         self.given_up = None;
     }
 }

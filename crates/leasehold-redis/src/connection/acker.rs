@@ -16,10 +16,10 @@ use redis::{Cmd, Pipeline, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::acknowledge::Demand;
 use super::flights::Landing;
-use super::refusal;
 use super::wire::Wire;
+use crate::connection::demand::Demand;
+use crate::refusal;
 
 /// How many connections at most.
 const CONNECTIONS: usize = 4;
@@ -45,7 +45,7 @@ struct Job {
 }
 
 /// The connections beside a wire, to the same process of the same server.
-pub(super) struct Acker {
+pub(crate) struct Acker {
     demand: Demand,
     state: Mutex<State>,
 }
@@ -62,7 +62,7 @@ struct State {
 }
 
 impl Acker {
-    pub(super) fn new(demand: Demand) -> Self {
+    pub(crate) fn new(demand: Demand) -> Self {
         Self {
             demand,
             state: Mutex::default(),
@@ -82,7 +82,7 @@ impl Acker {
     }
 
     /// Opens the first connection.
-    pub(super) async fn open(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
+    pub(crate) async fn open(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
         let connection = open(wire, self.demand).await?;
         self.state().idle.push((connection, Instant::now()));
         Ok(())
@@ -90,7 +90,7 @@ impl Acker {
 
     /// Sends one command for these claims, and waits for its answer and for what its
     /// `WAIT` answers. May be dropped at any point.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         wire: &Arc<Wire>,
         command: Cmd,

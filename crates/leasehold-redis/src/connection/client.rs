@@ -9,10 +9,10 @@ use redis::io::tcp::TcpSettings;
 use redis::{Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
 use super::finder::Address;
-use super::options::RedisOptions;
+use crate::options::RedisOptions;
 
 /// A client for one address, with the login and the certificates of `options`.
-pub(super) fn client_at(
+pub(crate) fn client_at(
     (host, port): &Address,
     options: &RedisOptions,
 ) -> Result<Client, StoreError> {
@@ -24,7 +24,7 @@ pub(super) fn client_at(
     client(address, options)
 }
 
-pub(super) fn client(
+pub(crate) fn client(
     address: ConnectionAddr,
     options: &RedisOptions,
 ) -> Result<Client, StoreError> {
@@ -47,7 +47,7 @@ pub(super) fn client(
 }
 
 /// The same client, with the password as the file has it now.
-pub(super) fn with_password_of(client: &Client, file: &Path) -> Result<Client, StoreError> {
+pub(crate) fn with_password_of(client: &Client, file: &Path) -> Result<Client, StoreError> {
     let password = read_password(file).map_err(|error| {
         // It may be about to be replaced.
         StoreError::new(ErrorKind::Unavailable, error.message()).with_hint_of(&error)
@@ -58,7 +58,7 @@ pub(super) fn with_password_of(client: &Client, file: &Path) -> Result<Client, S
 }
 
 /// How we speak to a server, whoever has said where it is.
-pub(super) fn ours(
+pub(crate) fn ours(
     info: &redis::ConnectionInfo,
     response_timeout: Duration,
 ) -> redis::ConnectionInfo {
@@ -87,7 +87,7 @@ fn tcp_settings(response_timeout: Duration) -> TcpSettings {
     settings
 }
 
-pub(super) fn unusable(error: redis::RedisError) -> StoreError {
+pub(crate) fn unusable(error: redis::RedisError) -> StoreError {
     StoreError::new(
         ErrorKind::Invalid,
         "these options cannot be used to connect",

@@ -1,20 +1,12 @@
 //! What is thought of a server that has restarted: that it remembers, or that it
 //! may have forgotten who holds.
 
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use leasehold_core::{Invalid, Marked, SetTerms};
+use leasehold_core::{Invalid, SetTerms};
 use leasehold_store::{ErrorKind, StoreError};
-use redis::{Cmd, Value};
 
-use super::connect::Target;
-use super::options::{RedisOptions, parse_duration};
-use super::record::Bytes;
-use super::script::{self, SCRIPTS, micros};
-use super::step::{Way, run};
-use super::wire::Wire;
-use super::{RedisStore, refusal};
+use super::parse_duration;
 
 const EXAMPLE: &str = "write restart=quarantine or restart=trust";
 
@@ -91,7 +83,7 @@ impl Quarantine {
     }
 
     /// Refuses a TTL that would outlive the quarantine.
-    pub(super) fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
+    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
         if ttl <= self.max_ttl {
             return Ok(());
         }
@@ -105,14 +97,14 @@ impl Quarantine {
 }
 
 impl Restart {
-    pub(super) fn quarantine(&self) -> Option<&Quarantine> {
+    pub(crate) fn quarantine(&self) -> Option<&Quarantine> {
         match self {
             Self::Trust => None,
             Self::Quarantine(quarantine) => Some(quarantine),
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), Invalid> {
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
         let Some(quarantine) = self.quarantine() else {
             return Ok(());
         };
@@ -121,7 +113,7 @@ impl Restart {
     }
 
     /// The parameters of a URL.
-    pub(super) fn parameters(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn parameters(&self) -> Vec<(&'static str, String)> {
         let Some(Quarantine { max_ttl, lasts }) = self.quarantine().copied() else {
             return Vec::new();
         };
@@ -136,7 +128,7 @@ impl Restart {
 }
 
 /// Refuses times that exclude nobody.
-pub(super) fn check_times(max_ttl: Duration, quarantine: Duration) -> Result<(), Invalid> {
+pub(crate) fn check_times(max_ttl: Duration, quarantine: Duration) -> Result<(), Invalid> {
     let bounds = Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
     if !bounds.contains(&max_ttl) {
         return Err(Invalid::new(
@@ -156,7 +148,7 @@ pub(super) fn check_times(max_ttl: Duration, quarantine: Duration) -> Result<(),
 
 /// What the parameters of a URL say so far.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(crate) struct Said {
     quarantine: Option<bool>,
     max_ttl: Option<Duration>,
     lasts: Option<Duration>,
@@ -164,7 +156,7 @@ pub(super) struct Said {
 
 impl Said {
     /// Reads one parameter; `false` if it is another's.
-    pub(super) fn read(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
+    pub(crate) fn read(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
         match name {
             "restart" => {
                 self.quarantine = Some(match value {
@@ -185,7 +177,7 @@ impl Said {
         Ok(true)
     }
 
-    pub(super) fn choice(self) -> Result<Restart, Invalid> {
+    pub(crate) fn choice(self) -> Result<Restart, Invalid> {
         if self.quarantine == Some(true) {
             let usual = Quarantine::default();
             return Ok(Restart::Quarantine(Quarantine {
@@ -203,140 +195,12 @@ impl Said {
     }
 }
 
-/// What gated scripts are told: see `lua/gate.lua`.
-#[derive(Debug, Clone)]
-pub(super) struct Gate {
-    pub(super) marker: String,
-    pub(super) terms: Vec<u8>,
-}
-
-impl Gate {
-    /// For a server that runs as `run`.
-    pub(super) fn new(prefix: &str, run: &str, terms: &SetTerms) -> Self {
-        #[allow(
-            clippy::cast_precision_loss,
-            reason = "no number on the wire is above 2^53"
-        )]
-        let mut packed = (micros(terms.quarantine) as f64).to_le_bytes().to_vec();
-        script::push_short(&mut packed, run);
-        script::push_short(&mut packed, &terms.set);
-        Self {
-            marker: marker_key(prefix),
-            terms: packed,
-        }
-    }
-
-    /// Asks whether the server belongs to clients with these settings. `starts`: where
-    /// it may have forgotten something, its quarantine starts now, and not only with
-    /// the next request.
-    pub(super) async fn touch(&self, wire: &Arc<Wire>, starts: bool) -> Result<(), StoreError> {
-        let terms = |call: &mut Cmd| {
-            call.arg(&self.terms).arg(u8::from(starts));
-        };
-        match run(wire, Way::Plain, &SCRIPTS.touch, &[&self.marker], terms).await? {
-            Value::ServerError(error) if matches!(error.code(), "LHFOREIGN" | "NOPERM") => {
-                Err(refusal::of_server(&error))
-            }
-            // What keeps it from writing now may be over when somebody asks.
-            Value::ServerError(error) => {
-                tracing::debug!(error = error.code(), "cannot mark the server");
-                Ok(())
-            }
-            value => read_left(&value).map(|(left, _)| {
-                if starts && !left.is_zero() {
-                    tracing::warn!(
-                        ?left,
-                        "this server may have forgotten who holds, and grants nothing for a while"
-                    );
-                }
-            }),
-        }
-    }
-}
-
-/// Where a server remembers what it knows of itself.
-pub(super) fn marker_key(prefix: &str) -> String {
-    format!("{prefix}boot")
-}
-
-/// Says that a server is new.
-pub(super) async fn mark(
-    wire: &Arc<Wire>,
-    marker: &str,
-    run_id: &str,
-    terms: &SetTerms,
-) -> Result<Marked, StoreError> {
-    let value = run(wire, Way::Plain, &SCRIPTS.init, &[marker], |call| {
-        call.arg(run_id)
-            .arg(&terms.set)
-            .arg(micros(terms.quarantine));
-    })
-    .await?;
-    let (left, became) = read_left(&value)?;
-    Ok(match became {
-        1 => Marked::New,
-        2 => Marked::Moved { left },
-        _ if left.is_zero() => Marked::Already,
-        _ => Marked::NotNew { left },
-    })
-}
-
-/// What is left of a quarantine; and, where a server was to be marked, what it was
-/// before: see `lua/init.lua`.
-pub(super) fn read_left(value: &Value) -> Result<(Duration, u64), StoreError> {
-    let left = |bytes: &[u8]| {
-        let mut bytes = Bytes(bytes);
-        let (kind, _, left) = (bytes.u8()?, bytes.time()?, bytes.number()?);
-        (kind == 7).then(|| (Duration::from_micros(left), bytes.number().unwrap_or(0)))
-    };
-    match value {
-        Value::BulkString(bytes) => left(bytes).ok_or_else(|| script::unreadable(value)),
-        Value::ServerError(error) => Err(refusal::of_server(error)),
-        other => Err(script::unreadable(other)),
-    }
-}
-
-impl RedisStore {
-    /// Marks a server as new that has never granted anything, so that it grants at
-    /// once where it would wait for the end of a quarantine. For options with
-    /// [`Restart::Quarantine`].
-    ///
-    /// A server that is marked already is not believed to be new: its quarantine
-    /// takes as long as it takes. One that belonged to clients with another
-    /// `max_ttl` or `quarantine` belongs to these from now on, after the longer of
-    /// both quarantines.
-    ///
-    /// **Only for servers that have no data because they never had any**: one that
-    /// has lost its data would grant while leases that it has forgotten are valid.
-    ///
-    /// # Cancel safety
-    /// The server may be marked although the future was dropped.
-    ///
-    /// # Errors
-    /// `Invalid` for options without a quarantine, or that cannot work; else as
-    /// [`RedisStore::connect`].
-    pub async fn initialise(options: RedisOptions) -> Result<Marked, StoreError> {
-        let Some(quarantine) = options.restart.quarantine().copied() else {
-            return Err(StoreError::new(
-                ErrorKind::Invalid,
-                "without restart=quarantine a server is trusted after a restart, and nothing is marked",
-            )
-            .with_hint("add it to the URL if the clients of the server say so"));
-        };
-        let target = Target::new(&options)?;
-        let opened = target.connect(|_| Ok::<(), ()>(())).await?;
-        let run_id = opened.server.run_id.clone();
-        let wire = Arc::new(Wire::new(opened, Arc::default(), Weak::new()));
-        let marker = marker_key(&options.prefix);
-        mark(&wire, &marker, &run_id, &quarantine.terms()).await
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::options::RedisOptions;
-    use super::super::{RedisClusterOptions, RedlockOptions};
     use super::*;
+    use crate::options::RedisOptions;
+    use crate::quorum::RedlockOptions;
+    use crate::routing::cluster::RedisClusterOptions;
 
     #[test]
     fn a_url_says_what_a_restart_means() {

@@ -14,9 +14,9 @@ use super::client;
 use super::connect::{Opened, Target, Use};
 use super::finder::{self, Address, Asked, Failures, Finder, Named};
 use super::link::Shared;
-use super::options::RedisOptions;
-use super::refusal;
-use super::sentinels::Sentinels;
+use crate::options::RedisOptions;
+use crate::options::sentinels::Sentinels;
+use crate::refusal;
 
 /// The channel on which Sentinels tell of fail-overs.
 const SWITCHED: &str = "+switch-master";
@@ -29,13 +29,13 @@ const CHECK: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The Sentinels, and how to connect to them and to what they name.
-pub(super) struct Search {
+pub(crate) struct Search {
     finder: Finder,
     options: RedisOptions,
 }
 
 impl Search {
-    pub(super) fn new(sentinels: Sentinels, options: &RedisOptions) -> Self {
+    pub(crate) fn new(sentinels: Sentinels, options: &RedisOptions) -> Self {
         Self {
             finder: Finder::new(sentinels),
             options: options.clone(),
@@ -43,11 +43,11 @@ impl Search {
     }
 
     /// The Sentinels that are known.
-    pub(super) fn nodes(&self) -> &[Address] {
+    pub(crate) fn nodes(&self) -> &[Address] {
         &self.finder.sentinels.nodes
     }
 
-    pub(super) fn master(&self) -> &str {
+    pub(crate) fn master(&self) -> &str {
         &self.finder.sentinels.master
     }
 
@@ -64,7 +64,7 @@ impl Search {
 
     /// Asks the Sentinels in turn, and connects to the primary that they name.
     /// What they name counts only if it says itself that it is one.
-    pub(super) async fn connect(
+    pub(crate) async fn connect(
         &self,
         target: &Target,
         pushes: impl AsyncPushSender + Clone,
@@ -116,7 +116,7 @@ impl Search {
     }
 
     /// Opens a connection to the server that a Sentinel has named.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         &self,
         target: &Target,
         named: &Named,
@@ -144,7 +144,7 @@ impl Search {
         }
     }
 
-    pub(super) async fn reach(
+    pub(crate) async fn reach(
         &self,
         node: &Address,
         config: AsyncConnectionConfig,
@@ -222,7 +222,7 @@ impl Search {
 
 /// Looks out for fail-overs, so that a primary which was only stopped is left
 /// before its answers are given up, and is not believed when it goes on.
-pub(super) async fn look_out(search: Arc<Search>, link: Weak<Shared>) {
+pub(crate) async fn look_out(search: Arc<Search>, link: Weak<Shared>) {
     let mut silent = 0;
     while link.strong_count() > 0 {
         let order = search.finder.order();
@@ -230,7 +230,7 @@ pub(super) async fn look_out(search: Arc<Search>, link: Weak<Shared>) {
         match search.listen(node, &link).await {
             Ok(()) => return,
             Err(error) => {
-                let name = super::sentinels::address(&node.0, node.1);
+                let name = crate::options::sentinels::address(&node.0, node.1);
                 tracing::debug!(sentinel = %name, %error, "cannot listen to the Sentinel");
                 search.finder.put_last(node);
                 silent += 1;

@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisResult};
 
 /// Opens a connection, within `limit`.
-pub(super) async fn dial(
+pub(crate) async fn dial(
     client: &Client,
     config: AsyncConnectionConfig,
     limit: Duration,

@@ -15,7 +15,9 @@ use super::connect::Target;
 use super::finder::Named;
 use super::flights::Flights;
 use super::wire::{Signals, Wire};
-use super::{primary, push, refusal, rights};
+use super::{primary, rights};
+use crate::codec::push;
+use crate::refusal;
 
 /// The pauses between tries to connect again.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -30,7 +32,7 @@ enum State {
 }
 
 /// What the store, its connection and its tasks share.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     target: Target,
     observer: Option<Observer>,
     /// Our name where we hear, and where we do not.
@@ -55,7 +57,7 @@ pub(super) struct Shared {
 
 /// Told on the connection's own task: `true` when the connection stands, `false`
 /// when it is lost.
-pub(super) type Observer = Box<dyn Fn(bool) + Send + Sync>;
+pub(crate) type Observer = Box<dyn Fn(bool) + Send + Sync>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,7 +65,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     /// Opens the connection.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         target: Target,
         observer: Option<Observer>,
     ) -> Result<Arc<Self>, StoreError> {
@@ -78,7 +80,7 @@ impl Shared {
     }
 
     /// Opens the connection in the background, however long that takes.
-    pub(super) fn start(target: Target, observer: Observer) -> Arc<Self> {
+    pub(crate) fn start(target: Target, observer: Observer) -> Arc<Self> {
         let shared = Self::new(target, Some(observer));
         shared.find_again(Duration::ZERO);
         shared
@@ -115,12 +117,12 @@ impl Shared {
     }
 
     /// Whether the connection stands, as far as is known.
-    pub(super) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(_))
     }
 
     /// Why there is no connection.
-    pub(super) fn why_down(&self) -> StoreError {
+    pub(crate) fn why_down(&self) -> StoreError {
         match &*self.state.borrow() {
             State::Down(last) => refusal::no_connection(last.as_ref()),
             State::Up(_) => refusal::no_connection(None),
@@ -128,7 +130,7 @@ impl Shared {
     }
 
     /// Our name.
-    pub(super) fn inbox(&self) -> &Inbox {
+    pub(crate) fn inbox(&self) -> &Inbox {
         if self.hears() {
             &self.inboxes.0
         } else {
@@ -137,28 +139,28 @@ impl Shared {
     }
 
     /// Whether this client hears pushes, as far as is known.
-    pub(super) fn hears(&self) -> bool {
+    pub(crate) fn hears(&self) -> bool {
         self.hears.get().copied().unwrap_or(true)
     }
 
-    pub(super) fn target(&self) -> &Target {
+    pub(crate) fn target(&self) -> &Target {
         &self.target
     }
 
     /// This client asks for a lock: from now on, a quarantine that the server needs
     /// starts whenever the connection is opened again.
-    pub(super) fn note_claim(&self) {
+    pub(crate) fn note_claim(&self) {
         self.claims.store(true, Ordering::Relaxed);
     }
 
     /// What was given up on its way, on whatever connection.
-    pub(super) fn flights(&self) -> &Arc<Flights> {
+    pub(crate) fn flights(&self) -> &Arc<Flights> {
         &self.flights
     }
 
     /// The connection; waits while it is being opened again, for as long as an
     /// answer may take.
-    pub(super) async fn wire(&self) -> Result<Arc<Wire>, StoreError> {
+    pub(crate) async fn wire(&self) -> Result<Arc<Wire>, StoreError> {
         if let State::Up(wire) = &*self.state.borrow() {
             return Ok(Arc::clone(wire));
         }
@@ -248,7 +250,7 @@ impl Shared {
     }
 
     /// The connection with these signals is lost: opens another in the background.
-    pub(super) fn lost(self: &Arc<Self>, signals: &Arc<Signals>) {
+    pub(crate) fn lost(self: &Arc<Self>, signals: &Arc<Signals>) {
         signals.die();
         let was_current = self.state.send_if_modified(|state| {
             let current = matches!(state, State::Up(wire) if Arc::ptr_eq(&wire.signals, signals));
@@ -326,7 +328,7 @@ impl Shared {
     }
 
     /// A Sentinel has named this primary: if we speak to another, we leave it.
-    pub(super) fn heard_of(self: &Arc<Self>, named: &Named) {
+    pub(crate) fn heard_of(self: &Arc<Self>, named: &Named) {
         let State::Up(wire) = self.state.borrow().clone() else {
             return self.named.notify_one();
         };
@@ -365,7 +367,7 @@ impl Shared {
     }
 
     /// Opens the inbox.
-    pub(super) async fn listen(
+    pub(crate) async fn listen(
         self: &Arc<Self>,
         sink: Arc<dyn PushSink>,
     ) -> Result<Ear, StoreError> {
@@ -415,7 +417,7 @@ impl Drop for Shared {
 }
 
 /// An open inbox; closed on drop.
-pub(super) struct Ear(Arc<Shared>);
+pub(crate) struct Ear(Arc<Shared>);
 
 impl leasehold_store::Listening for Ear {}
 

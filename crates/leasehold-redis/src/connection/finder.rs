@@ -9,26 +9,26 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use tokio::time::timeout;
 
-use super::refusal;
-use super::sentinels::{Sentinels, address};
+use crate::options::sentinels::{Sentinels, address};
+use crate::refusal;
 
 /// A server by name or IP address, and port.
-pub(super) type Address = (String, u16);
+pub(crate) type Address = (String, u16);
 
 /// What a Sentinel says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Named {
+pub(crate) struct Named {
     /// The primary, as far as this Sentinel knows.
-    pub(super) primary: Address,
+    pub(crate) primary: Address,
     /// Rises with every fail-over; zero where the Sentinel does not say.
-    pub(super) epoch: u64,
+    pub(crate) epoch: u64,
 }
 
 /// The Sentinels, and what is known of them. Decides whom to ask and whom to
 /// believe; connecting is left to others.
 #[derive(Debug)]
-pub(super) struct Finder {
-    pub(super) sentinels: Sentinels,
+pub(crate) struct Finder {
+    pub(crate) sentinels: Sentinels,
     known: Mutex<Known>,
 }
 
@@ -41,7 +41,7 @@ struct Known {
 }
 
 impl Finder {
-    pub(super) fn new(sentinels: Sentinels) -> Self {
+    pub(crate) fn new(sentinels: Sentinels) -> Self {
         Self {
             known: Mutex::new(Known {
                 order: sentinels.nodes.clone(),
@@ -56,12 +56,12 @@ impl Finder {
     }
 
     /// The Sentinels in the order in which to ask them.
-    pub(super) fn order(&self) -> Vec<Address> {
+    pub(crate) fn order(&self) -> Vec<Address> {
         self.known(|known| known.order.clone())
     }
 
     /// This one is asked first from now on.
-    pub(super) fn prefer(&self, node: &Address) {
+    pub(crate) fn prefer(&self, node: &Address) {
         self.known(|known| {
             if let Some(at) = known.order.iter().position(|other| other == node) {
                 known.order[..=at].rotate_right(1);
@@ -70,7 +70,7 @@ impl Finder {
     }
 
     /// This one is asked last from now on.
-    pub(super) fn put_last(&self, node: &Address) {
+    pub(crate) fn put_last(&self, node: &Address) {
         self.known(|known| {
             if let Some(at) = known.order.iter().position(|other| other == node) {
                 known.order[at..].rotate_left(1);
@@ -80,7 +80,7 @@ impl Finder {
 
     /// Whether another has named a primary of a later fail-over already: then
     /// this one has not heard of it yet, or cannot.
-    pub(super) fn is_stale(&self, named: &Named) -> bool {
+    pub(crate) fn is_stale(&self, named: &Named) -> bool {
         self.known(|known| {
             let stale = named.epoch < known.epoch && named.epoch > 0;
             known.epoch = known.epoch.max(named.epoch);
@@ -89,13 +89,13 @@ impl Finder {
     }
 
     /// The Sentinels were set up anew and count from the beginning.
-    pub(super) fn start_over(&self, named: &Named) {
+    pub(crate) fn start_over(&self, named: &Named) {
         self.known(|known| known.epoch = named.epoch);
     }
 }
 
 /// What asking one Sentinel comes to.
-pub(super) enum Asked {
+pub(crate) enum Asked {
     Named(Named),
     /// It watches no such primary, but these.
     Unknown(BTreeSet<String>),
@@ -103,7 +103,7 @@ pub(super) enum Asked {
 }
 
 /// Asks one Sentinel where the primary is.
-pub(super) async fn ask(
+pub(crate) async fn ask(
     connection: &mut MultiplexedConnection,
     master: &str,
     limit: Duration,
@@ -158,7 +158,7 @@ async fn masters(
     }
 }
 
-pub(super) fn read_address(value: &Value) -> Option<Address> {
+pub(crate) fn read_address(value: &Value) -> Option<Address> {
     let Value::Array(parts) = value else {
         return None;
     };
@@ -169,7 +169,7 @@ pub(super) fn read_address(value: &Value) -> Option<Address> {
 }
 
 /// One field of what a Sentinel says about a server.
-pub(super) fn field(value: &Value, name: &str) -> Option<String> {
+pub(crate) fn field(value: &Value, name: &str) -> Option<String> {
     match value {
         Value::Map(fields) => fields
             .iter()
@@ -195,7 +195,7 @@ fn text(value: &Value) -> Option<String> {
 
 /// How one round of asking has failed, Sentinel by Sentinel.
 #[derive(Debug, Default)]
-pub(super) struct Failures {
+pub(crate) struct Failures {
     said: Vec<String>,
     unknown: usize,
     refused: usize,
@@ -204,28 +204,28 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    pub(super) fn no(&mut self, node: &Address, error: StoreError) {
+    pub(crate) fn no(&mut self, node: &Address, error: StoreError) {
         self.said
             .push(format!("{}: {error}", address(&node.0, node.1)));
         self.refused += usize::from(error.kind() != ErrorKind::Unavailable);
         self.last = Some(error);
     }
 
-    pub(super) fn unknown(&mut self, node: &Address, names: BTreeSet<String>) {
+    pub(crate) fn unknown(&mut self, node: &Address, names: BTreeSet<String>) {
         self.said
             .push(format!("{} knows no such name", address(&node.0, node.1)));
         self.unknown += 1;
         self.names.extend(names);
     }
 
-    pub(super) fn named(&mut self, node: &Address, primary: &Address, why: &StoreError) {
+    pub(crate) fn named(&mut self, node: &Address, primary: &Address, why: &StoreError) {
         let (sentinel, primary) = (address(&node.0, node.1), address(&primary.0, primary.1));
         self.said.push(format!("{sentinel} names {primary}: {why}"));
         self.last = Some(why.clone());
     }
 
     /// All of it as one error.
-    pub(super) fn into_error(self, master: &str) -> StoreError {
+    pub(crate) fn into_error(self, master: &str) -> StoreError {
         if self.unknown > 0 && self.unknown == self.said.len() {
             let error = StoreError::new(
                 ErrorKind::Invalid,
@@ -262,7 +262,7 @@ impl Failures {
     }
 }
 
-pub(super) fn silent(limit: Duration) -> StoreError {
+pub(crate) fn silent(limit: Duration) -> StoreError {
     StoreError::new(
         ErrorKind::Unavailable,
         format!("no answer within {limit:?}"),
@@ -275,7 +275,7 @@ fn odd() -> StoreError {
 }
 
 /// A server that a Sentinel names, and that is not the primary.
-pub(super) fn not_primary() -> StoreError {
+pub(crate) fn not_primary() -> StoreError {
     StoreError::new(
         ErrorKind::Unavailable,
         "that server is a replica: a fail-over is under way, or this Sentinel is behind",
@@ -283,7 +283,7 @@ pub(super) fn not_primary() -> StoreError {
 }
 
 /// A Sentinel that has not heard of the last fail-over.
-pub(super) fn behind() -> StoreError {
+pub(crate) fn behind() -> StoreError {
     StoreError::new(
         ErrorKind::Unavailable,
         "this Sentinel has not heard of the last fail-over",

@@ -13,13 +13,13 @@ use leasehold_store::{ErrorKind, StoreError};
 use redis::{Cmd, Value};
 
 use super::record::{Bytes, trait_of};
-use super::refusal;
+use crate::refusal;
 
 /// A script and the hash by which the server knows it.
 #[derive(Debug)]
-pub(super) struct Script {
-    pub(super) text: String,
-    pub(super) hash: String,
+pub(crate) struct Script {
+    pub(crate) text: String,
+    pub(crate) hash: String,
     /// The same for the nodes of a cluster.
     in_cluster: Option<Box<Self>>,
     /// The same for clients that ask whether the server grants anything yet.
@@ -59,10 +59,10 @@ const PARTS: [(&str, &str); 13] = [
 const GATE: [(&str, &str); 2] = [("gate", include_str!("lua/gate.lua")), ("marker", MARKER)];
 
 /// What a server knows of itself.
-pub(super) const MARKER: &str = include_str!("lua/marker.lua");
+pub(crate) const MARKER: &str = include_str!("lua/marker.lua");
 
 impl Script {
-    pub(super) fn new(text: String) -> Self {
+    pub(crate) fn new(text: String) -> Self {
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self {
             text,
@@ -105,12 +105,12 @@ impl Script {
     }
 
     /// The script as it runs on a server that may have forgotten who holds.
-    pub(super) fn gated(&self) -> Option<&Self> {
+    pub(crate) fn gated(&self) -> Option<&Self> {
         self.gated.as_deref()
     }
 
     /// The script as it runs on one server, or on a node of a cluster.
-    pub(super) fn on(&self, cluster: bool) -> &Self {
+    pub(crate) fn on(&self, cluster: bool) -> &Self {
         match &self.in_cluster {
             Some(script) if cluster => script,
             _ => self,
@@ -119,29 +119,29 @@ impl Script {
 }
 
 /// Without the lines that are in gated scripts only.
-pub(super) fn ungated(text: &str) -> String {
+pub(crate) fn ungated(text: &str) -> String {
     let plain = |line: &&str| !line.trim_start().starts_with(GATED);
     text.split_inclusive('\n').filter(plain).collect()
 }
 
 /// One script a verb.
 #[derive(Debug)]
-pub(super) struct Scripts {
-    pub(super) claim: Script,
-    pub(super) claim_all: Script,
-    pub(super) renew: Script,
-    pub(super) release: Script,
-    pub(super) resize: Script,
-    pub(super) watch: Script,
-    pub(super) break_key: Script,
-    pub(super) inspect: Script,
+pub(crate) struct Scripts {
+    pub(crate) claim: Script,
+    pub(crate) claim_all: Script,
+    pub(crate) renew: Script,
+    pub(crate) release: Script,
+    pub(crate) resize: Script,
+    pub(crate) watch: Script,
+    pub(crate) break_key: Script,
+    pub(crate) inspect: Script,
     /// Marks a server that is known to be new.
-    pub(super) init: Script,
+    pub(crate) init: Script,
     /// Sees whether a server may have forgotten something.
-    pub(super) touch: Script,
+    pub(crate) touch: Script,
 }
 
-pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
+pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     claim: Script::assemble(include_str!("lua/claim.lua")),
     claim_all: Script::assemble(include_str!("lua/claim_all.lua")),
     renew: Script::assemble(include_str!("lua/renew.lua")),
@@ -170,11 +170,11 @@ mod flag {
 
 /// What does not change from call to call.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(crate) struct Terms {
     /// How long an idle key keeps its last token.
-    pub(super) retention: Duration,
+    pub(crate) retention: Duration,
     /// Whether the count of `PUBLISH` can be believed.
-    pub(super) believed: bool,
+    pub(crate) believed: bool,
 }
 
 impl Terms {
@@ -184,7 +184,7 @@ impl Terms {
 }
 
 /// A call of a script by its hash, so far without arguments.
-pub(super) fn call(script: &Script, keys: &[&str]) -> Cmd {
+pub(crate) fn call(script: &Script, keys: &[&str]) -> Cmd {
     let mut call = Cmd::with_capacity(10, 256);
     call.arg("EVALSHA")
         .arg(&script.hash)
@@ -194,13 +194,13 @@ pub(super) fn call(script: &Script, keys: &[&str]) -> Cmd {
 }
 
 /// The same, with the script itself.
-pub(super) fn call_in_full(script: &Script, keys: &[&str]) -> Cmd {
+pub(crate) fn call_in_full(script: &Script, keys: &[&str]) -> Cmd {
     let mut call = Cmd::with_capacity(10, script.text.len() + 256);
     call.arg("EVAL").arg(&script.text).arg(keys.len()).arg(keys);
     call
 }
 
-pub(super) fn add_claim(call: &mut Cmd, claim: &Claim, terms: Terms) {
+pub(crate) fn add_claim(call: &mut Cmd, claim: &Claim, terms: Terms) {
     call.arg(claim.id.expose())
         .arg(micros(claim.lease_ttl))
         .arg(micros(claim.waiter_ttl))
@@ -209,7 +209,7 @@ pub(super) fn add_claim(call: &mut Cmd, claim: &Claim, terms: Terms) {
         .arg(pack_body(claim).as_slice());
 }
 
-pub(super) fn add_claims<'a>(
+pub(crate) fn add_claims<'a>(
     call: &mut Cmd,
     claims: impl IntoIterator<Item = &'a Claim>,
     terms: Terms,
@@ -230,7 +230,7 @@ fn claim_flags(claim: &Claim, terms: Terms) -> u8 {
     wait | ahead | terms.flag()
 }
 
-pub(super) fn add_renew(call: &mut Cmd, renew: &Renew, terms: Terms) {
+pub(crate) fn add_renew(call: &mut Cmd, renew: &Renew, terms: Terms) {
     let Renew {
         id,
         ttl,
@@ -272,7 +272,7 @@ pub(super) fn add_renew(call: &mut Cmd, renew: &Renew, terms: Terms) {
         .arg(client);
 }
 
-pub(super) fn add_release(call: &mut Cmd, release: &Release, terms: Terms) {
+pub(crate) fn add_release(call: &mut Cmd, release: &Release, terms: Terms) {
     let hand_off = if release.hand_off { flag::HAND_OFF } else { 0 };
     let settled = if release.settled { flag::SETTLED } else { 0 };
     let unused = if release.unused { flag::UNUSED } else { 0 };
@@ -281,24 +281,24 @@ pub(super) fn add_release(call: &mut Cmd, release: &Release, terms: Terms) {
         .arg(micros(terms.retention));
 }
 
-pub(super) fn add_resize(call: &mut Cmd, from: u32, to: u32, terms: Terms) {
+pub(crate) fn add_resize(call: &mut Cmd, from: u32, to: u32, terms: Terms) {
     call.arg(from)
         .arg(to)
         .arg(terms.flag())
         .arg(micros(terms.retention));
 }
 
-pub(super) fn add_watch(call: &mut Cmd, inbox: &Inbox, ttl: Duration, terms: Terms) {
+pub(crate) fn add_watch(call: &mut Cmd, inbox: &Inbox, ttl: Duration, terms: Terms) {
     call.arg(inbox.as_str())
         .arg(micros(ttl))
         .arg(micros(terms.retention));
 }
 
-pub(super) fn add_break(call: &mut Cmd, terms: Terms) {
+pub(crate) fn add_break(call: &mut Cmd, terms: Terms) {
     call.arg(terms.flag()).arg(micros(terms.retention));
 }
 
-pub(super) fn micros(duration: Duration) -> u64 {
+pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -349,7 +349,7 @@ fn push_client(out: &mut Vec<u8>, inbox: Option<&Inbox>, owner: &Owner) {
 }
 
 /// A text after its length in one byte; longer ones are cut.
-pub(super) fn push_short(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn push_short(out: &mut Vec<u8>, text: &str) {
     let mut cut = text.len().min(255);
     while !text.is_char_boundary(cut) {
         cut -= 1;
@@ -360,7 +360,7 @@ pub(super) fn push_short(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Reads what a verb answered: the reply, and when the step was taken.
-pub(super) fn read_reply(value: &Value) -> Result<(Reply, StoreTime), StoreError> {
+pub(crate) fn read_reply(value: &Value) -> Result<(Reply, StoreTime), StoreError> {
     match value {
         Value::BulkString(bytes) => parse_reply(bytes).ok_or_else(|| unreadable(value)),
         Value::ServerError(error) => Err(refusal::of_server(error)),
@@ -369,10 +369,10 @@ pub(super) fn read_reply(value: &Value) -> Result<(Reply, StoreTime), StoreError
 }
 
 /// What `claim_all` answered: every reply, or the first part that was not granted.
-pub(super) type AllReplies = Result<Vec<(Reply, StoreTime)>, (usize, (Reply, StoreTime))>;
+pub(crate) type AllReplies = Result<Vec<(Reply, StoreTime)>, (usize, (Reply, StoreTime))>;
 
 /// Reads it, of so many parts.
-pub(super) fn read_replies(value: &Value, parts: usize) -> Result<AllReplies, StoreError> {
+pub(crate) fn read_replies(value: &Value, parts: usize) -> Result<AllReplies, StoreError> {
     match value {
         Value::Array(items) => match items.as_slice() {
             [Value::Int(part), answer] => {
@@ -433,7 +433,7 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
     Some((reply, at))
 }
 
-pub(super) fn unreadable(value: &Value) -> StoreError {
+pub(crate) fn unreadable(value: &Value) -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
         format!(

@@ -13,17 +13,18 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, ServerError, Value};
 
 use super::connect::text_of;
-use super::script::Script;
-use super::{refusal, script};
+use crate::codec::script;
+use crate::codec::script::Script;
+use crate::refusal;
 
 /// What the scripts of a lock run on its key.
-pub(super) const OF_LOCKS: &[&str] = &[
+pub(crate) const OF_LOCKS: &[&str] = &[
     "TIME", "MGET", "EXISTS", "TYPE", "SET", "SETRANGE", "DEL", "HSET", "HGET", "HMGET", "HGETALL",
     "HDEL", "PEXPIRE",
 ];
 
 /// What the scripts of a vote run on theirs.
-pub(super) const OF_VOTES: &[&str] = &["TIME", "MGET", "EXISTS", "TYPE", "SET", "PEXPIRE"];
+pub(crate) const OF_VOTES: &[&str] = &["TIME", "MGET", "EXISTS", "TYPE", "SET", "PEXPIRE"];
 
 /// What of `INFO` is asked for: `clients` is the doctor's.
 const SECTIONS: [&str; 6] = [
@@ -36,11 +37,11 @@ const SECTIONS: [&str; 6] = [
 ];
 
 static PROBE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("lua/rights.lua").to_owned()));
+    LazyLock::new(|| Script::new(include_str!("../codec/lua/rights.lua").to_owned()));
 
 /// How scripts are sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Sending {
+pub(crate) enum Sending {
     /// By hash; the server is told those that it does not know by `SCRIPT LOAD`.
     #[default]
     ByHash,
@@ -54,7 +55,7 @@ pub(super) enum Sending {
 
 /// Something that is forbidden here, and can be done without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Lack {
+pub(crate) enum Lack {
     Resp3,
     Subscribe,
     Publish,
@@ -65,7 +66,7 @@ pub(super) enum Lack {
 
 impl Lack {
     /// What is missing.
-    pub(super) fn found(self) -> &'static str {
+    pub(crate) fn found(self) -> &'static str {
         match self {
             Self::Resp3 => "the server does not speak RESP3",
             Self::Subscribe => "SUBSCRIBE is forbidden",
@@ -77,7 +78,7 @@ impl Lack {
     }
 
     /// What that costs.
-    pub(super) fn cost(self) -> &'static str {
+    pub(crate) fn cost(self) -> &'static str {
         match self {
             Self::Resp3 | Self::Subscribe | Self::Publish => {
                 "clients are not told of their grants and ask from time to time; a dead waiter \
@@ -95,7 +96,7 @@ impl Lack {
     }
 
     /// What would do.
-    pub(super) fn remedy(self, prefix: &str) -> String {
+    pub(crate) fn remedy(self, prefix: &str) -> String {
         match self {
             Self::Resp3 => "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 \
                             only"
@@ -114,11 +115,11 @@ impl Lack {
 
 /// What has been said, so that it is said once.
 #[derive(Debug, Default)]
-pub(super) struct Said(Mutex<Vec<Lack>>);
+pub(crate) struct Said(Mutex<Vec<Lack>>);
 
 impl Said {
     /// Says in the log what is missing, unless it has been said.
-    pub(super) fn say(&self, rights: &Rights, url: &str, prefix: &str) {
+    pub(crate) fn say(&self, rights: &Rights, url: &str, prefix: &str) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for lack in &rights.lacks {
             if !said.contains(lack) {
@@ -132,44 +133,44 @@ impl Said {
 
 /// What a server lets us do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Rights {
-    pub(super) sending: Sending,
+pub(crate) struct Rights {
+    pub(crate) sending: Sending,
     /// What it does not.
-    pub(super) lacks: Vec<Lack>,
+    pub(crate) lacks: Vec<Lack>,
     /// Whether `PUBLISH` counted the one listener that there was.
-    pub(super) counts: bool,
+    pub(crate) counts: bool,
 }
 
 impl Rights {
     /// Whether pushes can be heard and sent.
-    pub(super) fn push(&self) -> bool {
+    pub(crate) fn push(&self) -> bool {
         let needed = [Lack::Resp3, Lack::Subscribe, Lack::Publish];
         !self.lacks.iter().any(|lack| needed.contains(lack))
     }
 }
 
 /// What to find out.
-pub(super) struct Question<'a> {
-    pub(super) prefix: &'a str,
+pub(crate) struct Question<'a> {
+    pub(crate) prefix: &'a str,
     /// Which commands the scripts run.
-    pub(super) commands: &'static [&'static str],
+    pub(crate) commands: &'static [&'static str],
     /// Whether transactions do what the scripts do, where these are forbidden.
-    pub(super) does_without: bool,
-    pub(super) resp3: bool,
+    pub(crate) does_without: bool,
+    pub(crate) resp3: bool,
     /// The channel on which pushes would be heard, if any would.
-    pub(super) channel: Option<&'a str>,
+    pub(crate) channel: Option<&'a str>,
 }
 
 /// What was found out.
-pub(super) struct Findings {
+pub(crate) struct Findings {
     /// The fields of `INFO`; none where it is forbidden.
-    pub(super) info: HashMap<String, String>,
+    pub(crate) info: HashMap<String, String>,
     /// Refused where no script can be run.
-    pub(super) rights: Result<Rights, StoreError>,
+    pub(crate) rights: Result<Rights, StoreError>,
 }
 
 /// Asks a server, in one round trip unless it forbids what we should like best.
-pub(super) async fn find(
+pub(crate) async fn find(
     connection: &mut MultiplexedConnection,
     question: &Question<'_>,
 ) -> Result<Findings, StoreError> {
@@ -261,7 +262,7 @@ impl Question<'_> {
 }
 
 /// Whether scripts may do what they must; halfway through they could not go back.
-pub(super) fn allowed(answer: &Value, prefix: &str) -> Result<(), StoreError> {
+pub(crate) fn allowed(answer: &Value, prefix: &str) -> Result<(), StoreError> {
     let Value::Array(forbidden) = answer else {
         // It cannot say now, or not at all.
         return Ok(());
@@ -301,7 +302,7 @@ async fn ask(
 
 /// What a command that opens or closes the inbox was answered: an error within if
 /// it is forbidden, without if the connection is at fault.
-pub(super) fn forbidden_or_lost(
+pub(crate) fn forbidden_or_lost(
     answer: RedisResult<()>,
 ) -> Result<Result<(), StoreError>, StoreError> {
     let Err(error) = answer else {
@@ -312,7 +313,7 @@ pub(super) fn forbidden_or_lost(
     if definite { Ok(Err(error)) } else { Err(error) }
 }
 
-pub(super) fn read_info(sections: &[Value]) -> Result<HashMap<String, String>, StoreError> {
+pub(crate) fn read_info(sections: &[Value]) -> Result<HashMap<String, String>, StoreError> {
     let mut info = HashMap::new();
     for section in sections {
         match section {
@@ -327,7 +328,7 @@ pub(super) fn read_info(sections: &[Value]) -> Result<HashMap<String, String>, S
 }
 
 /// The fields of an answer to `INFO`.
-pub(super) fn fields(text: &str) -> impl Iterator<Item = (String, String)> {
+pub(crate) fn fields(text: &str) -> impl Iterator<Item = (String, String)> {
     text.lines()
         .filter_map(|line| line.trim().split_once(':'))
         .map(|(name, value)| (name.to_owned(), refusal::tame(value)))
@@ -360,7 +361,7 @@ fn is_definite(code: &str) -> bool {
 }
 
 /// What cannot be made safe where nobody says which process of a server answers.
-pub(super) fn no_run_id(what: &str) -> StoreError {
+pub(crate) fn no_run_id(what: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Unsupported,
         format!("the server does not say its run id, and {what}"),

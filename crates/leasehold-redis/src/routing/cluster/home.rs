@@ -20,7 +20,8 @@ use tokio::time::{sleep, timeout};
 use super::keeper::first_answer;
 use super::topology::Address;
 use super::{Cluster, FIRST_PAUSE, lock};
-use crate::{push, refusal};
+use crate::codec::push;
+use crate::refusal;
 
 /// How often the home is asked whether it is still there.
 const LOOK: Duration = Duration::from_secs(1);

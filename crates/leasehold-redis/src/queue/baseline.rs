@@ -7,7 +7,8 @@ use std::time::Duration;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::{Cmd, Script, Value, cmd};
 
-use super::{RedisStore, Route, refusal};
+use super::{RedisStore, Route};
+use crate::refusal;
 
 /// Compare-and-delete, as every lock on `SET NX` has it (redis.io, "Distributed
 /// Locks with Redis").
@@ -158,7 +159,7 @@ impl Baseline {
 }
 
 /// What `INFO everything` says of it.
-pub(super) fn read_cost(text: &str) -> ServerCost {
+pub(crate) fn read_cost(text: &str) -> ServerCost {
     let seconds = |name: &str| field(text, name, ':').and_then(|s| s.trim().parse().ok());
     let cpu: f64 =
         seconds("used_cpu_user:").unwrap_or(0.0) + seconds("used_cpu_sys:").unwrap_or(0.0);

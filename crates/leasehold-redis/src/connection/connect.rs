@@ -9,29 +9,31 @@ use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo, Value};
 
-use super::acknowledge::{Acknowledge, Demand};
 use super::client::{client, client_at, ours, unusable, with_password_of};
 use super::dial::dial;
 use super::finder::Named;
-use super::options::{RedisAddress, RedisLayout, RedisOptions};
 use super::primary::Search;
-use super::refusal;
-use super::restart::{Gate, Restart};
 use super::rights::{self, Findings, Lack, Question, Rights, Said};
+use crate::connection::demand::Demand;
+use crate::connection::gate::Gate;
+use crate::options::acknowledge::Acknowledge;
+use crate::options::restart::Restart;
+use crate::options::{RedisAddress, RedisLayout, RedisOptions};
+use crate::refusal;
 
 /// A server, and how to connect to it.
-pub(super) struct Target {
+pub(crate) struct Target {
     place: Place,
-    pub(super) prefix: String,
-    pub(super) retention: Duration,
-    pub(super) redacted: String,
-    pub(super) connect_timeout: Duration,
-    pub(super) response_timeout: Duration,
-    pub(super) acknowledge: Option<Acknowledge>,
+    pub(crate) prefix: String,
+    pub(crate) retention: Duration,
+    pub(crate) redacted: String,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) response_timeout: Duration,
+    pub(crate) acknowledge: Option<Acknowledge>,
     /// Where the password stands, which may change.
     password_file: Option<PathBuf>,
     layout: RedisLayout,
-    pub(super) restart: Restart,
+    pub(crate) restart: Restart,
     cluster: AtomicBool,
     /// Where pushes would be heard: asked for at connect, if anybody wants to know.
     channel: Option<String>,
@@ -49,7 +51,7 @@ enum Place {
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
+pub(crate) enum Use {
     /// What all tasks share, pushes included.
     Shared,
     /// Something else, on which nothing is heard.
@@ -57,29 +59,29 @@ pub(super) enum Use {
 }
 
 /// A connection, and what is at its other end.
-pub(super) struct Opened {
-    pub(super) connection: MultiplexedConnection,
-    pub(super) server: Server,
+pub(crate) struct Opened {
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) server: Server,
 }
 
 /// One process of a server.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Server {
-    pub(super) is_primary: bool,
+pub(crate) struct Server {
+    pub(crate) is_primary: bool,
     /// Another each time the server is started.
-    pub(super) run_id: String,
+    pub(crate) run_id: String,
     /// What must be acknowledged, if anything must.
-    pub(super) demand: Option<Demand>,
+    pub(crate) demand: Option<Demand>,
     /// What gated scripts are told, where a client asks for them.
-    pub(super) gate: Option<Gate>,
+    pub(crate) gate: Option<Gate>,
     /// What a Sentinel said about it.
-    pub(super) named: Option<Named>,
+    pub(crate) named: Option<Named>,
     /// What it lets us do.
-    pub(super) rights: Rights,
+    pub(crate) rights: Rights,
 }
 
 impl Target {
-    pub(super) fn new(options: &RedisOptions) -> Result<Self, StoreError> {
+    pub(crate) fn new(options: &RedisOptions) -> Result<Self, StoreError> {
         options.check_all_but_retention()?;
         let address = match &options.address {
             RedisAddress::Tcp { host, port, .. } => {
@@ -106,7 +108,7 @@ impl Target {
     }
 
     /// Uses the address, the login and the certificates of a client brought along.
-    pub(super) fn of_client(client: &Client, options: &RedisOptions) -> Result<Self, StoreError> {
+    pub(crate) fn of_client(client: &Client, options: &RedisOptions) -> Result<Self, StoreError> {
         let info = ours(client.get_connection_info(), options.response_timeout);
         let client = Client::open(info).map_err(unusable)?;
         Ok(Self::at(Place::Fixed(Box::new(client)), options))
@@ -132,7 +134,7 @@ impl Target {
     }
 
     /// The same, and it is found out whether pushes are heard on this channel.
-    pub(super) fn hearing(mut self, channel: &str) -> Self {
+    pub(crate) fn hearing(mut self, channel: &str) -> Self {
         // In the classic layout nobody is told anything.
         self.channel = (!self.is_classic()).then(|| channel.to_owned());
         self
@@ -143,20 +145,20 @@ impl Target {
     }
 
     /// The same for a server that keeps votes.
-    pub(super) fn of_votes(mut self) -> Self {
+    pub(crate) fn of_votes(mut self) -> Self {
         // A vote of the classic layout is a lock like any other.
         self.votes = !self.is_classic();
         self
     }
 
     /// The same, and what was said already is not said again.
-    pub(super) fn saying(mut self, said: &Arc<Said>) -> Self {
+    pub(crate) fn saying(mut self, said: &Arc<Said>) -> Self {
         self.said = Arc::clone(said);
         self
     }
 
     /// How the primary is found, where it has to be.
-    pub(super) fn search(&self) -> Option<&Arc<Search>> {
+    pub(crate) fn search(&self) -> Option<&Arc<Search>> {
         match &self.place {
             Place::Fixed(_) => None,
             Place::Sought(search) => Some(search),
@@ -164,12 +166,12 @@ impl Target {
     }
 
     /// Whether the server was found to be part of a cluster.
-    pub(super) fn is_cluster(&self) -> bool {
+    pub(crate) fn is_cluster(&self) -> bool {
         self.cluster.load(Ordering::Acquire)
     }
 
     /// Opens a connection to where the locks are kept now.
-    pub(super) async fn connect(
+    pub(crate) async fn connect(
         &self,
         pushes: impl AsyncPushSender + Clone,
     ) -> Result<Opened, StoreError> {
@@ -180,7 +182,7 @@ impl Target {
     }
 
     /// Opens a further connection to a server, on which nothing is heard.
-    pub(super) async fn open_beside(&self, server: &Server) -> Result<Opened, StoreError> {
+    pub(crate) async fn open_beside(&self, server: &Server) -> Result<Opened, StoreError> {
         let deaf = |_: PushInfo| Ok::<(), ()>(());
         match (&self.place, &server.named) {
             (Place::Fixed(client), _) => self.open_at(client, deaf, Use::Beside).await,
@@ -192,7 +194,7 @@ impl Target {
     }
 
     /// Opens a connection to one server and looks at it.
-    pub(super) async fn open_at(
+    pub(crate) async fn open_at(
         &self,
         client: &Client,
         pushes: impl AsyncPushSender,
@@ -224,7 +226,7 @@ impl Target {
     }
 
     /// Opens a connection, whatever is at its other end, and finds out what it is.
-    pub(super) async fn find_out(&self) -> Result<(MultiplexedConnection, Findings), StoreError> {
+    pub(crate) async fn find_out(&self) -> Result<(MultiplexedConnection, Findings), StoreError> {
         let deaf = |_: PushInfo| Ok::<(), ()>(());
         let (mut connection, resp3) = match &self.place {
             Place::Fixed(client) => self.reach(client, deaf).await?,
@@ -367,7 +369,7 @@ impl Target {
 }
 
 /// An answer that is text.
-pub(super) fn text_of(value: &Value) -> Option<String> {
+pub(crate) fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.clone()),
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),

@@ -5,14 +5,14 @@ use std::fmt::Write;
 
 use leasehold_core::Invalid;
 
-use super::super::options::{RedisAddress, RedisOptions};
-use super::super::restart::Restart;
-use super::super::sentinels::discreet;
 use super::topology::Address;
+use crate::options::restart::Restart;
+use crate::options::sentinels::discreet;
+use crate::options::{RedisAddress, RedisOptions};
 
 const EXAMPLE: &str = "write redis-cluster://user:password@host1:6379,host2:6379,host3:6379/";
 
-/// Options for [`RedisStore::connect_cluster`](super::super::RedisStore::connect_cluster).
+/// Options for [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster).
 /// Plain data; `Debug` hides the password.
 ///
 /// ```

@@ -1,15 +1,11 @@
 //! The policy: who must have a grant before it counts.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
-use leasehold_store::{Acknowledged, Acknowledges, ErrorKind, StoreError};
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value};
+use leasehold_store::Acknowledges;
 
-use super::options::parse_duration;
-use super::refusal;
+use super::parse_duration;
 
 const EXAMPLE: &str = "write acknowledge=1, =majority, =disk, =disk:1 or =none";
 
@@ -80,7 +76,7 @@ impl Acknowledge {
         self
     }
 
-    pub(super) fn check(&self) -> Result<(), Invalid> {
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
         let limit = Duration::from_secs(60);
         if self.timeout < Duration::from_millis(1) || self.timeout > limit {
             return Err(Invalid::new(
@@ -103,7 +99,7 @@ impl Acknowledge {
         }
     }
 
-    pub(super) fn acknowledges(&self) -> Acknowledges {
+    pub(crate) fn acknowledges(&self) -> Acknowledges {
         if self.renewals {
             Acknowledges::GrantsAndRenewals
         } else {
@@ -111,22 +107,8 @@ impl Acknowledge {
         }
     }
 
-    /// What is asked of a primary that had so many replicas when we connected.
-    pub(super) fn demand(&self, connected: u32) -> Demand {
-        let (disk, replicas) = match self.by {
-            AcknowledgedBy::Replicas(replicas) => (false, replicas),
-            AcknowledgedBy::Majority => (false, connected / 2 + 1),
-            AcknowledgedBy::Disk { replicas } => (true, replicas),
-        };
-        Demand {
-            disk,
-            replicas,
-            within: self.timeout,
-        }
-    }
-
     /// The parameters of a URL.
-    pub(super) fn parameters(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn parameters(&self) -> Vec<(&'static str, String)> {
         let usual = Self::by(self.by);
         let by = match self.by {
             AcknowledgedBy::Replicas(count) => count.to_string(),
@@ -148,7 +130,7 @@ impl Acknowledge {
 
 /// What the parameters of a URL say so far.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(crate) struct Said {
     by: Option<Option<AcknowledgedBy>>,
     timeout: Option<Duration>,
     renewals: Option<bool>,
@@ -156,7 +138,7 @@ pub(super) struct Said {
 
 impl Said {
     /// Reads one parameter; `false` if it is another's.
-    pub(super) fn read(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
+    pub(crate) fn read(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
         match name {
             "acknowledge" => self.by = Some(parse_by(value)?),
             "acknowledge_timeout" => self.timeout = Some(parse_duration(name, value)?),
@@ -177,7 +159,7 @@ impl Said {
         Ok(true)
     }
 
-    pub(super) fn policy(self) -> Result<Option<Acknowledge>, Invalid> {
+    pub(crate) fn policy(self) -> Result<Option<Acknowledge>, Invalid> {
         let Some(by) = self.by else {
             return if self.timeout.is_some() || self.renewals.is_some() {
                 Err(Invalid::new(
@@ -212,133 +194,10 @@ fn parse_by(text: &str) -> Result<Option<AcknowledgedBy>, Invalid> {
         .ok_or_else(|| Invalid::new(format!("acknowledge = {text:?} cannot be read"), EXAMPLE))
 }
 
-/// What is asked of one primary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Demand {
-    disk: bool,
-    replicas: u32,
-    pub(super) within: Duration,
-}
-
-impl Demand {
-    /// The command that waits, on the connection that has written.
-    pub(super) fn command(&self) -> Cmd {
-        let millis = self.within.as_millis().max(1).to_string();
-        if self.disk {
-            let mut wait = redis::cmd("WAITAOF");
-            wait.arg(1).arg(self.replicas).arg(millis);
-            wait
-        } else {
-            let mut wait = redis::cmd("WAIT");
-            wait.arg(self.replicas).arg(millis);
-            wait
-        }
-    }
-
-    /// What it has answered.
-    pub(super) fn read(&self, answer: &Value) -> Result<Acknowledged, StoreError> {
-        let number = |value: &Value| match value {
-            Value::Int(count) => u32::try_from(*count).ok(),
-            _ => None,
-        };
-        let (disk, replicas) = match answer {
-            Value::ServerError(error) => {
-                // The script has run: what it wrote stands.
-                let refused = refusal::of_server(error);
-                let why = format!("it was not acknowledged: {refused}");
-                return Err(StoreError::new(ErrorKind::Unavailable, why).with_source(refused));
-            }
-            Value::Array(both) if self.disk && both.len() == 2 => {
-                (number(&both[0]).map(|disk| disk > 0), number(&both[1]))
-            }
-            count => (None, number(count)),
-        };
-        match replicas {
-            Some(replicas) if disk.is_some() == self.disk => Ok(Acknowledged {
-                replicas,
-                wanted: self.replicas,
-                disk,
-                within: self.within,
-            }),
-            _ => Err(super::script::unreadable(answer)),
-        }
-    }
-
-    /// Finds out whether the server can wait at all, and for what is asked.
-    pub(super) async fn probe(
-        &self,
-        connection: &mut MultiplexedConnection,
-        info: &HashMap<String, String>,
-    ) -> Result<(), StoreError> {
-        let name = if self.disk { "WAITAOF" } else { "WAIT" };
-        let mut probe = redis::cmd(name);
-        // Asks for nothing, so that it is answered at once.
-        probe.arg(0).arg(0);
-        if self.disk {
-            probe.arg(0);
-        }
-        let answered = connection.send_packed_command(&probe).await;
-        if let Value::ServerError(error) = answered.map_err(refusal::of_connection)? {
-            let why = refusal::of_server(&error);
-            let refused = StoreError::new(
-                ErrorKind::Refused,
-                format!("the policy asks for acknowledgements, and {name} does not work: {why}"),
-            );
-            return Err(refused.with_hint(match (error.code(), self.disk) {
-                ("NOPERM", true) => "add +waitaof +config|get to the rule of the user",
-                ("NOPERM", false) => "add +wait to the rule of the user",
-                (_, true) => {
-                    "WAITAOF needs Redis 7.2 or later; without it use acknowledge=<replicas>"
-                }
-                (_, false) => "leave `acknowledge` out, or use servers of your own",
-            }));
-        }
-        if self.disk {
-            self.probe_disk(connection, info).await?;
-        }
-        Ok(())
-    }
-
-    async fn probe_disk(
-        &self,
-        connection: &mut MultiplexedConnection,
-        info: &HashMap<String, String>,
-    ) -> Result<(), StoreError> {
-        let refused = |what: &str, hint: &str| {
-            Err(StoreError::new(
-                ErrorKind::Refused,
-                format!("the policy asks for the disk, and the server has {what}"),
-            )
-            .with_hint(hint))
-        };
-        if info
-            .get("aof_enabled")
-            .is_some_and(|enabled| enabled == "0")
-        {
-            return refused("appendonly no", "set appendonly to yes");
-        }
-        let mut config = redis::cmd("CONFIG");
-        config.arg("GET").arg("appendfsync");
-        let answer = connection.send_packed_command(&config).await;
-        let policy = match answer.map_err(refusal::of_connection)? {
-            Value::Map(fields) => fields.into_iter().next().map(|(_, value)| value),
-            // A user who may not ask finds out by the time-out.
-            _ => None,
-        };
-        match policy {
-            Some(Value::BulkString(policy)) if policy == b"no" => refused(
-                "appendfsync no: nobody says when it is written",
-                "set appendfsync to everysec or always",
-            ),
-            _ => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::options::RedisOptions;
     use super::*;
+    use crate::options::RedisOptions;
 
     #[test]
     fn a_url_says_who_must_acknowledge() {
@@ -378,27 +237,5 @@ mod tests {
             let invalid = RedisOptions::from_url(&format!("redis://h/?{said}")).unwrap_err();
             assert!(invalid.message.contains(named), "{said}: {invalid}");
         }
-    }
-
-    #[test]
-    fn a_majority_is_more_than_half_of_the_replicas() {
-        let majority = Acknowledge::by(AcknowledgedBy::Majority);
-        for (connected, wanted) in [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
-            assert_eq!(majority.demand(connected).replicas, wanted, "{connected}");
-        }
-    }
-
-    #[test]
-    fn counts_are_compared() {
-        let demand = Acknowledge::replicas(2).demand(0);
-        assert!(!demand.read(&Value::Int(1)).unwrap().is_enough());
-        assert!(demand.read(&Value::Int(2)).unwrap().is_enough());
-        assert!(demand.read(&Value::Nil).is_err());
-        let disk = Acknowledge::by(AcknowledgedBy::Disk { replicas: 1 }).demand(0);
-        let both = |own, others| Value::Array(vec![Value::Int(own), Value::Int(others)]);
-        assert!(disk.read(&both(1, 1)).unwrap().is_enough());
-        assert!(!disk.read(&both(0, 1)).unwrap().is_enough());
-        assert!(!disk.read(&both(1, 0)).unwrap().is_enough());
-        assert!(disk.read(&Value::Int(1)).is_err());
     }
 }

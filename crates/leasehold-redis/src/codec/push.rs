@@ -25,20 +25,20 @@ use leasehold_core::{Arrival, Capacity, Inbox, Key, Proof, StoreTime, Token};
 use leasehold_store::Push;
 
 /// The name of a client that cannot hear what comes to `inbox`.
-pub(super) fn deaf(inbox: &Inbox) -> Inbox {
+pub(crate) fn deaf(inbox: &Inbox) -> Inbox {
     // A dash more is still a name.
     Inbox::new(format!("{DEAF}{}", inbox.as_str())).unwrap_or_else(|_| inbox.clone())
 }
 
 /// Whether the client of this inbox hears.
-pub(super) fn is_heard(inbox: &Inbox) -> bool {
+pub(crate) fn is_heard(inbox: &Inbox) -> bool {
     !inbox.as_str().starts_with(DEAF)
 }
 
 const DEAF: char = '-';
 
 /// The pushes of one message, which came on the connection epoch `epoch`.
-pub(super) fn read(message: &[u8], epoch: u64) -> impl Iterator<Item = Push> {
+pub(crate) fn read(message: &[u8], epoch: u64) -> impl Iterator<Item = Push> {
     std::str::from_utf8(message)
         .unwrap_or_default()
         .split('\n')

@@ -32,21 +32,21 @@ const SUSPICIOUS: Duration = Duration::from_secs(1);
 
 /// What the pushes of a connection and its requests both look at.
 #[derive(Debug, Default)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     /// Zero until the inbox is subscribed on this connection.
-    pub(super) epoch: AtomicU64,
+    pub(crate) epoch: AtomicU64,
     /// Set when the connection is lost.
-    pub(super) dead: AtomicBool,
+    pub(crate) dead: AtomicBool,
     died: Notify,
 }
 
 impl Signals {
-    pub(super) fn die(&self) {
+    pub(crate) fn die(&self) {
         self.dead.store(true, Ordering::Release);
         self.died.notify_waiters();
     }
 
-    pub(super) async fn died(&self) {
+    pub(crate) async fn died(&self) {
         let died = self.died.notified();
         tokio::pin!(died);
         // Enlist before looking, so that it does not fall between.
@@ -57,12 +57,12 @@ impl Signals {
     }
 }
 
-pub(super) struct Wire {
-    pub(super) connection: MultiplexedConnection,
-    pub(super) signals: Arc<Signals>,
-    pub(super) server: Server,
+pub(crate) struct Wire {
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) signals: Arc<Signals>,
+    pub(crate) server: Server,
     /// The connections for what must be acknowledged, where a policy asks for it.
-    pub(super) acker: Option<Acker>,
+    pub(crate) acker: Option<Acker>,
     link: Weak<Shared>,
     queue: Mutex<Vec<Job>>,
     in_flight: AtomicUsize,
@@ -78,7 +78,7 @@ struct Job {
 }
 
 impl Wire {
-    pub(super) fn new(opened: Opened, signals: Arc<Signals>, link: Weak<Shared>) -> Self {
+    pub(crate) fn new(opened: Opened, signals: Arc<Signals>, link: Weak<Shared>) -> Self {
         Self {
             connection: opened.connection,
             acker: opened.server.demand.map(Acker::new),
@@ -92,13 +92,13 @@ impl Wire {
         }
     }
 
-    pub(super) fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.signals.epoch.load(Ordering::Acquire)
     }
 
     /// Sends one command and waits for its answer, which may be an error of the
     /// server ([`Value::ServerError`]). May be dropped at any point.
-    pub(super) async fn send(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
+    pub(crate) async fn send(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
         let mut flight = Flight::start(self);
         let answer = async {
             if flight.alone {
@@ -139,7 +139,7 @@ impl Wire {
 
     /// Sends a command with `ASKING` right before it: what others send at the same
     /// time does not come between, since a pipeline is written in one piece.
-    pub(super) async fn send_asking(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
+    pub(crate) async fn send_asking(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
         let mut flight = Flight::start(self);
         let mut pipeline = redis::Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command);
@@ -167,12 +167,12 @@ impl Wire {
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    pub(super) fn link(&self) -> Option<Arc<Shared>> {
+    pub(crate) fn link(&self) -> Option<Arc<Shared>> {
         self.link.upgrade()
     }
 
     /// The server cannot do its work: connects again, perhaps to another.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         if let Some(link) = self.link.upgrade() {
             link.lost(&self.signals);
         }

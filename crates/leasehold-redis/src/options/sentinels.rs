@@ -5,7 +5,7 @@ use std::fmt;
 use leasehold_core::Invalid;
 use url::{Host, Url};
 
-use super::options::{decode, encode_name, host_name};
+use crate::options::{decode, encode_name, host_name};
 
 /// The port of a Sentinel by custom.
 const PORT: u16 = 26379;
@@ -70,7 +70,7 @@ impl Sentinels {
     /// Reads the hosts, and what comes behind the first `/` of the path: the
     /// name of the primary, and perhaps the number of a database, which is
     /// handed back.
-    pub(super) fn from_url(
+    pub(crate) fn from_url(
         hosts: &[&str],
         url: &Url,
         tls: bool,
@@ -90,7 +90,7 @@ impl Sentinels {
     }
 
     /// Refuses what cannot be asked.
-    pub(super) fn check(&self) -> Result<(), Invalid> {
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
         if self.nodes.is_empty() || self.nodes.iter().any(|(host, _)| host.is_empty()) {
             return Err(Invalid::new("the URL names no Sentinel", EXAMPLE));
         }
@@ -104,7 +104,7 @@ impl Sentinels {
     }
 
     /// The part of a URL between the credentials and the database.
-    pub(super) fn show(&self) -> String {
+    pub(crate) fn show(&self) -> String {
         let mut text = self.names().join(",");
         text.push('/');
         encode_name(&self.master, &mut text);
@@ -112,7 +112,7 @@ impl Sentinels {
     }
 
     /// The addresses as people write them.
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.nodes
             .iter()
             .map(|(host, port)| address(host, *port))
@@ -132,7 +132,7 @@ impl fmt::Debug for Sentinels {
 }
 
 /// An address as people write it.
-pub(super) fn address(host: &str, port: u16) -> String {
+pub(crate) fn address(host: &str, port: u16) -> String {
     if host.contains(':') {
         format!("[{host}]:{port}")
     } else {
@@ -159,7 +159,7 @@ fn node(text: &str, which: usize) -> Result<(String, u16), Invalid> {
 
 /// Takes a URL with several hosts apart: the hosts, and the URL with the first
 /// of them only, which others can read.
-pub(super) fn split_hosts(url: &str) -> (Vec<&str>, String) {
+pub(crate) fn split_hosts(url: &str) -> (Vec<&str>, String) {
     let Some(start) = url.find("://").map(|at| at + 3) else {
         return (Vec::new(), url.to_owned());
     };
@@ -177,7 +177,7 @@ pub(super) fn split_hosts(url: &str) -> (Vec<&str>, String) {
 
 /// An @ behind the first /, ? or # of a refused URL: more likely than not what is refused
 /// is a part of a password that is not encoded, and it must not be shown.
-pub(super) fn discreet(url: &str, invalid: Invalid) -> Invalid {
+pub(crate) fn discreet(url: &str, invalid: Invalid) -> Invalid {
     let behind = match url.split_once("://") {
         Some((scheme, rest)) if !scheme.contains(':') => {
             rest.find(['/', '?', '#']).map(|at| &rest[at..])
@@ -196,8 +196,8 @@ pub(super) fn discreet(url: &str, invalid: Invalid) -> Invalid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::{RedisAddress, RedisOptions};
     use super::*;
+    use crate::options::{RedisAddress, RedisOptions};
 
     #[test]
     fn a_url_names_sentinels_and_a_primary() {

@@ -15,8 +15,9 @@ use tokio::time::{sleep, timeout};
 
 use super::topology::{Address, Topology};
 use super::{Cluster, lock};
-use crate::link::Shared;
-use crate::{refusal, script};
+use crate::codec::script;
+use crate::connection::link::Shared;
+use crate::refusal;
 
 /// How often to look when there is no reason to.
 const FROM_TIME_TO_TIME: Duration = Duration::from_secs(30);

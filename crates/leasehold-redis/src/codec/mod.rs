@@ -1,0 +1,17 @@
+//! The wire format: the scripts, what they are given, what they answer and write, and the
+//! messages that they publish.
+
+pub(crate) mod push;
+pub(crate) mod record;
+pub(crate) mod script;
+
+use leasehold_core::Command;
+use leasehold_store::{ErrorKind, StoreError};
+
+/// What a store says to a command that it does not know from its clients.
+pub(crate) fn stores_own(command: &Command) -> StoreError {
+    StoreError::new(
+        ErrorKind::Unsupported,
+        format!("no client may ask for this: {command:?}"),
+    )
+}

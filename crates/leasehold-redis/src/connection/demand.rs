@@ -1,0 +1,178 @@
+//! Asking a server to wait until others have what was written.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use leasehold_store::{Acknowledged, ErrorKind, StoreError};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+
+use crate::codec::script::unreadable;
+use crate::options::acknowledge::{Acknowledge, AcknowledgedBy};
+use crate::refusal;
+
+/// What is asked of one primary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Demand {
+    disk: bool,
+    replicas: u32,
+    pub(crate) within: Duration,
+}
+
+impl Demand {
+    /// The command that waits, on the connection that has written.
+    pub(crate) fn command(&self) -> Cmd {
+        let millis = self.within.as_millis().max(1).to_string();
+        if self.disk {
+            let mut wait = redis::cmd("WAITAOF");
+            wait.arg(1).arg(self.replicas).arg(millis);
+            wait
+        } else {
+            let mut wait = redis::cmd("WAIT");
+            wait.arg(self.replicas).arg(millis);
+            wait
+        }
+    }
+
+    /// What it has answered.
+    pub(crate) fn read(&self, answer: &Value) -> Result<Acknowledged, StoreError> {
+        let number = |value: &Value| match value {
+            Value::Int(count) => u32::try_from(*count).ok(),
+            _ => None,
+        };
+        let (disk, replicas) = match answer {
+            Value::ServerError(error) => {
+                // The script has run: what it wrote stands.
+                let refused = refusal::of_server(error);
+                let why = format!("it was not acknowledged: {refused}");
+                return Err(StoreError::new(ErrorKind::Unavailable, why).with_source(refused));
+            }
+            Value::Array(both) if self.disk && both.len() == 2 => {
+                (number(&both[0]).map(|disk| disk > 0), number(&both[1]))
+            }
+            count => (None, number(count)),
+        };
+        match replicas {
+            Some(replicas) if disk.is_some() == self.disk => Ok(Acknowledged {
+                replicas,
+                wanted: self.replicas,
+                disk,
+                within: self.within,
+            }),
+            _ => Err(unreadable(answer)),
+        }
+    }
+
+    /// Finds out whether the server can wait at all, and for what is asked.
+    pub(crate) async fn probe(
+        &self,
+        connection: &mut MultiplexedConnection,
+        info: &HashMap<String, String>,
+    ) -> Result<(), StoreError> {
+        let name = if self.disk { "WAITAOF" } else { "WAIT" };
+        let mut probe = redis::cmd(name);
+        // Asks for nothing, so that it is answered at once.
+        probe.arg(0).arg(0);
+        if self.disk {
+            probe.arg(0);
+        }
+        let answered = connection.send_packed_command(&probe).await;
+        if let Value::ServerError(error) = answered.map_err(refusal::of_connection)? {
+            let why = refusal::of_server(&error);
+            let refused = StoreError::new(
+                ErrorKind::Refused,
+                format!("the policy asks for acknowledgements, and {name} does not work: {why}"),
+            );
+            return Err(refused.with_hint(match (error.code(), self.disk) {
+                ("NOPERM", true) => "add +waitaof +config|get to the rule of the user",
+                ("NOPERM", false) => "add +wait to the rule of the user",
+                (_, true) => {
+                    "WAITAOF needs Redis 7.2 or later; without it use acknowledge=<replicas>"
+                }
+                (_, false) => "leave `acknowledge` out, or use servers of your own",
+            }));
+        }
+        if self.disk {
+            self.probe_disk(connection, info).await?;
+        }
+        Ok(())
+    }
+
+    async fn probe_disk(
+        &self,
+        connection: &mut MultiplexedConnection,
+        info: &HashMap<String, String>,
+    ) -> Result<(), StoreError> {
+        let refused = |what: &str, hint: &str| {
+            Err(StoreError::new(
+                ErrorKind::Refused,
+                format!("the policy asks for the disk, and the server has {what}"),
+            )
+            .with_hint(hint))
+        };
+        if info
+            .get("aof_enabled")
+            .is_some_and(|enabled| enabled == "0")
+        {
+            return refused("appendonly no", "set appendonly to yes");
+        }
+        let mut config = redis::cmd("CONFIG");
+        config.arg("GET").arg("appendfsync");
+        let answer = connection.send_packed_command(&config).await;
+        let policy = match answer.map_err(refusal::of_connection)? {
+            Value::Map(fields) => fields.into_iter().next().map(|(_, value)| value),
+            // A user who may not ask finds out by the time-out.
+            _ => None,
+        };
+        match policy {
+            Some(Value::BulkString(policy)) if policy == b"no" => refused(
+                "appendfsync no: nobody says when it is written",
+                "set appendfsync to everysec or always",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Acknowledge {
+    /// What is asked of a primary that had so many replicas when we connected.
+    pub(crate) fn demand(&self, connected: u32) -> Demand {
+        let (disk, replicas) = match self.by {
+            AcknowledgedBy::Replicas(replicas) => (false, replicas),
+            AcknowledgedBy::Majority => (false, connected / 2 + 1),
+            AcknowledgedBy::Disk { replicas } => (true, replicas),
+        };
+        Demand {
+            disk,
+            replicas,
+            within: self.timeout,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_is_more_than_half_of_the_replicas() {
+        let majority = Acknowledge::by(AcknowledgedBy::Majority);
+        for (connected, wanted) in [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
+            assert_eq!(majority.demand(connected).replicas, wanted, "{connected}");
+        }
+    }
+
+    #[test]
+    fn counts_are_compared() {
+        let demand = Acknowledge::replicas(2).demand(0);
+        assert!(!demand.read(&Value::Int(1)).unwrap().is_enough());
+        assert!(demand.read(&Value::Int(2)).unwrap().is_enough());
+        assert!(demand.read(&Value::Nil).is_err());
+        let disk = Acknowledge::by(AcknowledgedBy::Disk { replicas: 1 }).demand(0);
+        let both = |own, others| Value::Array(vec![Value::Int(own), Value::Int(others)]);
+        assert!(disk.read(&both(1, 1)).unwrap().is_enough());
+        assert!(!disk.read(&both(0, 1)).unwrap().is_enough());
+        assert!(!disk.read(&both(1, 0)).unwrap().is_enough());
+        assert!(disk.read(&Value::Int(1)).is_err());
+    }
+}

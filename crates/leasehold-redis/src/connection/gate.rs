@@ -1,0 +1,107 @@
+//! What a server is told and asked about its quarantine, and its marker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Marked, SetTerms};
+use leasehold_store::StoreError;
+use redis::{Cmd, Value};
+
+use super::step::{Way, run};
+use super::wire::Wire;
+use crate::codec::record::Bytes;
+use crate::codec::script::{self, SCRIPTS, micros};
+use crate::refusal;
+
+/// What gated scripts are told: see `codec/lua/gate.lua`.
+#[derive(Debug, Clone)]
+pub(crate) struct Gate {
+    pub(crate) marker: String,
+    pub(crate) terms: Vec<u8>,
+}
+
+impl Gate {
+    /// For a server that runs as `run`.
+    pub(crate) fn new(prefix: &str, run: &str, terms: &SetTerms) -> Self {
+        #[allow(
+            clippy::cast_precision_loss,
+            reason = "no number on the wire is above 2^53"
+        )]
+        let mut packed = (micros(terms.quarantine) as f64).to_le_bytes().to_vec();
+        script::push_short(&mut packed, run);
+        script::push_short(&mut packed, &terms.set);
+        Self {
+            marker: marker_key(prefix),
+            terms: packed,
+        }
+    }
+
+    /// Asks whether the server belongs to clients with these settings. `starts`: where
+    /// it may have forgotten something, its quarantine starts now, and not only with
+    /// the next request.
+    pub(crate) async fn touch(&self, wire: &Arc<Wire>, starts: bool) -> Result<(), StoreError> {
+        let terms = |call: &mut Cmd| {
+            call.arg(&self.terms).arg(u8::from(starts));
+        };
+        match run(wire, Way::Plain, &SCRIPTS.touch, &[&self.marker], terms).await? {
+            Value::ServerError(error) if matches!(error.code(), "LHFOREIGN" | "NOPERM") => {
+                Err(refusal::of_server(&error))
+            }
+            // What keeps it from writing now may be over when somebody asks.
+            Value::ServerError(error) => {
+                tracing::debug!(error = error.code(), "cannot mark the server");
+                Ok(())
+            }
+            value => read_left(&value).map(|(left, _)| {
+                if starts && !left.is_zero() {
+                    tracing::warn!(
+                        ?left,
+                        "this server may have forgotten who holds, and grants nothing for a while"
+                    );
+                }
+            }),
+        }
+    }
+}
+
+/// Where a server remembers what it knows of itself.
+pub(crate) fn marker_key(prefix: &str) -> String {
+    format!("{prefix}boot")
+}
+
+/// Says that a server is new.
+pub(crate) async fn mark(
+    wire: &Arc<Wire>,
+    marker: &str,
+    run_id: &str,
+    terms: &SetTerms,
+) -> Result<Marked, StoreError> {
+    let value = run(wire, Way::Plain, &SCRIPTS.init, &[marker], |call| {
+        call.arg(run_id)
+            .arg(&terms.set)
+            .arg(micros(terms.quarantine));
+    })
+    .await?;
+    let (left, became) = read_left(&value)?;
+    Ok(match became {
+        1 => Marked::New,
+        2 => Marked::Moved { left },
+        _ if left.is_zero() => Marked::Already,
+        _ => Marked::NotNew { left },
+    })
+}
+
+/// What is left of a quarantine; and, where a server was to be marked, what it was
+/// before: see `codec/lua/init.lua`.
+pub(crate) fn read_left(value: &Value) -> Result<(Duration, u64), StoreError> {
+    let left = |bytes: &[u8]| {
+        let mut bytes = Bytes(bytes);
+        let (kind, _, left) = (bytes.u8()?, bytes.time()?, bytes.number()?);
+        (kind == 7).then(|| (Duration::from_micros(left), bytes.number().unwrap_or(0)))
+    };
+    match value {
+        Value::BulkString(bytes) => left(bytes).ok_or_else(|| script::unreadable(value)),
+        Value::ServerError(error) => Err(refusal::of_server(error)),
+        other => Err(script::unreadable(other)),
+    }
+}

@@ -1,0 +1,16 @@
+//! A connection to where the locks are kept now, found, opened, shared and kept: to a server, or
+//! to the primary that Sentinels name.
+
+pub(crate) mod acker;
+pub(crate) mod client;
+pub(crate) mod connect;
+pub(crate) mod demand;
+mod dial;
+pub(crate) mod finder;
+mod flights;
+pub(crate) mod gate;
+pub(crate) mod link;
+pub(crate) mod primary;
+pub(crate) mod rights;
+pub(crate) mod step;
+pub(crate) mod wire;

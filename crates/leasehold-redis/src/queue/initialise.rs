@@ -1,0 +1,48 @@
+//! Marking a server as new.
+
+use std::sync::{Arc, Weak};
+
+use leasehold_core::Marked;
+use leasehold_store::{ErrorKind, StoreError};
+
+use super::RedisStore;
+use crate::connection::connect::Target;
+use crate::connection::gate::{mark, marker_key};
+use crate::connection::wire::Wire;
+use crate::options::RedisOptions;
+
+impl RedisStore {
+    /// Marks a server as new that has never granted anything, so that it grants at
+    /// once where it would wait for the end of a quarantine. For options with
+    /// [`Restart::Quarantine`](crate::Restart::Quarantine).
+    ///
+    /// A server that is marked already is not believed to be new: its quarantine
+    /// takes as long as it takes. One that belonged to clients with another
+    /// `max_ttl` or `quarantine` belongs to these from now on, after the longer of
+    /// both quarantines.
+    ///
+    /// **Only for servers that have no data because they never had any**: one that
+    /// has lost its data would grant while leases that it has forgotten are valid.
+    ///
+    /// # Cancel safety
+    /// The server may be marked although the future was dropped.
+    ///
+    /// # Errors
+    /// `Invalid` for options without a quarantine, or that cannot work; else as
+    /// [`RedisStore::connect`].
+    pub async fn initialise(options: RedisOptions) -> Result<Marked, StoreError> {
+        let Some(quarantine) = options.restart.quarantine().copied() else {
+            return Err(StoreError::new(
+                ErrorKind::Invalid,
+                "without restart=quarantine a server is trusted after a restart, and nothing is marked",
+            )
+            .with_hint("add it to the URL if the clients of the server say so"));
+        };
+        let target = Target::new(&options)?;
+        let opened = target.connect(|_| Ok::<(), ()>(())).await?;
+        let run_id = opened.server.run_id.clone();
+        let wire = Arc::new(Wire::new(opened, Arc::default(), Weak::new()));
+        let marker = marker_key(&options.prefix);
+        mark(&wire, &marker, &run_id, &quarantine.terms()).await
+    }
+}

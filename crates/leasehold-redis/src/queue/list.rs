@@ -1,0 +1,91 @@
+//! The keys that somebody holds or waits for, page by page.
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use leasehold_core::{Key, Snapshot};
+use leasehold_store::{ListPage, Listing, SeenNames, StoreError};
+use redis::Value;
+
+use super::{RedisStore, Route};
+use crate::codec::record::Record;
+use crate::codec::script::SCRIPTS;
+use crate::connection::step::Way;
+use crate::refusal;
+use crate::routing::names::{Names, Source, as_key};
+
+/// A listing of the queues of a server or a cluster.
+pub(crate) struct QueueListing<'a> {
+    store: &'a RedisStore,
+    names: Names<'a>,
+    /// Names that were found and not looked into yet.
+    pending: Vec<Vec<u8>>,
+    named: SeenNames,
+}
+
+impl<'a> QueueListing<'a> {
+    pub(crate) fn new(store: &'a RedisStore, pattern: &str) -> Self {
+        let source = match &store.route {
+            Route::One(shared) => Source::One(shared),
+            Route::Cluster(cluster) => Source::Cluster(cluster),
+        };
+        Self {
+            store,
+            names: Names::new(source, store.redis_key(""), pattern),
+            pending: Vec::new(),
+            named: SeenNames::default(),
+        }
+    }
+
+    /// A key that is in use; `None` if it is idle. Within: why it is passed over.
+    async fn look(
+        &self,
+        name: &[u8],
+    ) -> Result<Result<Option<(Key, Snapshot)>, StoreError>, StoreError> {
+        let key = match as_key(name) {
+            Ok(key) => key,
+            Err(error) => return Ok(Err(error)),
+        };
+        let redis_key = self.store.redis_key(key.as_str());
+        let keys = [&*redis_key];
+        let asked = self
+            .store
+            .ask(Way::Plain, &SCRIPTS.inspect, &keys, |_, _| {});
+        let (value, _) = asked.await?;
+        match &value {
+            // It is about the server or the user, and not about this key.
+            Value::ServerError(error) if !matches!(error.code(), "LHTYPE" | "LHVERSION") => {
+                Err(refusal::of_server(error))
+            }
+            _ => Ok(Record::read(value).map(|(record, clock)| {
+                let seen = record.look(clock);
+                seen.capacity.is_some().then_some((key, seen))
+            })),
+        }
+    }
+}
+
+#[async_trait]
+impl Listing for QueueListing<'_> {
+    async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
+        if self.pending.is_empty() {
+            match self.names.next().await? {
+                Some(names) => self.pending = names,
+                None => return Ok(None),
+            }
+        }
+        let looks = join_all(self.pending.iter().map(|name| self.look(name))).await;
+        let looks: Vec<_> = looks.into_iter().collect::<Result<_, _>>()?;
+        let mut page = ListPage::default();
+        for (name, look) in std::mem::take(&mut self.pending).into_iter().zip(looks) {
+            match look {
+                Ok(Some(found)) if self.named.insert(&name) => page.found.push(found),
+                Err(error) if self.named.insert(&name) => {
+                    page.skipped
+                        .push((String::from_utf8_lossy(&name).into_owned(), error));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(Some(page))
+    }
+}

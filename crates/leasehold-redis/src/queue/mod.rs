@@ -1,0 +1,357 @@
+//! The queue of a key in its record: the rule runs on the server, in scripts.
+
+pub(crate) mod baseline;
+mod initialise;
+mod list;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_core::{Claim, Command, Inbox, Key, Release, Renew, Snapshot};
+use leasehold_store::{
+    Acknowledges, AllAnswer, Answer, Capabilities, ErrorKind, Listening, Listing, LockStore,
+    PushSink, StoreError, check_parts,
+};
+use redis::{Cmd, Value};
+
+use crate::codec::push;
+use crate::codec::record::Record;
+use crate::codec::script::{self, SCRIPTS, Script, Terms};
+use crate::codec::stores_own;
+use crate::connection::connect::Target;
+use crate::connection::link::Shared;
+use crate::connection::step::{Context, Way, ask_primary};
+use crate::options::{RedisLayout, RedisOptions};
+use crate::routing::cluster::{Cluster, RedisClusterOptions};
+
+/// A store on one Redis or Valkey server, or on a cluster of them. Cheap to share
+/// behind an `Arc`; its connections close when it is dropped.
+pub struct RedisStore {
+    route: Route,
+}
+
+/// The way from a key to its server.
+enum Route {
+    One(Arc<Shared>),
+    Cluster(Arc<Cluster>),
+}
+
+impl RedisStore {
+    /// Opens a store: connects, and checks the version and the role of the server.
+    ///
+    /// # Errors
+    /// `Unavailable` if the server cannot be reached, `Refused` if it is too old,
+    /// a read-only replica, or refuses the credentials, `Invalid` for options
+    /// that cannot work, `Unsupported` for TLS without the feature `tls`.
+    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
+        options.check()?;
+        Self::open(options).await
+    }
+
+    /// The same for options that were checked.
+    pub(crate) async fn open(options: RedisOptions) -> Result<Self, StoreError> {
+        check_layout(&options)?;
+        let shared = Shared::open(Target::new(&options)?, None).await?;
+        Ok(Self {
+            route: Route::One(shared),
+        })
+    }
+
+    /// Opens a store on a cluster: asks the nodes that are named for the others.
+    /// Connections to these are opened when a key needs them.
+    ///
+    /// # Errors
+    /// As [`RedisStore::connect`]; `Unavailable` if none of the named nodes can be
+    /// reached, `Refused` if it is not part of a cluster.
+    pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
+        options.check()?;
+        Self::open_cluster(options).await
+    }
+
+    /// The same for options that were checked.
+    pub(crate) async fn open_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
+        check_layout(&options.node)?;
+        let cluster = Cluster::open(options).await?;
+        Ok(Self {
+            route: Route::Cluster(cluster),
+        })
+    }
+
+    /// Opens a store with the address, the login and the certificates of a
+    /// client that exists already; of `options` only the prefix, the retention
+    /// and the time-outs are used.
+    ///
+    /// The store opens a connection of its own: pushes come on it, and they are
+    /// only heard on a connection that was opened for them.
+    ///
+    /// # Errors
+    /// As [`RedisStore::connect`].
+    pub async fn from_client(
+        client: &redis::Client,
+        options: RedisOptions,
+    ) -> Result<Self, StoreError> {
+        options.check()?;
+        check_layout(&options)?;
+        let shared = Shared::open(Target::of_client(client, &options)?, None).await?;
+        Ok(Self {
+            route: Route::One(shared),
+        })
+    }
+
+    /// The URL of the server or cluster, without the password.
+    #[must_use]
+    pub fn redacted_url(&self) -> &str {
+        match &self.route {
+            Route::One(shared) => &shared.target().redacted,
+            Route::Cluster(cluster) => cluster.redacted(),
+        }
+    }
+
+    fn prefix(&self) -> &str {
+        match &self.route {
+            Route::One(shared) => &shared.target().prefix,
+            Route::Cluster(cluster) => &cluster.options().prefix,
+        }
+    }
+
+    /// The primaries of a cluster.
+    pub(crate) fn nodes(&self) -> Vec<RedisOptions> {
+        match &self.route {
+            Route::One(_) => Vec::new(),
+            Route::Cluster(cluster) => cluster.nodes(),
+        }
+    }
+
+    fn acknowledges(&self) -> Acknowledges {
+        let policy = match &self.route {
+            Route::One(shared) => shared.target().acknowledge,
+            Route::Cluster(_) => None,
+        };
+        policy.map_or(Acknowledges::Nothing, |policy| policy.acknowledges())
+    }
+
+    /// Whether clients are told of their grants, by what was found out at connect.
+    fn hears(&self) -> bool {
+        push::is_heard(self.inbox())
+    }
+
+    /// Refuses a TTL that would outlive the quarantine of the server.
+    fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
+        let Route::One(shared) = &self.route else {
+            return Ok(());
+        };
+        let quarantine = shared.target().restart.quarantine();
+        quarantine.map_or(Ok(()), |quarantine| quarantine.check_ttl(ttl))
+    }
+
+    /// This client does not only look.
+    fn note_claim(&self) {
+        if let Route::One(shared) = &self.route {
+            shared.note_claim();
+        }
+    }
+
+    fn redis_key(&self, name: &str) -> String {
+        format!("{}lock:{name}", self.prefix())
+    }
+
+    async fn run(
+        &self,
+        way: Way<'_>,
+        script: &Script,
+        key: &Key,
+        arguments: impl Fn(&mut Cmd, Terms),
+    ) -> Result<Answer, StoreError> {
+        let key = self.redis_key(key.as_str());
+        let (value, context) = self.ask(way, script, &[&key], arguments).await?;
+        context.answer(script::read_reply(&value)?)
+    }
+
+    /// Runs a script that knows nothing of queues where a key is.
+    pub(crate) async fn run_on(&self, script: &Script, key: &Key) -> Result<Value, StoreError> {
+        let key = self.redis_key(key.as_str());
+        let asked = self.ask(Way::Plain, script, &[&key], |_, _| {}).await;
+        asked.map(|(value, _)| value)
+    }
+
+    /// Runs a script where its keys are.
+    async fn ask(
+        &self,
+        way: Way<'_>,
+        script: &Script,
+        keys: &[&str],
+        arguments: impl Fn(&mut Cmd, Terms),
+    ) -> Result<(Value, Context), StoreError> {
+        match &self.route {
+            Route::One(shared) => ask_primary(shared, way, script, keys, arguments).await,
+            Route::Cluster(cluster) => cluster.run(script.on(true), keys, arguments).await,
+        }
+    }
+}
+
+/// This store keeps queues.
+fn check_layout(options: &RedisOptions) -> Result<(), StoreError> {
+    if options.layout == RedisLayout::Native {
+        return Ok(());
+    }
+    Err(StoreError::new(
+        ErrorKind::Invalid,
+        "these options are of the classic layout",
+    )
+    .with_hint("open them with ClassicStore"))
+}
+
+impl RedisStore {
+    async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
+        claim.mode.check()?;
+        self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
+        self.note_claim();
+        let way = Way::Acknowledged(&[&claim.id]);
+        self.run(way, &SCRIPTS.claim, key, |call, terms| {
+            script::add_claim(call, claim, terms);
+        })
+        .await
+    }
+
+    async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+        self.check_ttl(renew.ttl)?;
+        // Also for who took a lease over, and has claimed nothing itself.
+        self.note_claim();
+        let id = [&renew.id];
+        let way = match renew.confirms {
+            true => Way::Acknowledged(&id),
+            false => Way::Plain,
+        };
+        self.run(way, &SCRIPTS.renew, key, |call, terms| {
+            script::add_renew(call, renew, terms);
+        })
+        .await
+    }
+
+    async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
+        if let (Route::One(shared), false) = (&self.route, release.settled) {
+            shared.flights().landed(&release.id).await;
+        }
+        self.run(Way::Plain, &SCRIPTS.release, key, |call, terms| {
+            script::add_release(call, release, terms);
+        })
+        .await
+    }
+
+    async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError> {
+        self.run(Way::Plain, &SCRIPTS.resize, key, |call, terms| {
+            script::add_resize(call, from, to, terms);
+        })
+        .await
+    }
+
+    async fn watch(&self, key: &Key, inbox: &Inbox, ttl: Duration) -> Result<Answer, StoreError> {
+        self.run(Way::Plain, &SCRIPTS.watch, key, |call, terms| {
+            script::add_watch(call, inbox, ttl, terms);
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl LockStore for RedisStore {
+    fn capabilities(&self) -> Capabilities {
+        let mut can = Capabilities::queueing("redis");
+        can.durable_tokens = true;
+        // In a cluster those that lie in one slot can be, and no others.
+        can.multi = matches!(self.route, Route::One(_));
+        can.push = self.hears();
+        can.acknowledges = self.acknowledges();
+        can
+    }
+
+    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
+        match command {
+            Command::Claim(claim) => self.claim(key, claim).await,
+            Command::Renew(renew) => self.renew(key, renew).await,
+            Command::Release(release) => self.release(key, release).await,
+            Command::Resize { from, to } => self.resize(key, *from, *to).await,
+            Command::Watch { inbox, ttl } => self.watch(key, inbox, *ttl).await,
+            Command::Break => {
+                self.run(Way::Plain, &SCRIPTS.break_key, key, script::add_break)
+                    .await
+            }
+            Command::Unheard { .. } | Command::Bury { .. } => Err(stores_own(command)),
+        }
+    }
+
+    async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
+        check_parts(parts)?;
+        for (_, claim) in parts {
+            self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
+        }
+        let keys: Vec<_> = parts
+            .iter()
+            .map(|(key, _)| self.redis_key(key.as_str()))
+            .collect();
+        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        if matches!(self.route, Route::Cluster(_)) && !Cluster::are_together(&keys) {
+            return Ok(None);
+        }
+        self.note_claim();
+        let ids: Vec<_> = parts.iter().map(|(_, claim)| &claim.id).collect();
+        let way = Way::Acknowledged(&ids);
+        let asked = self.ask(way, &SCRIPTS.claim_all, &keys, |call, terms| {
+            script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
+        });
+        let (value, context) = asked.await?;
+        if matches!(&value, Value::ServerError(error) if error.code() == "TRYAGAIN") {
+            // Their slot is on its way, and some have arrived before others.
+            return Ok(None);
+        }
+        Ok(Some(match script::read_replies(&value, parts.len())? {
+            Ok(replies) => AllAnswer::All(
+                replies
+                    .into_iter()
+                    .map(|reply| context.answer(reply))
+                    .collect::<Result<_, _>>()?,
+            ),
+            Err((part, reply)) => AllAnswer::NotAll {
+                part,
+                answer: context.answer(reply)?,
+            },
+        }))
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        let key = self.redis_key(key.as_str());
+        let keys = [&*key];
+        let asked = self.ask(Way::Plain, &SCRIPTS.inspect, &keys, |_, _| {});
+        let (value, _) = asked.await?;
+        let (record, clock) = Record::read(value)?;
+        Ok(record.look(clock))
+    }
+
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        Box::new(list::QueueListing::new(self, pattern))
+    }
+
+    fn inbox(&self) -> &Inbox {
+        match &self.route {
+            Route::One(shared) => shared.inbox(),
+            Route::Cluster(cluster) => cluster.inbox(),
+        }
+    }
+
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        match &self.route {
+            Route::One(shared) => Ok(Box::new(shared.listen(sink).await?)),
+            Route::Cluster(cluster) => cluster.listen(sink).await,
+        }
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("url", &self.redacted_url())
+            .finish_non_exhaustive()
+    }
+}

@@ -30,6 +30,18 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// What is named behind a path: one name, or those in braces.
+fn names(named: &str) -> impl Iterator<Item = &str> {
+    let several = named
+        .strip_prefix('{')
+        .and_then(|rest| rest.split('}').next());
+    let all: Vec<_> = several.map_or_else(|| vec![named], |names| names.split(", ").collect());
+    all.into_iter().map(|name| {
+        let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+        &name[..end.unwrap_or(name.len())]
+    })
+}
+
 #[test]
 fn each_folder_imports_from_lower_layers_only() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -40,8 +52,7 @@ fn each_folder_imports_from_lower_layers_only() {
         let inside = file.strip_prefix(&root).unwrap().with_extension("");
         let parts: Vec<_> = inside.iter().map(|part| part.to_str().unwrap()).collect();
         // The crate's root, its tests and its doors for fuzzing know all.
-        let Some(own) = layer(parts[0]).filter(|_| !parts.iter().any(|part| *part == "tests"))
-        else {
+        let Some(own) = layer(parts[0]).filter(|_| !parts.contains(&"tests")) else {
             continue;
         };
         let text = fs::read_to_string(&file).unwrap();
@@ -60,11 +71,11 @@ fn each_folder_imports_from_lower_layers_only() {
                 .iter()
                 .flat_map(|root| line.split(root.as_str()).skip(1))
             {
-                let end = named.find(|c: char| !c.is_alphanumeric() && c != '_');
-                let name = &named[..end.unwrap_or(named.len())];
-                let allowed = name == parts[0] || layer(name).is_some_and(|other| other < own);
-                assert!(allowed, "{} imports {name:?}", file.display());
-                imports += 1;
+                for name in names(named) {
+                    let allowed = name == parts[0] || layer(name).is_some_and(|other| other < own);
+                    assert!(allowed, "{} imports {name:?}", file.display());
+                    imports += 1;
+                }
             }
         }
     }

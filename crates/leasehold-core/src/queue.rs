@@ -1,6 +1,6 @@
 //! The queue of one key: the specification.
 //!
-//! `crates/leasehold/src/store/redis/lua/` holds its twin for Redis. The two
+//! `crates/leasehold-redis/src/codec/lua/` holds its twin for Redis. The two
 //! agree to the letter: change both or neither.
 //!
 //! - here: what a key is, the steps, and how events reach those who listen;

@@ -186,7 +186,7 @@ pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) {
                     match error.kind() {
                         ErrorKind::Timeout => true,
                         // Its TTL is short: a busy machine does not keep up.
-                        ErrorKind::Lost => kind == "identity",
+                        ErrorKind::Lost | ErrorKind::Unavailable => kind == "identity",
                         _ => false,
                     },
                     "{kind}: {error}"

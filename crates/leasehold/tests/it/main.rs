@@ -9,6 +9,7 @@
     reason = "a test fails with the message"
 )]
 
+mod api;
 mod classic;
 mod classic_python;
 mod classic_store;

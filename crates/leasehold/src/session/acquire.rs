@@ -183,7 +183,7 @@ impl Session {
         mut progress: impl FnMut(u64),
     ) -> Result<Option<End>, StoreError> {
         loop {
-            let collected = claimed.drive(None, |life, now| {
+            let collected = claimed.drive(|life, now| {
                 let collected = life.collect(now);
                 let in_line = life.phase() == Phase::Waiting;
                 (in_line || collected != Collected::NotYet).then_some(collected)

@@ -82,27 +82,36 @@ impl Claimed {
     /// Polls the claim and sends what it wants sent, in this task, until `done` has an answer.
     ///
     /// Dropping the future leaves the rest to the watchdog.
-    pub(super) async fn drive<T>(
-        &self,
-        change: Option<ChangeId>,
-        mut done: impl FnMut(&mut Life, Moment) -> Option<T>,
-    ) -> T {
+    pub(super) async fn drive<T>(&self, mut done: impl FnMut(&mut Life, Moment) -> Option<T>) -> T {
         let mut driving = Driving {
             claimed: self,
-            change,
             sending: None,
             over: false,
         };
         let mut begins = true;
+        let mut step = || {
+            let begins = std::mem::take(&mut begins);
+            self.session
+                .with_registry(|registry, now| registry.step(self.entry, now, begins, &mut done))
+        };
         loop {
-            let changed = self.signal.changed();
-            tokio::pin!(changed);
-            // Enlisted before looking, so that no change falls between.
-            changed.as_mut().enable();
-            let step = self.session.with_registry(|registry, now| {
-                registry.step(self.entry, now, std::mem::take(&mut begins), &mut done)
-            });
-            match step {
+            let mut next = step();
+            if let Step::Wait(_) = next {
+                let changed = self.signal.changed();
+                tokio::pin!(changed);
+                // Enlisted before looking again, so that no change falls between.
+                changed.as_mut().enable();
+                next = step();
+                if let Step::Wait(due) = next {
+                    let left = due.map(|due| due.since(clock::now()));
+                    tokio::select! {
+                        () = changed => {}
+                        () = sleep(left.unwrap_or_default()), if left.is_some() => {}
+                    }
+                    continue;
+                }
+            }
+            match next {
                 Step::Done(result) => {
                     driving.over = true;
                     return result;
@@ -111,18 +120,10 @@ impl Claimed {
                     let sending = driving.sending.insert(transmit);
                     let answer = self.session.carry(&self.key, sending).await;
                     if let Some(sent) = driving.sending.take() {
-                        self.session.with_registry(|registry, now| {
-                            registry.answer(self.entry, &sent, answer, now);
-                        });
+                        self.answer(&sent, answer);
                     }
                 }
-                Step::Wait(due) => {
-                    let left = due.map(|due| due.since(clock::now()));
-                    tokio::select! {
-                        () = changed => {}
-                        () = sleep(left.unwrap_or_default()), if left.is_some() => {}
-                    }
-                }
+                Step::Wait(_) => {}
             }
         }
     }
@@ -149,23 +150,37 @@ impl Claimed {
 
     /// Changes the lease; returns when that was answered, or could not be in time.
     pub(crate) async fn change(&self, change: Change) -> Changed {
-        let id = self.with(|life, now| life.change(change, now));
-        self.settled(id).await
-    }
-
-    async fn settled(&self, id: ChangeId) -> Changed {
-        self.drive(Some(id), |life, _| life.changed(id)).await
+        self.settled(|life, now| life.change(change, now)).await
     }
 
     /// Ends the validity, sees that the claim stands under one id for a whole TTL from now,
     /// and leaves it at the store for somebody else.
     pub(crate) async fn hand_over(&self) -> Changed {
-        let id = self.with(Life::hand_over);
-        let settled = self.settled(id).await;
+        let settled = self.settled(Life::hand_over).await;
         if settled == Changed::Done {
             self.with(|life, _| life.forget());
         }
         settled
+    }
+
+    /// Wants something of the lease, and waits for what comes of it. In one step with its first
+    /// request, which the watchdog would send otherwise.
+    async fn settled(&self, want: impl FnOnce(&mut Life, Moment) -> ChangeId) -> Changed {
+        let mut want = Some(want);
+        let mut wanted = Wanted {
+            claimed: self,
+            change: None,
+        };
+        let changed = self
+            .drive(|life, now| {
+                if let Some(want) = want.take() {
+                    wanted.change = Some(want(life, now));
+                }
+                life.changed(wanted.change?)
+            })
+            .await;
+        wanted.change = None;
+        changed
     }
 
     /// Releases it now. If no answer comes, or the future is dropped, the background goes on.
@@ -173,9 +188,12 @@ impl Claimed {
     /// Says whether the lease was held up to then.
     pub(crate) async fn release(&self) -> Result<bool, StoreError> {
         let _under_way = UnderWay::new(&self.session);
-        self.with(Life::release);
         let limit = self.session.settings.operation_timeout;
-        let released = self.drive(None, |life, _| {
+        let mut begun = false;
+        let released = self.drive(|life, now| {
+            if !std::mem::replace(&mut begun, true) {
+                life.release(now);
+            }
             let refused = life.is_refused().then_some(None);
             life.released().map(Some).or(refused)
         });
@@ -208,25 +226,34 @@ impl fmt::Debug for Claimed {
 }
 
 /// A task that drives its claim. If it stops before it is done, its request counts as not
-/// answered, and nobody waits for its change.
+/// answered.
 struct Driving<'a> {
     claimed: &'a Claimed,
-    change: Option<ChangeId>,
     sending: Option<Transmit>,
     over: bool,
 }
 
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
-        if self.over {
-            return;
+        if !self.over {
+            let Claimed { session, entry, .. } = self.claimed;
+            session.with_registry(|registry, now| {
+                registry.abandon(*entry, self.sending.as_ref(), now);
+            });
         }
-        let Claimed { session, entry, .. } = self.claimed;
-        session.with_registry(|registry, now| {
-            registry.abandon(*entry, self.sending.as_ref(), now);
-            if let Some(change) = self.change {
-                registry.with(*entry, now, |life, _| life.drop_change(change));
-            }
-        });
+    }
+}
+
+/// A change that somebody waits for.
+struct Wanted<'a> {
+    claimed: &'a Claimed,
+    change: Option<ChangeId>,
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        if let Some(change) = self.change {
+            self.claimed.with(|life, _| life.drop_change(change));
+        }
     }
 }

@@ -14,7 +14,7 @@ pub enum ExtensionVerdict {
 
 /// One renewal: counts the votes for a claim that holds.
 ///
-/// What is unknown here is asked again by [`crate::Renewal`], until the lease's
+/// What is unknown here is asked again by [`crate::Life`], until the lease's
 /// validity is over.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Extension {

@@ -503,4 +503,15 @@ fn a_shutdown_ends_whatever_there_is() {
     }
     assert_eq!(holds.standpoint(), Some(Standpoint::Lost(Loss::Shutdown)));
     assert!(matches!(holds.collect(at(11)), Collected::Ended(_)));
+    // What is known to have gone is nobody's to release.
+    let mut revoked = held(terms());
+    let event = Event::Revoked {
+        inbox: Inbox::from_random(1),
+        arrival: Arrival(7),
+        id: id(1),
+    };
+    revoked.handle_push(at(5), &Push::of(&event, &key(), STORE, 1));
+    revoked.shut_down(at(10));
+    assert_eq!(revoked.phase(), Phase::Over);
+    assert_eq!(revoked.standpoint(), Some(Standpoint::Lost(Loss::Revoked)));
 }

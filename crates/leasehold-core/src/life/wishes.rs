@@ -87,9 +87,14 @@ impl Life {
     /// The client is shut down: it leaves, and its lease is lost.
     pub fn shut_down(&mut self, now: Moment) {
         if let Stage::Held(renewal) = &mut self.stage {
+            let nothing_left = is_settled(renewal.standpoint());
             renewal.lose(Loss::Shutdown);
             self.known = Some(renewal.standpoint());
-            self.set_leaving(now, false);
+            if nothing_left {
+                self.forget();
+            } else {
+                self.set_leaving(now, false);
+            }
         } else {
             self.leave(now);
         }

@@ -7,7 +7,7 @@ use leasehold::fuzzing::redis;
 use super::check_sentence;
 
 // The command is no library: its file is compiled here once more.
-#[path = "../../../leasehold-cli/src/duration.rs"]
+#[path = "../../../../crates/leasehold-cli/src/duration.rs"]
 #[allow(unreachable_pub, reason = "as it is there")]
 mod command;
 

@@ -154,7 +154,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// The port, as it is written.
-    const PORT: &str = include_str!("../../leasehold-store/src/port.rs");
+    const PORT: &str = include_str!("../../../crates/leasehold-store/src/port.rs");
 
     #[test]
     fn bullets_and_cases_are_the_same() {

@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_core_can_be_broken_in_each_of_these_ways_and_no_other() {
-        let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../leasehold-core/src");
+        let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/leasehold-core/src");
         let mut names = Vec::new();
         asked(&core, &mut names);
         let names: BTreeSet<_> = names.iter().map(String::as_str).collect();

@@ -40,40 +40,44 @@ impl fmt::Display for Capacity {
     }
 }
 
-/// How a claim wants its key.
+/// How a claim wants its key: what the key must be able to bear, and what the claim takes of it.
+/// Every kind of lock is such a pair, and is written as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Mode {
-    /// Alone: mutex, writer, leader.
-    Exclusive,
-    /// Together with other readers.
-    Shared,
-    /// So many of a semaphore's permits.
-    Permits {
-        /// The permits there are.
-        of: u32,
-        /// The permits this claim takes.
-        take: u32,
-    },
+#[serde(from = "(Capacity, u64)", into = "(Capacity, u64)")]
+pub struct Mode {
+    capacity: Capacity,
+    weight: u64,
 }
 
 impl Mode {
+    /// Alone: mutex, writer, leader.
+    pub const EXCLUSIVE: Self = Self::new(Capacity::Lock, Capacity::LOCK);
+
+    /// Together with other readers.
+    pub const SHARED: Self = Self::new(Capacity::Lock, 1);
+
+    /// So much of what the key can bear.
+    #[must_use]
+    pub const fn new(capacity: Capacity, weight: u64) -> Self {
+        Self { capacity, weight }
+    }
+
+    /// So many of a semaphore's permits.
+    #[must_use]
+    pub fn permits(of: u32, take: u32) -> Self {
+        Self::new(Capacity::Permits(of), take.into())
+    }
+
     /// What the key must be able to bear.
     #[must_use]
-    pub fn capacity(self) -> Capacity {
-        match self {
-            Self::Exclusive | Self::Shared => Capacity::Lock,
-            Self::Permits { of, .. } => Capacity::Permits(of),
-        }
+    pub const fn capacity(self) -> Capacity {
+        self.capacity
     }
 
     /// What the claim takes of it.
     #[must_use]
-    pub fn weight(self) -> u64 {
-        match self {
-            Self::Exclusive => Capacity::LOCK,
-            Self::Shared => 1,
-            Self::Permits { take, .. } => u64::from(take),
-        }
+    pub const fn weight(self) -> u64 {
+        self.weight
     }
 
     /// Refuses a claim that could never be granted.
@@ -81,14 +85,28 @@ impl Mode {
     /// # Errors
     /// [`Invalid`] for no permits, or more than there are.
     pub fn check(self) -> Result<(), Invalid> {
-        match self {
-            Self::Permits { of: 0, .. } => Err(Invalid::plain("a semaphore has at least 1 permit")),
-            Self::Permits { take: 0, .. } => Err(Invalid::plain("a claim takes at least 1 permit")),
-            Self::Permits { of, take } if take > of => Err(Invalid::plain(format!(
-                "{take} permits asked for, where there are {of}"
+        let Self { capacity, weight } = self;
+        match capacity {
+            Capacity::Permits(0) => Err(Invalid::plain("a semaphore has at least 1 permit")),
+            _ if weight == 0 => Err(Invalid::plain("a claim takes at least 1 permit")),
+            _ if weight > capacity.units() => Err(Invalid::plain(format!(
+                "{weight} permits asked for, where there are {}",
+                capacity.units()
             ))),
             _ => Ok(()),
         }
+    }
+}
+
+impl From<(Capacity, u64)> for Mode {
+    fn from((capacity, weight): (Capacity, u64)) -> Self {
+        Self::new(capacity, weight)
+    }
+}
+
+impl From<Mode> for (Capacity, u64) {
+    fn from(mode: Mode) -> Self {
+        (mode.capacity, mode.weight)
     }
 }
 
@@ -99,25 +117,25 @@ mod tests {
     #[test]
     fn a_writer_excludes_a_reader_and_readers_fit_together() {
         let units = Capacity::Lock.units();
-        assert_eq!(Mode::Exclusive.weight(), units);
-        assert!(Mode::Exclusive.weight() + Mode::Shared.weight() > units);
-        assert_eq!(Mode::Shared.weight() * Capacity::LOCK, units);
-        assert_eq!(Mode::Exclusive.capacity(), Mode::Shared.capacity());
+        assert_eq!(Mode::EXCLUSIVE.weight(), units);
+        assert!(Mode::EXCLUSIVE.weight() + Mode::SHARED.weight() > units);
+        assert_eq!(Mode::SHARED.weight() * Capacity::LOCK, units);
+        assert_eq!(Mode::EXCLUSIVE.capacity(), Mode::SHARED.capacity());
     }
 
     #[test]
     fn what_could_never_be_granted_is_refused() {
-        let check = |of, take| Mode::Permits { of, take }.check();
+        let check = |of, take| Mode::permits(of, take).check();
         for (of, take) in [(0, 0), (0, 1), (1, 0), (1, 2), (5, u32::MAX)] {
             assert!(check(of, take).is_err(), "{take} of {of}");
         }
         for (of, take) in [(1, 1), (5, 5), (u32::MAX, u32::MAX)] {
             assert_eq!(check(of, take), Ok(()));
-            let mode = Mode::Permits { of, take };
+            let mode = Mode::permits(of, take);
             assert!(mode.weight() <= mode.capacity().units());
         }
-        assert_eq!(Mode::Exclusive.check(), Ok(()));
-        assert_eq!(Mode::Shared.check(), Ok(()));
+        assert_eq!(Mode::EXCLUSIVE.check(), Ok(()));
+        assert_eq!(Mode::SHARED.check(), Ok(()));
     }
 
     #[test]

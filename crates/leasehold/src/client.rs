@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
-use leasehold_core::{Key, Mode, Owner as OwnerInfo, Reply};
+use leasehold_core::{ClientInfo, Key, Mode, Reply};
 
 pub use self::builder::ClientBuilder;
 use crate::election::Election;
@@ -63,7 +63,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Client, Error> {
 #[derive(Clone)]
 pub struct Client {
     session: Arc<Session>,
-    owner: OwnerInfo,
+    owner: ClientInfo,
     url: Arc<str>,
 }
 
@@ -109,10 +109,7 @@ impl Client {
     /// As [`Client::mutex`]; `Invalid` for no permits.
     pub fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Result<Semaphore, Error> {
         let key = check_key(Operation::Acquire, key)?;
-        let mode = Mode::Permits {
-            of: permits,
-            take: 1,
-        };
+        let mode = Mode::permits(permits, 1);
         let invalid = |invalid: leasehold_core::Invalid| {
             Error::new(Operation::Acquire, Some(key.clone()), invalid.into())
         };

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::Stream;
 use futures_util::stream::{BoxStream, unfold};
 use leasehold_core::{
-    Arrival, Backoff, Change, HintLimit, Key, Loss, Mode, Moment, Note, Owner, Token,
+    Arrival, Backoff, Change, ClientInfo, HintLimit, Key, Loss, Mode, Moment, Note, Token,
 };
 use tokio::sync::Notify;
 
@@ -64,7 +64,7 @@ pub struct Leader {
     /// What the leader tells, such as its address.
     pub note: Option<String>,
     /// Who it is.
-    pub owner: Owner,
+    pub owner: ClientInfo,
     /// Since when, by the store's clock.
     pub since: SystemTime,
     /// How long it leads without renewal, when the store was asked.
@@ -74,8 +74,8 @@ pub struct Leader {
 }
 
 impl Election {
-    pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner) -> Self {
-        let face = Face::new(session, key, owner, Mode::Exclusive);
+    pub(crate) fn new(session: Arc<Session>, key: Key, owner: ClientInfo) -> Self {
+        let face = Face::new(session, key, owner, Mode::EXCLUSIVE);
         Self { face }
     }
 
@@ -231,7 +231,7 @@ async fn look(session: &Session, key: &Key) -> Result<Option<Leader>, StoreError
     let arrivals: Vec<_> = look.holders.iter().map(|it| it.claim.arrival).collect();
     let seen = Inspection::new(key.clone(), look);
     let mut holders = seen.holders.into_iter().zip(arrivals);
-    let leader = holders.find(|(holder, _)| holder.mode == Mode::Exclusive && !holder.kept);
+    let leader = holders.find(|(holder, _)| holder.mode == Mode::EXCLUSIVE && !holder.kept);
     Ok(leader.map(|(holder, arrival)| Leader {
         arrival,
         term: holder.token,

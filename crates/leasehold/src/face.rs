@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Mode, Owner, RenewalPolicy, Retry, Terms};
+use leasehold_core::{ClientInfo, Key, Mode, RenewalPolicy, Retry, Terms};
 
 use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
@@ -24,7 +24,7 @@ pub(crate) struct Face {
 }
 
 impl Face {
-    pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner, mode: Mode) -> Self {
+    pub(crate) fn new(session: Arc<Session>, key: Key, owner: ClientInfo, mode: Mode) -> Self {
         let settings = &session.settings;
         let wish = Wish {
             key,
@@ -104,7 +104,7 @@ impl Face {
 
     pub(crate) fn set_label(&mut self, label: &str) {
         let owner = &self.wish.owner;
-        self.wish.owner = Owner::new(&owner.host, owner.pid, Some(label));
+        self.wish.owner = ClientInfo::new(&owner.host, owner.pid, Some(label));
     }
 
     pub(crate) fn set_unfair(&mut self) {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use leasehold_core::{Change, Key, Loss, Mode, Standpoint, Token};
+use leasehold_core::{Capacity, Change, Key, Loss, Mode, Standpoint, Token};
 
 use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
@@ -66,19 +66,19 @@ mod sealed {
 
 impl LeaseKind for Exclusive {
     fn is(mode: Mode) -> bool {
-        mode == Mode::Exclusive
+        mode == Mode::EXCLUSIVE
     }
 }
 
 impl LeaseKind for Shared {
     fn is(mode: Mode) -> bool {
-        mode == Mode::Shared
+        mode == Mode::SHARED
     }
 }
 
 impl LeaseKind for Permits {
     fn is(mode: Mode) -> bool {
-        matches!(mode, Mode::Permits { .. })
+        mode.capacity() != Capacity::Lock
     }
 }
 
@@ -153,7 +153,7 @@ impl Lease {
             return Err(hold.error(Operation::Downgrade, error));
         }
         hold.change(Operation::Downgrade, Change::Downgrade).await?;
-        hold.set_mode(Mode::Shared);
+        hold.set_mode(Mode::SHARED);
         Ok(Lease::of(hold))
     }
 }

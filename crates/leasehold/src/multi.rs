@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
-use leasehold_core::{Key, Loss, Mode, Owner, Token};
+use leasehold_core::{ClientInfo, Key, Loss, Mode, Token};
 
 use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
@@ -56,7 +56,7 @@ impl MultiLock {
     pub(crate) fn new(
         session: &Arc<Session>,
         keys: Vec<Key>,
-        owner: &Owner,
+        owner: &ClientInfo,
     ) -> Result<Self, Error> {
         let invalid = |key: Option<&Key>, message: &str, hint: &str| {
             let error = StoreError::new(ErrorKind::Invalid, message).with_hint(hint);
@@ -76,7 +76,7 @@ impl MultiLock {
             session.clone(),
             first.clone(),
             owner.clone(),
-            Mode::Exclusive,
+            Mode::EXCLUSIVE,
         );
         Ok(Self {
             face,
@@ -89,7 +89,7 @@ impl MultiLock {
     #[must_use]
     pub fn shared(self) -> MultiLock<Shared> {
         MultiLock {
-            face: self.face.with_mode(Mode::Shared),
+            face: self.face.with_mode(Mode::SHARED),
             keys: self.keys,
             kind: PhantomData,
         }

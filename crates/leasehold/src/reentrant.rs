@@ -92,10 +92,10 @@ impl Reentrant {
     pub(crate) fn new(
         session: Arc<Session>,
         key: Key,
-        who: leasehold_core::Owner,
+        who: leasehold_core::ClientInfo,
         owner: Owner,
     ) -> Self {
-        let mut face = Face::new(session, key, who, Mode::Exclusive);
+        let mut face = Face::new(session, key, who, Mode::EXCLUSIVE);
         face.wish.secret = Some(owner.0);
         Self { face, owner }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Mode, Owner};
+use leasehold_core::{ClientInfo, Key, Mode};
 
 use crate::error::Error;
 use crate::face::{Face, looking, options, unfair_options};
@@ -46,13 +46,13 @@ looking!(RwLock);
 unfair_options!(RwLock);
 
 impl RwLock {
-    pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner) -> Self {
-        let face = Face::new(session, key, owner, Mode::Exclusive);
+    pub(crate) fn new(session: Arc<Session>, key: Key, owner: ClientInfo) -> Self {
+        let face = Face::new(session, key, owner, Mode::EXCLUSIVE);
         Self { face }
     }
 
     fn reader(&self) -> Face {
-        self.face.with_mode(Mode::Shared)
+        self.face.with_mode(Mode::SHARED)
     }
 
     /// Waits to read, as long as it takes.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Capacity, Key, Mode, Owner, Reply};
+use leasehold_core::{Capacity, ClientInfo, Key, Mode, Reply};
 
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::face::{Face, looking, options, unfair_options};
@@ -50,11 +50,8 @@ unfair_options!(Semaphore);
 adopting!(Semaphore, Permits);
 
 impl Semaphore {
-    pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner, permits: u32) -> Self {
-        let mode = Mode::Permits {
-            of: permits,
-            take: 1,
-        };
+    pub(crate) fn new(session: Arc<Session>, key: Key, owner: ClientInfo, permits: u32) -> Self {
+        let mode = Mode::permits(permits, 1);
         let face = Face::new(session, key, owner, mode);
         Self { face, permits }
     }
@@ -66,10 +63,7 @@ impl Semaphore {
     }
 
     fn many(&self, take: u32) -> Face {
-        self.face.with_mode(Mode::Permits {
-            of: self.permits,
-            take,
-        })
+        self.face.with_mode(Mode::permits(self.permits, take))
     }
 
     /// Waits for a permit, as long as it takes.
@@ -188,11 +182,8 @@ impl Semaphore {
                 return Err(Error::new(Operation::Inspect, Some(seen.key), error));
             }
         };
-        let taken = seen.holders.iter().map(|holder| match holder.mode {
-            Mode::Permits { take, .. } => take,
-            Mode::Exclusive | Mode::Shared => 0,
-        });
-        Ok(taken.fold(all, u32::saturating_sub))
+        let taken: u64 = seen.holders.iter().map(|holder| holder.mode.weight()).sum();
+        Ok(all.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX)))
     }
 
     /// Waits for a permit, runs `work` with it, and gives it back.
@@ -275,10 +266,7 @@ impl Semaphore {
         let key = self.key();
         let fail = |error| Error::new(Operation::Resize, Some(key.clone()), error);
         let resized = Self {
-            face: self.face.with_mode(Mode::Permits {
-                of: permits,
-                take: 1,
-            }),
+            face: self.face.with_mode(Mode::permits(permits, 1)),
             permits,
         };
         let mode = resized.face.wish.mode;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use leasehold_core::{
-    Claim, Command, Inbox, Invalid, Key, Mode, Release, Renew, Reply, Snapshot, Standing,
+    Capacity, Claim, Command, Inbox, Invalid, Key, Mode, Release, Renew, Reply, Snapshot, Standing,
     StoreTime, Token,
 };
 use leasehold_store::{
@@ -214,15 +214,18 @@ impl Search {
 
 /// Refuses what a string with an id cannot hold.
 pub(super) fn check_claim(claim: &Claim) -> Result<(), StoreError> {
-    let why = match claim.mode {
-        Mode::Shared => "its record has one holder, so there are no readers",
-        Mode::Permits { .. } => "its record has one holder, so there are no permits",
-        Mode::Exclusive if claim.secret.is_some() => {
-            "its record names no owner who could enter again"
-        }
-        Mode::Exclusive if !claim.min_hold.is_zero() => "its record cannot outlive a release",
-        Mode::Exclusive if claim.note.is_some() => "its record has no place for a note",
-        Mode::Exclusive => return Ok(()),
+    let why = if claim.mode.capacity() != Capacity::Lock {
+        "its record has one holder, so there are no permits"
+    } else if claim.mode != Mode::EXCLUSIVE {
+        "its record has one holder, so there are no readers"
+    } else if claim.secret.is_some() {
+        "its record names no owner who could enter again"
+    } else if !claim.min_hold.is_zero() {
+        "its record cannot outlive a release"
+    } else if claim.note.is_some() {
+        "its record has no place for a note"
+    } else {
+        return Ok(());
     };
     Err(unsupported(why))
 }

@@ -33,10 +33,9 @@
 //! - field `" watchers"` while there are any: until when, `inbox` text each. One
 //!   that is over means nothing, and may be left out.
 //!
-//! **The body**, the part that hardly ever changes: the traits u8, the permits
-//! there are u32, the weight u32, `inbox` text, then the owner: `pid` u32, `host`
-//! text, `label` text. The traits are the kind (0 exclusive, 1 shared, 2 permits)
-//! and, added to it, what only some claims have; these follow in this order:
+//! **The body**, the part that hardly ever changes: the traits u8, the permits there are u32
+//! (0: a lock), the weight u32, `inbox` text, then the client: `pid` u32, `host` text, `label`
+//! text. The traits are the sum of what only some claims have; these follow in this order:
 //! - 4: the owner's secret text (32 hexadecimal digits)
 //! - 8: the minimum hold, a number, and until when the client has renewed the claim, a
 //!   number (0 while it waits, and once it has left)
@@ -48,8 +47,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Capacity, ClaimId, ClaimView, Holder, Inbox, Mode, Note, Owner, OwnerSecret, Snapshot,
-    StoreTime, Token, WaiterView,
+    Arrival, Capacity, ClaimId, ClaimView, ClientInfo, Holder, Inbox, Mode, Note, OwnerSecret,
+    Snapshot, StoreTime, Token, WaiterView,
 };
 use leasehold_store::StoreError;
 use redis::Value;
@@ -120,7 +119,7 @@ pub(crate) struct Entry {
 pub(crate) struct Body {
     pub(crate) mode: Mode,
     pub(crate) inbox: Option<Inbox>,
-    pub(crate) owner: Owner,
+    pub(crate) owner: ClientInfo,
     pub(crate) secret: Option<OwnerSecret>,
     pub(crate) min_hold: Duration,
     pub(crate) renewed: Option<StoreTime>,
@@ -408,19 +407,18 @@ fn walk(fields: &HashMap<&[u8], &[u8]>, first: &str, count: u64) -> Option<Vec<E
 impl Body {
     fn parse(bytes: &mut Bytes<'_>) -> Option<Self> {
         let (traits, of, weight) = (bytes.u8()?, bytes.u32()?, bytes.u32()?);
-        let mode = match traits % 4 {
-            0 => Mode::Exclusive,
-            1 => Mode::Shared,
-            2 => Mode::Permits { of, take: weight },
-            _ => return None,
+        let capacity = match of {
+            0 => Capacity::Lock,
+            of => Capacity::Permits(of),
         };
+        let mode = Mode::new(capacity, weight.into());
         let inbox = bytes.inbox()?;
         let pid = bytes.u32()?;
         let (host, label) = (bytes.text()?, bytes.text()?);
         let mut body = Self {
             mode,
             inbox,
-            owner: Owner::new(host, pid, Some(label)),
+            owner: ClientInfo::new(host, pid, Some(label)),
             secret: None,
             min_hold: Duration::ZERO,
             renewed: None,

@@ -33,8 +33,8 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::quorum::{BidVerdict, ExtensionVerdict, FarewellVerdict, QuorumSize, Vote};
 use leasehold_core::{
-    Arrival, Claim, ClaimId, Command, Inbox, Key, Mode, Moment, Release, Renew, Reply, SetTerms,
-    Snapshot, Standing, StoreTime, Token, Validity,
+    Arrival, Capacity, Claim, ClaimId, Command, Inbox, Key, Mode, Moment, Release, Renew, Reply,
+    SetTerms, Snapshot, Standing, StoreTime, Token, Validity,
 };
 use leasehold_store::random::random_u64;
 use leasehold_store::{
@@ -165,16 +165,16 @@ impl RedlockStore {
 
 /// Refuses what a majority of single votes cannot do.
 fn check_claim(claim: &Claim) -> Result<(), StoreError> {
-    let why = match claim.mode {
-        Mode::Shared => "readers of independent servers could each have another majority",
-        Mode::Permits { .. } => "permits of independent servers would be counted differently",
-        Mode::Exclusive if claim.secret.is_some() => {
-            "claims of one owner would find it at different servers"
-        }
-        Mode::Exclusive if !claim.min_hold.is_zero() => {
-            "a minimum hold would end with a server's quarantine"
-        }
-        Mode::Exclusive => return Ok(()),
+    let why = if claim.mode.capacity() != Capacity::Lock {
+        "permits of independent servers would be counted differently"
+    } else if claim.mode != Mode::EXCLUSIVE {
+        "readers of independent servers could each have another majority"
+    } else if claim.secret.is_some() {
+        "claims of one owner would find it at different servers"
+    } else if !claim.min_hold.is_zero() {
+        "a minimum hold would end with a server's quarantine"
+    } else {
+        return Ok(());
     };
     Err(unsupported(why))
 }

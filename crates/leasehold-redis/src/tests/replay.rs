@@ -21,21 +21,22 @@ fn mix(ids: u64, modes: Vec<Mode>, longest_pause: u64, calm: bool, rare: u64) ->
 }
 
 fn permits(take: u32) -> Mode {
-    Mode::Permits { of: 5, take }
+    Mode::permits(5, take)
 }
 
 fn mixes() -> Vec<Mix> {
-    use Mode::{Exclusive, Shared};
-    let of_two = Mode::Permits { of: 2, take: 1 };
+    const EXCLUSIVE: Mode = Mode::EXCLUSIVE;
+    const SHARED: Mode = Mode::SHARED;
+    let of_two = Mode::permits(2, 1);
     vec![
         // A mutex, with little and with much time between the steps.
-        mix(8, vec![Exclusive], 100, false, 0),
-        mix(30, vec![Exclusive], 4_000, false, 6),
+        mix(8, vec![EXCLUSIVE], 100, false, 0),
+        mix(30, vec![EXCLUSIVE], 4_000, false, 6),
         // Owners that enter again.
-        mix(20, vec![Exclusive], 50, false, 2),
-        mix(40, vec![Exclusive], 100, true, 2),
+        mix(20, vec![EXCLUSIVE], 50, false, 2),
+        mix(40, vec![EXCLUSIVE], 100, true, 2),
         // Readers and writers.
-        mix(20, vec![Shared, Shared, Shared, Exclusive], 2_000, false, 4),
+        mix(20, vec![SHARED, SHARED, SHARED, EXCLUSIVE], 2_000, false, 4),
         // Semaphores, of two sizes, and locks in between.
         mix(
             25,
@@ -46,15 +47,15 @@ fn mixes() -> Vec<Mix> {
         ),
         mix(
             12,
-            vec![permits(1), of_two, Shared, Exclusive],
+            vec![permits(1), of_two, SHARED, EXCLUSIVE],
             3_000,
             false,
             6,
         ),
         // Calm days, with and without anything special.
-        mix(12, vec![Exclusive], 50, true, 0),
-        mix(12, vec![Exclusive], 200, true, 12),
-        mix(30, vec![Exclusive, Exclusive, Shared], 500, true, 20),
+        mix(12, vec![EXCLUSIVE], 50, true, 0),
+        mix(12, vec![EXCLUSIVE], 200, true, 12),
+        mix(30, vec![EXCLUSIVE, EXCLUSIVE, SHARED], 500, true, 20),
         mix(20, vec![permits(1), permits(3)], 250, true, 8),
     ]
 }
@@ -229,7 +230,7 @@ fn run_several(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
 fn numbers_are_exact_to_the_last_microsecond() {
     let server = RedisServer::start();
     let mut twin = Twin::new(&server, &HEARD);
-    let mix = &mix(12, vec![Mode::Exclusive], 50, true, 4);
+    let mix = &mix(12, vec![Mode::EXCLUSIVE], 50, true, 4);
     for (seed, start) in [
         (1, START),
         (2, StoreTime::LATEST.0 - 10_000_001),
@@ -254,10 +255,10 @@ fn the_bounds_of_one_step_are_those_of_the_core() {
     let mut twin = Twin::new(&server, &HEARD);
     let mut claim = Claim {
         inbox: Some(Inbox::new("dead-1").unwrap()),
-        ..Claim::new(id(1), Mode::Exclusive, Duration::from_secs(30))
+        ..Claim::new(id(1), Mode::EXCLUSIVE, Duration::from_secs(30))
     };
     let mut clock = StoreTime(START);
-    for mode in [Mode::Exclusive, Mode::Shared] {
+    for mode in [Mode::EXCLUSIVE, Mode::SHARED] {
         twin.restart(&format!("{mode:?}"));
         claim.mode = mode;
         for number in 0..600 {
@@ -266,7 +267,7 @@ fn the_bounds_of_one_step_are_those_of_the_core() {
             twin.step(&Command::Claim(claim.clone()), clock);
         }
         // Waiting behind shared holders.
-        claim.mode = Mode::Exclusive;
+        claim.mode = Mode::EXCLUSIVE;
         for number in 600..620 {
             claim.id = id(number);
             twin.step(&Command::Claim(claim.clone()), clock);
@@ -293,7 +294,7 @@ fn rare_turns_are_those_of_the_core() {
     let (second, ms) = (Duration::from_secs(1), Duration::from_millis(1));
     let claim = |number, inbox: &str| Claim {
         inbox: Some(Inbox::new(inbox).unwrap()),
-        ..Claim::new(id(number), Mode::Exclusive, 2 * second)
+        ..Claim::new(id(number), Mode::EXCLUSIVE, 2 * second)
     };
 
     // A grant with a minimum hold is cut, since nobody heard of it; whoever asks
@@ -345,7 +346,7 @@ fn a_clock_that_is_too_late_changes_nothing() {
                 } else {
                     Duration::ZERO
                 },
-                ..Claim::new(id(number), Mode::Exclusive, 30 * second)
+                ..Claim::new(id(number), Mode::EXCLUSIVE, 30 * second)
             };
             [
                 Command::Claim(claim(from)),

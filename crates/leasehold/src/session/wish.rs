@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Capacity, Claim, ClaimId, Key, Limits, Mode, Moment, Note, Owner, OwnerSecret, Retry, Terms,
+    Capacity, Claim, ClaimId, ClientInfo, Key, Limits, Mode, Moment, Note, OwnerSecret, Retry,
+    Terms,
 };
 
 use super::{GRACE, Session, random_u64};
@@ -19,7 +20,7 @@ pub(crate) struct Wish {
     pub(crate) ahead: bool,
     /// Instead of standing in the queue: ask again and again.
     pub(crate) retry: Option<Retry>,
-    pub(crate) owner: Owner,
+    pub(crate) owner: ClientInfo,
     pub(crate) secret: Option<OwnerSecret>,
     pub(crate) min_hold: Duration,
     pub(crate) note: Option<Note>,
@@ -94,9 +95,9 @@ pub(super) fn quarantined(left: Duration) -> StoreError {
 
 /// The key is another kind of lock, or a semaphore of another size.
 pub(crate) fn mismatch(asked: Mode, in_use: Capacity) -> StoreError {
-    let asked_for = match (asked, in_use) {
-        (Mode::Permits { take, .. }, Capacity::Permits(n)) if take > n => {
-            format!("{take} permits were asked for")
+    let asked_for = match (asked.capacity(), in_use) {
+        (Capacity::Permits(_), Capacity::Permits(_)) if asked.weight() > in_use.units() => {
+            format!("{} permits were asked for", asked.weight())
         }
         _ => format!("{} was asked for", asked.capacity()),
     };
@@ -104,8 +105,8 @@ pub(crate) fn mismatch(asked: Mode, in_use: Capacity) -> StoreError {
         ErrorKind::Invalid,
         format!("the key is in use as {in_use}, and {asked_for}"),
     );
-    match in_use {
-        Capacity::Permits(_) if matches!(asked, Mode::Permits { .. }) => error.with_hint(
+    match (asked.capacity(), in_use) {
+        (Capacity::Permits(_), Capacity::Permits(_)) => error.with_hint(
             "all who use a semaphore must name the same number of permits; `resize` changes it",
         ),
         _ => error.with_hint("one key is one kind of lock: use another key, or the same kind"),

@@ -8,7 +8,7 @@
 -- ARGV[4]  flags: 1 it stays when it cannot be granted at once, 2 it may pass
 --          those who wait, 4 the count of PUBLISH can be believed
 -- ARGV[5]  retention, in microseconds
--- ARGV[6]  the body: mode, inbox and owner, and perhaps the owner's secret, the
+-- ARGV[6]  the body: capacity, weight, inbox and owner, and perhaps the owner's secret, the
 --          minimum hold and a note, packed (see record.rs)
 --
 -- Returns  1, at, arrival, token or 0, position, deadline, blocked until or 0  standing
@@ -78,7 +78,7 @@ if in_cluster and not raw and traits % 16 < 8 then
     local extend = expires < clock + keep - retention / 16
     if extend then expires = clock + keep end
     local head = struct.pack('<BBBddddddBdddddddddBc0Bc0BB', 108, 104, 1, clock, offset, token, arrival, furthest, expires,
-      buried_count, traits % 4 == 2 and of or -1, weight, deadline, 1, 0, 0, 0, 0, 0, #id, id, #id, id, 0, 0)
+      buried_count, of > 0 and of or -1, weight, deadline, 1, 0, 0, 0, 0, 0, #id, id, #id, id, 0, 0)
     local claim = struct.pack('<BBdddd', 0, 0, arrival, token, deadline, at) .. ARGV[6]
     local done
     if fresh then
@@ -99,7 +99,7 @@ end
 -- The short path in a queue: a lock is held, nobody has lapsed, and the claim
 -- joins the tail; it has no owner who may hold already. The rest of this script says the same at length.
 local flags = ARGV[4] + 0
-if not raw and not absent and flags % 4 == 1 and traits % 8 < 2
+if not raw and not absent and flags % 4 == 1 and traits % 8 < 4 and string.sub(ARGV[6], 2, 5) == '\0\0\0\0'
   -- gated: and closed_for <= 0
 then
   local fields = redis.pcall('HMGET', key, ' head', id)

@@ -3,7 +3,7 @@
 --
 -- KEYS     <prefix>lock:<name> each, no two the same
 -- ARGV[1]  retention, in microseconds
--- then five arguments a key: claim id, lease TTL, waiter TTL, flags, and the mode,
+-- then five arguments a key: claim id, lease TTL, waiter TTL, flags, and capacity, weight,
 -- inbox and owner, as for claim.lua
 --
 -- Returns  an array of the answers, each as claim.lua packs them     all are granted

@@ -4,11 +4,10 @@ local SECRET, MIN_HOLD, NOTE, ROTATED, KEPT = 4, 8, 16, 32, 64
 -- By id: claims that were read (false: known not to be there), changed, removed.
 local claims, changed, gone = {}, {}, {}
 
--- `body` is what hardly ever changes: mode, inbox, owner, and what only some have.
+-- `body` is what hardly ever changes: capacity, weight, inbox, owner, and what only some have.
 local function new_claim(id, body)
   local traits, of, weight, inbox = struct.unpack('<BI4I4Bc0', body)
-  local kind = traits % 4
-  local claim = {id = id, kind = kind, capacity = kind == 2 and of or -1, weight = weight, inbox = inbox, body = body}
+  local claim = {id = id, capacity = of > 0 and of or -1, weight = weight, inbox = inbox, body = body}
   if traits > 3 then
     local has = function(trait)
       return bit.band(traits, trait) > 0
@@ -62,7 +61,7 @@ end
 
 -- Packs the body anew after a change.
 local function repack(claim, who)
-  local traits, tail = claim.kind, ''
+  local traits, tail = 0, ''
   if claim.secret then
     traits, tail = traits + SECRET, tail .. struct.pack('<Bc0', #claim.secret, claim.secret)
   end

@@ -114,8 +114,8 @@ local function step()
 
   -- Queue::downgrade
   local function downgrade(claim)
-    if claim.token > 0 and claim.kind == 0 and not claim.secret then
-      claim.kind, claim.weight = 1, 1
+    if claim.token > 0 and alone(claim) and not claim.secret then
+      claim.weight = 1
       used = used - (LOCK - 1)
       repack(claim, who(claim))
     end

@@ -97,11 +97,16 @@ local function grant_siblings(secret, token)
   end
 end
 
+-- Mode::EXCLUSIVE
+local function alone(claim)
+  return claim.capacity == -1 and claim.weight == LOCK
+end
+
 -- Queue::carrier: the token under which this owner holds. An exclusive hold is one
 -- owner's, and its last claim that has not left tells whose.
 local function carrier(secret)
   reclaim()
-  if granted == 0 or find(first_granted).kind ~= 0 then
+  if granted == 0 or not alone(find(first_granted)) then
     return false
   end
   local claim = find(last_granted)

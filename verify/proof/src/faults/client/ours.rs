@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::core::Loss;
-use leasehold::{
-    Acquire, Client, Error, Exclusive, Lease, LeaseKind, Mode, Released, Settings, Wait,
-};
+use leasehold::core::{Capacity, Loss};
+use leasehold::{Acquire, Client, Error, Exclusive, Lease, LeaseKind, Released, Settings, Wait};
 
 use super::lock::{Failure, Held, Lock, OnQueued, Patience};
 use super::{Spec, Task};
@@ -50,16 +48,15 @@ impl Lock for Ours {
             progress: Some(Arc::new(move |_: &_| queued())),
         };
         let key = &task.key;
-        let lease = match (task.mode, task.fair) {
-            (Mode::Exclusive, true) => held(self.client.mutex(key)?.acquire(how).await?),
-            (Mode::Exclusive, false) => held(self.client.mutex(key)?.unfair().acquire(how).await?),
-            (Mode::Shared, _) => held(self.client.rwlock(key)?.acquire_read(how).await?),
-            (Mode::Permits { of, take }, _) => held(
-                self.client
-                    .semaphore(key, of)?
-                    .acquire_with(take, how)
-                    .await?,
-            ),
+        let client = &self.client;
+        let lease = match (task.mode.capacity(), task.mode.weight()) {
+            (Capacity::Permits(of), take) => {
+                let take = u32::try_from(take).unwrap_or(u32::MAX);
+                held(client.semaphore(key, of)?.acquire_with(take, how).await?)
+            }
+            (Capacity::Lock, 1) => held(client.rwlock(key)?.acquire_read(how).await?),
+            _ if task.fair => held(client.mutex(key)?.acquire(how).await?),
+            _ => held(client.mutex(key)?.unfair().acquire(how).await?),
         };
         lease.ok_or_else(|| Failure::new("busy", &"somebody else has it"))
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::Mode;
+use leasehold::core::Capacity;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -115,12 +116,12 @@ impl Worker {
 
     fn wish(&mut self) -> Task {
         let mut wish = self.spec.tasks[self.task].clone();
-        if wish.mode == Mode::Shared && self.random.u8(..) < 64 {
-            wish.mode = Mode::Exclusive;
+        if wish.mode == Mode::SHARED && self.random.u8(..) < 64 {
+            wish.mode = Mode::EXCLUSIVE;
         }
-        if let Mode::Permits { of, .. } = wish.mode {
+        if let Capacity::Permits(of) = wish.mode.capacity() {
             let take = self.random.u32(1..=of);
-            wish.mode = Mode::Permits { of, take };
+            wish.mode = Mode::permits(of, take);
         }
         wish
     }
@@ -162,7 +163,7 @@ impl Worker {
         let stay = self.stay();
         self.ask(op, None, What::Served(granted)).await?;
         // Reads at once, writes at the end, thinks meanwhile.
-        let writes = wish.mode == Mode::Exclusive;
+        let writes = wish.mode == Mode::EXCLUSIVE;
         let token = lease.token().filter(|_| writes);
         let read = match (writes, token) {
             (false, _) => None,

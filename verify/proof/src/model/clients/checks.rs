@@ -1,6 +1,6 @@
 //! What must hold in every state, and how a state is told.
 
-use leasehold_core::{Mode, Phase};
+use leasehold_core::{Capacity, Mode, Phase};
 
 use super::wire::What;
 use super::{ClientsModel, State};
@@ -8,16 +8,16 @@ use crate::model::promise::Promise;
 
 /// Whether these may be relied on together, by what the kinds of lock mean.
 fn relied_on_fit(modes: &[Mode]) -> bool {
-    let taken: u32 = modes.iter().map(|mode| permits(*mode).0).sum();
+    let taken: u64 = modes.iter().map(|mode| permits(*mode).0).sum();
     let of = modes.iter().map(|mode| permits(*mode).1).max();
-    let alone = modes.contains(&Mode::Exclusive);
+    let alone = modes.contains(&Mode::EXCLUSIVE);
     (!alone || modes.len() == 1) && of.is_none_or(|of| taken <= of)
 }
 
-fn permits(mode: Mode) -> (u32, u32) {
-    match mode {
-        Mode::Permits { of, take } => (take, of),
-        _ => (0, 0),
+fn permits(mode: Mode) -> (u64, u64) {
+    match mode.capacity() {
+        Capacity::Permits(of) => (mode.weight(), of.into()),
+        Capacity::Lock => (0, 0),
     }
 }
 

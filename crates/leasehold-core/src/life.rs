@@ -9,6 +9,7 @@
 mod answers;
 mod belief;
 mod changes;
+mod facts;
 mod identity;
 mod leaving;
 mod rejoining;
@@ -27,6 +28,7 @@ pub use self::belief::HintLimit;
 use self::belief::LastAnswer;
 use self::changes::Changing;
 pub use self::changes::{Change, ChangeId, Changed};
+pub use self::facts::{Fact, Facts};
 use self::identity::Identity;
 use self::leaving::Leaving;
 pub use self::rejoining::{COLLISIONS, Rejoining};

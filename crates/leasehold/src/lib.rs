@@ -40,6 +40,7 @@ mod listing;
 mod loss;
 mod multi;
 mod mutex;
+pub mod observe;
 mod parts;
 mod reentrant;
 mod rwlock;

@@ -5,11 +5,11 @@ const TTL: Duration = Duration::from_secs(30);
 const WAITER: Duration = Duration::from_secs(9);
 const STORE: StoreTime = StoreTime(5);
 
-fn at(millis: u64) -> Moment {
+pub(super) fn at(millis: u64) -> Moment {
     Moment(1_000_000_000) + Duration::from_millis(millis)
 }
 
-fn terms() -> Terms {
+pub(super) fn terms() -> Terms {
     Terms {
         ttl: TTL,
         waiter_ttl: WAITER,
@@ -37,7 +37,7 @@ fn key() -> Key {
     Key::new("k").unwrap()
 }
 
-fn asked(terms: Terms) -> (Life, Transmit) {
+pub(super) fn asked(terms: Terms) -> (Life, Transmit) {
     let claim = Claim::new(id(1), Mode::EXCLUSIVE, terms.ttl);
     let mut life = Life::claim(claim, terms, LIMITS, at(0));
     assert_eq!(life.phase(), Phase::Asking);
@@ -45,12 +45,12 @@ fn asked(terms: Terms) -> (Life, Transmit) {
     (life, ask)
 }
 
-fn send(life: &mut Life, millis: u64) -> Transmit {
+pub(super) fn send(life: &mut Life, millis: u64) -> Transmit {
     life.poll_transmit(at(millis), || None)
         .expect("it has something to send")
 }
 
-fn heard(reply: Reply) -> Heard {
+pub(super) fn heard(reply: Reply) -> Heard {
     Heard {
         reply,
         at: STORE,
@@ -59,7 +59,7 @@ fn heard(reply: Reply) -> Heard {
     }
 }
 
-fn standing(token: Option<u64>) -> Reply {
+pub(super) fn standing(token: Option<u64>) -> Reply {
     Reply::Standing(Standing {
         arrival: Arrival(7),
         token: token.map(Token),
@@ -69,14 +69,14 @@ fn standing(token: Option<u64>) -> Reply {
     })
 }
 
-fn waiting() -> Life {
+pub(super) fn waiting() -> Life {
     let (mut life, ask) = asked(terms());
     life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
     assert_eq!((life.phase(), life.position()), (Phase::Waiting, Some(1)));
     life
 }
 
-fn held(terms: Terms) -> Life {
+pub(super) fn held(terms: Terms) -> Life {
     let (mut life, ask) = asked(terms);
     life.handle_answer(at(1), &ask, Ok(heard(standing(Some(7)))));
     assert_eq!((life.phase(), life.token()), (Phase::Held, Some(Token(7))));
@@ -84,7 +84,7 @@ fn held(terms: Terms) -> Life {
 }
 
 /// A grant of the claim with the id 1, in a step that the store took then.
-fn granted(arrival: u64, token: u64, millis: u64) -> Push {
+pub(super) fn granted(arrival: u64, token: u64, millis: u64) -> Push {
     let event = Event::Granted {
         inbox: Inbox::from_random(1),
         arrival: Arrival(arrival),
@@ -95,7 +95,7 @@ fn granted(arrival: u64, token: u64, millis: u64) -> Push {
     Push::of(&event, &key(), STORE + Duration::from_millis(millis), 1)
 }
 
-fn released(life: &mut Life, millis: u64) -> Transmit {
+pub(super) fn released(life: &mut Life, millis: u64) -> Transmit {
     let release = send(life, millis);
     assert!(matches!(*release.command, Command::Release(_)));
     release

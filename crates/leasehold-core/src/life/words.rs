@@ -100,6 +100,26 @@ pub enum End {
     NotUnique,
 }
 
+impl End {
+    /// The reason in a word or two, for logs and metrics.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Busy(_) => "busy",
+            Self::Quarantined(_) => "quarantined",
+            Self::TimedOut => "timed out",
+            Self::Unreachable => "unreachable",
+            Self::Refused => "refused",
+            Self::Gone => "gone",
+            Self::Superseded => "superseded",
+            Self::Mismatch(_) => "mismatch",
+            Self::Taken | Self::NotUnique => "id taken",
+            Self::Unacknowledged => "not acknowledged",
+            Self::Late | Self::TooLate => "granted too late",
+        }
+    }
+}
+
 /// Something to send for a claim.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Transmit {

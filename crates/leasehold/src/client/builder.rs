@@ -10,6 +10,7 @@ use super::Client;
 use crate::access::{Access, TlsFiles};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::ids::ClaimIds;
+use crate::observe::{Observer, Observers};
 use crate::session::{Session, unanswered};
 use crate::settings::Settings;
 use crate::store::LockStore;
@@ -25,6 +26,7 @@ pub struct ClientBuilder {
     settings: Settings,
     access: Access,
     ids: ClaimIds,
+    observers: Observers,
 }
 
 impl ClientBuilder {
@@ -60,6 +62,13 @@ impl ClientBuilder {
     #[must_use]
     pub fn claim_ids(mut self, ids: ClaimIds) -> Self {
         self.ids = ids;
+        self
+    }
+
+    /// Who hears what happens to the client's claims; several are told one after the other.
+    #[must_use]
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observers.add(observer);
         self
     }
 
@@ -147,7 +156,7 @@ impl ClientBuilder {
         }
         let (host, process) = whereabouts();
         let owner = ClientInfo::new(&host, process, self.settings.label.as_deref());
-        let session = Session::new(store, self.settings, self.ids, runtime);
+        let session = Session::new(store, self.settings, self.ids, self.observers, runtime);
         Ok(Client {
             session,
             owner,

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::{Adopt, ClaimId, Collected, End, Life, Limits, Phase, Rejoining, Rotate};
 
+use tracing::Instrument as _;
+
 use super::asking::acquire_by_asking;
 use super::claimed::Claimed;
 use super::own_id::not_unique;
@@ -13,6 +15,7 @@ use super::wish::{Patience, Wish, mismatch, quarantined, timed_out};
 use super::{Session, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
+use crate::observe::acquisition;
 use crate::sync::sleep;
 
 /// A claim that was granted.
@@ -65,7 +68,8 @@ impl Session {
                 },
             )
         };
-        let acquired = self.while_open(acquire).await?;
+        let span = acquisition(&wish.key);
+        let acquired = self.while_open(acquire).instrument(span).await?;
         if matches!(&acquired, Err(error) if error.kind() == ErrorKind::Timeout) {
             // Whoever asks next does not find it in line.
             self.own_departures(&wish.key).await;
@@ -102,7 +106,6 @@ impl Session {
             match claims.after(end) {
                 Ok(pause) => {
                     drop(claimed);
-                    tracing::debug!(key = %wish.key, "the claim has gone; another joins");
                     sleep(pause).await;
                 }
                 Err(End::Busy(left)) => return Ok(Tried::Busy(left)),
@@ -119,7 +122,9 @@ impl Session {
         id: &ClaimId,
         version: u64,
     ) -> Result<Adopted, StoreError> {
-        self.while_open(self.adopt_open(wish, id, version)).await?
+        let span = acquisition(&wish.key);
+        let adopting = self.while_open(self.adopt_open(wish, id, version));
+        adopting.instrument(span).await?
     }
 
     async fn adopt_open(
@@ -141,7 +146,7 @@ impl Session {
             };
             let limits = Patience::No.limits(self.settings.operation_timeout);
             let life = Life::adopt(id.clone(), rotate, wish.terms, limits, clock::now());
-            let claimed = Claimed::new(self, &wish.key, life, own, Signal::default());
+            let claimed = Claimed::new(self, wish, life, own, Signal::default());
             match self.bring_home(&claimed, Patience::No, |_| ()).await? {
                 None => {
                     let rejoined = 0;
@@ -172,7 +177,7 @@ impl Session {
         let claim = wish.claim(self, own.id.clone(), waits);
         let life = Life::claim(claim, wish.terms, limits, clock::now());
         let signal = Signal::new(wish.tells_position);
-        Ok(Claimed::new(self, &wish.key, life, own, signal))
+        Ok(Claimed::new(self, wish, life, own, signal))
     }
 
     /// Drives a claim until it is granted and can be handed out, or has ended.

@@ -11,6 +11,7 @@ use super::entry::Carried;
 use super::own_id::OwnId;
 use super::registry::{EntryId, Step};
 use super::signal::Signal;
+use super::wish::Wish;
 use crate::clock;
 use crate::error::StoreError;
 use crate::sync::{sleep, timeout};
@@ -28,14 +29,14 @@ impl Claimed {
     /// A claim that is not asked for yet.
     pub(super) fn new(
         session: &Arc<Session>,
-        key: &Key,
+        wish: &Wish,
         life: Life,
         own: OwnId,
         signal: Signal,
     ) -> Self {
-        let signal = Arc::new(signal);
+        let (key, signal) = (&wish.key, Arc::new(signal));
         let (known, shown) = (key.clone(), signal.clone());
-        let entry = session.lock().insert(known, life, own, shown);
+        let entry = session.lock().insert(known, wish.mode, life, own, shown);
         Self {
             session: session.clone(),
             entry,

@@ -7,6 +7,7 @@ use leasehold_core::{Arrival, Key, Life, Moment, Phase, Transmit};
 use super::own_id::{OwnId, OwnIds};
 use super::registry::EntryId;
 use super::signal::Signal;
+use super::telling::Told;
 use crate::error::StoreError;
 use crate::store::Answer;
 
@@ -27,6 +28,7 @@ pub(crate) struct Send {
 pub(super) struct Entry {
     pub(super) key: Key,
     pub(super) life: Life,
+    pub(super) told: Told,
     pub(super) signal: Arc<Signal>,
     /// The ids under which it may stand, so that no other claim gets them.
     pub(super) ids: Vec<OwnId>,

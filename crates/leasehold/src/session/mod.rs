@@ -7,6 +7,7 @@
 //! - `registry`, `entry`: every claim of the client, and when each wants attention.
 //! - `watchdog`: the one task that drives what no caller does, and holds the inbox open.
 //! - `signal`: what a claim shows to the tasks that wait or hold.
+//! - `telling`: what happened to claims, on its way to those who observe the client.
 //! - `wish`: what is wanted of a key.
 //! - `acquire`: from "I want this key" to a lease, one claim after the other.
 //! - `together`: the same for several keys at once.
@@ -23,6 +24,7 @@ mod entry;
 pub(crate) mod own_id;
 mod registry;
 pub(crate) mod signal;
+mod telling;
 pub(crate) mod together;
 mod watchdog;
 pub(crate) mod watches;
@@ -38,15 +40,15 @@ use tokio::sync::Notify;
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::ids::ClaimIds;
+use crate::observe::Observers;
 use crate::settings::Settings;
 use crate::store::{LockStore, Push, PushSink};
-use crate::sync::{
-    AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, Runtime, timeout,
-};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Runtime, timeout};
 use closing::Openness;
 use entry::Carried;
 use own_id::{OwnId, OwnIds};
 use registry::Registry;
+use telling::Teller;
 use watches::Watches;
 
 /// How much longer than its time to wait a call may take: so long it waits for the
@@ -58,6 +60,7 @@ pub(crate) struct Session {
     pub(crate) store: Arc<dyn LockStore>,
     pub(crate) settings: Settings,
     registry: Mutex<Registry>,
+    teller: Teller,
     /// When the watchdog means to wake next; zero while none runs.
     wake_at: AtomicU64,
     wake: Notify,
@@ -75,13 +78,16 @@ impl Session {
         store: Arc<dyn LockStore>,
         settings: Settings,
         ids: ClaimIds,
+        observers: Observers,
         runtime: Runtime,
     ) -> Arc<Self> {
         let ids = OwnIds::new(ids);
+        let registry = Registry::new(ids.clone(), observers);
         Arc::new(Self {
             store,
             settings,
-            registry: Mutex::new(Registry::new(ids.clone())),
+            teller: Teller::of(&registry),
+            registry: Mutex::new(registry),
             ids,
             wake_at: AtomicU64::new(0),
             wake: Notify::new(),
@@ -111,10 +117,6 @@ impl Session {
         if !self.listening.load(Ordering::Acquire) {
             self.wake.notify_one();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new claim id for `key`, which no other claim of this client has.

@@ -6,12 +6,16 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use leasehold_core::{Arrival, ClaimId, Failure, Heard, Key, Life, Moment, Phase, Push, Transmit};
+use leasehold_core::{
+    Arrival, ClaimId, Failure, Heard, Key, Life, Mode, Moment, Phase, Push, Transmit,
+};
 
 use super::entry::{Carried, Entry, Send};
 use super::own_id::{OwnId, OwnIds};
 use super::signal::Signal;
+use super::telling::{Telling, Told};
 use crate::error::ErrorKind;
+use crate::observe::{ObservedClaim, Observers};
 use crate::store::Acknowledged;
 
 pub(crate) type EntryId = u64;
@@ -45,12 +49,14 @@ pub(crate) struct Registry {
     /// Releases that were confirmed since the client was opened.
     confirmed: u64,
     ids: OwnIds,
+    pub(super) telling: Telling,
 }
 
 impl Registry {
-    pub(crate) fn new(ids: OwnIds) -> Self {
+    pub(crate) fn new(ids: OwnIds, observers: Observers) -> Self {
         Self {
             ids,
+            telling: Telling::to(observers),
             ..Self::default()
         }
     }
@@ -59,6 +65,7 @@ impl Registry {
     pub(crate) fn insert(
         &mut self,
         key: Key,
+        mode: Mode,
         life: Life,
         own: OwnId,
         signal: Arc<Signal>,
@@ -66,8 +73,14 @@ impl Registry {
         self.next_id += 1;
         let id = self.next_id;
         self.in_passing.entry(key.clone()).or_default().push(id);
+        let told = Told::new(ObservedClaim {
+            key: key.clone(),
+            mode,
+            number: id,
+        });
         let entry = Entry {
             key,
+            told,
             phase: life.phase(),
             life,
             signal,
@@ -313,6 +326,7 @@ impl Registry {
         let (was, is) = (entry.phase, entry.life.phase());
         entry.phase = is;
         entry.signal.show(&entry.life);
+        entry.told.look(&entry.life, now, &mut self.telling);
         if entry.ids.len() > 1 {
             let may_be = |id: &ClaimId| entry.life.may_be(id);
             entry.ids.retain(|own| may_be(&own.id));

@@ -24,9 +24,11 @@ mod local_space;
 mod local_store;
 #[cfg(all(unix, feature = "local"))]
 mod local_support;
+mod log;
 mod machine_sleep;
 mod memory_conformance;
 mod memory_facade;
+mod observing;
 #[cfg(feature = "redis")]
 mod quarantine_support;
 mod redis_acknowledged;

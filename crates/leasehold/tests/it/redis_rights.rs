@@ -6,11 +6,10 @@
     reason = "a test fails with the message"
 )]
 
-use std::cell::RefCell;
-use std::io::Write;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::log::Log;
 use crate::redis_support::*;
 use leasehold::core::Reply;
 use leasehold::store::redis::{
@@ -48,41 +47,6 @@ async fn connect(url: &str) -> Result<RedisStore, StoreError> {
 async fn client(store: impl LockStore) -> Client {
     let client = Client::builder().with_store(Arc::new(store));
     client.connect().await.unwrap()
-}
-
-thread_local! {
-    static LOGGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// What is logged on this thread, which is a test's own. One for the whole process: a
-/// subscriber of one thread is not always asked by what another has reached before.
-struct Log;
-
-impl Write for Log {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        LOGGED.with_borrow_mut(|logged| logged.write(text))
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn start() -> Self {
-        static STARTED: Once = Once::new();
-        STARTED.call_once(|| {
-            let subscriber = tracing_subscriber::fmt().with_writer(|| Self);
-            subscriber.with_ansi(false).init();
-        });
-        Self
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let text = LOGGED.with_borrow(|logged| String::from_utf8(logged.clone()).unwrap());
-        let lines = text.lines().filter(|line| line.contains("WARN"));
-        lines.map(str::to_owned).collect()
-    }
 }
 
 /// Three tasks that wait for a lock are served in order, the holder's release
@@ -353,7 +317,7 @@ async fn what_is_missing_is_said_once() {
     let log = Log::start();
     let server = without(Program::Default, "-subscribe -info -evalsha");
     let store = connect(&url(&server)).await.unwrap();
-    let said = log.warnings();
+    let said = log.lines("WARN");
     for (line, parts) in said.iter().zip([
         ["INFO is forbidden", "+info"],
         ["SUBSCRIBE is forbidden", "+subscribe"],
@@ -373,7 +337,7 @@ async fn what_is_missing_is_said_once() {
     }
     let tried: Vec<redis::Value> = server.query(&["ACL", "LOG"]);
     assert!(!tried.is_empty());
-    assert_eq!(log.warnings(), said);
+    assert_eq!(log.lines("WARN"), said);
     assert!(!said.join("").contains("secret"));
 }
 
@@ -423,7 +387,7 @@ async fn in_a_cluster() {
         let lock = client.mutex(format!("k{number}")).unwrap();
         lock.lock().await.unwrap().release().await.unwrap();
     }
-    let said = log.warnings();
+    let said = log.lines("WARN");
     assert_eq!(said.len(), 4, "of all nodes together: {said:#?}");
 }
 

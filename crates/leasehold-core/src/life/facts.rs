@@ -1,0 +1,148 @@
+//! What happens to a claim, as typed facts.
+//!
+//! A fact is the difference between two looks at a [`Life`]: the life itself keeps no record of
+//! what was told, and costs nothing where nobody looks.
+
+use std::time::Duration;
+
+use super::{End, Life, Loss, Phase, Standpoint};
+use crate::{Moment, Token};
+
+/// Something that happened to a claim, as its client knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fact {
+    /// The claim is asked for.
+    Requested,
+    /// It stands in the queue, or has moved there.
+    Queued {
+        /// Its place, an upper bound; 1 is next.
+        position: u64,
+    },
+    /// The lease is held.
+    Granted {
+        /// The fencing token; [`Token::NONE`] where the store has none.
+        token: Token,
+        /// The time from the request to the grant.
+        waited: Duration,
+    },
+    /// A renewal was answered.
+    Renewed {
+        /// How long the lease may be relied on from now.
+        remaining: Duration,
+    },
+    /// A renewal was not answered: it is sent again until the validity of the lease ends.
+    Unanswered {
+        /// How long the lease may be relied on from now.
+        remaining: Duration,
+    },
+    /// The lease is lost: another client may hold the key.
+    Lost {
+        /// Why.
+        loss: Loss,
+        /// The time from the grant to the loss.
+        held: Duration,
+    },
+    /// The holder gives the lease back.
+    Released {
+        /// The time from the grant to the release.
+        held: Duration,
+    },
+    /// The claim was given up or refused before its caller had the lease.
+    Ended {
+        /// Why; `None` when its caller did not want it any more.
+        end: Option<End>,
+        /// The time from the request to the end.
+        waited: Duration,
+    },
+}
+
+/// What was seen of a claim, so that the next look tells what is new.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts {
+    requested: Option<Moment>,
+    position: Option<u64>,
+    granted: Option<Moment>,
+    standpoint: Option<Standpoint>,
+    valid_until: Moment,
+    over: bool,
+}
+
+impl Facts {
+    /// Nothing was seen yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            requested: None,
+            position: None,
+            granted: None,
+            standpoint: None,
+            valid_until: Moment(0),
+            over: false,
+        }
+    }
+
+    /// Looks at the claim, and tells what has happened since the last look, in order.
+    pub fn look(&mut self, life: &Life, now: Moment, mut tell: impl FnMut(Fact)) {
+        if self.over {
+            return;
+        }
+        let begun = *self.requested.get_or_insert_with(|| {
+            tell(Fact::Requested);
+            now
+        });
+        let position = life.position();
+        if life.phase() == Phase::Waiting && position != self.position {
+            self.position = position;
+            let position = position.unwrap_or_default();
+            tell(Fact::Queued { position });
+        }
+        if life.phase() == Phase::Held && self.granted.is_none() {
+            self.granted = Some(now);
+            (self.standpoint, self.valid_until) = (life.standpoint(), life.valid_until());
+            let (token, waited) = (life.token().unwrap_or_default(), now.since(begun));
+            tell(Fact::Granted { token, waited });
+        }
+        match self.granted {
+            Some(granted) => self.look_at_lease(life, now, now.since(granted), tell),
+            None if matches!(life.phase(), Phase::Leaving | Phase::Over) => {
+                self.over = true;
+                let (end, waited) = (life.end(), now.since(begun));
+                tell(Fact::Ended { end, waited });
+            }
+            None => {}
+        }
+    }
+
+    fn look_at_lease(
+        &mut self,
+        life: &Life,
+        now: Moment,
+        held: Duration,
+        mut tell: impl FnMut(Fact),
+    ) {
+        let was = std::mem::replace(&mut self.standpoint, life.standpoint());
+        let until = std::mem::replace(&mut self.valid_until, life.valid_until());
+        let remaining = life.valid_until().since(now);
+        if let Some(Standpoint::Lost(loss)) = self.standpoint {
+            self.over = true;
+            tell(Fact::Lost { loss, held });
+        } else if life.phase() != Phase::Held {
+            self.over = true;
+            tell(Fact::Released { held });
+        } else if self.standpoint == Some(Standpoint::Unknown) && was != self.standpoint {
+            tell(Fact::Unanswered { remaining });
+        } else if life.valid_until() > until {
+            tell(Fact::Renewed { remaining });
+        }
+    }
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+use super::super::tests::{at, granted, heard, held, released, send, standing, terms, waiting};
+use super::super::{Acknowledges, Change, Failure, Terms};
+use super::*;
+use crate::{Reply, StoreTime};
+
+fn look(facts: &mut Facts, life: &Life, millis: u64) -> Vec<Fact> {
+    let mut told = Vec::new();
+    facts.look(life, at(millis), |fact| told.push(fact));
+    told
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn a_life_is_told_from_its_request_to_its_release() {
+    let mut facts = Facts::default();
+    let mut life = waiting();
+    let queued = Fact::Queued { position: 1 };
+    assert_eq!(look(&mut facts, &life, 1), [Fact::Requested, queued]);
+    assert_eq!(look(&mut facts, &life, 2), []);
+    life.handle_push(at(40), &granted(7, 9, 0));
+    let (token, waited) = (Token(9), millis(39));
+    assert_eq!(
+        look(&mut facts, &life, 40),
+        [Fact::Granted { token, waited }]
+    );
+    assert_eq!(look(&mut facts, &life, 41), []);
+    life.release(at(90));
+    assert_eq!(
+        look(&mut facts, &life, 90),
+        [Fact::Released { held: millis(50) }]
+    );
+    let release = released(&mut life, 91);
+    let answer = Reply::Released { held: true };
+    life.handle_answer(at(92), &release, Ok(heard(answer)));
+    assert_eq!(look(&mut facts, &life, 92), []);
+}
+
+#[test]
+fn renewals_are_told_and_so_is_the_lack_of_an_answer() {
+    let mut facts = Facts::default();
+    let mut life = held(terms());
+    assert_eq!(look(&mut facts, &life, 1).len(), 2);
+    life.change(Change::Renew(terms().ttl), at(2_000));
+    let renew = send(&mut life, 2_000);
+    life.handle_answer(at(2_001), &renew, Ok(heard(standing(Some(7)))));
+    let told = look(&mut facts, &life, 2_001);
+    assert!(matches!(told[..], [Fact::Renewed { remaining }] if remaining > millis(29_000)));
+
+    let due = life.poll_timeout().unwrap();
+    life.handle_timeout(due);
+    let renew = life.poll_transmit(due, || None).unwrap();
+    life.handle_answer(due + millis(100), &renew, Err(Failure::Unanswered));
+    let mut told = Vec::new();
+    facts.look(&life, due + millis(100), |fact| told.push(fact));
+    assert!(matches!(told[..], [Fact::Unanswered { .. }]), "{told:?}");
+}
+
+#[test]
+fn a_loss_is_told_once() {
+    let mut facts = Facts::default();
+    let mut life = held(terms());
+    look(&mut facts, &life, 1);
+    life.change(Change::Renew(terms().ttl), at(500));
+    let renew = send(&mut life, 500);
+    life.handle_answer(at(501), &renew, Ok(heard(Reply::Gone)));
+    let (loss, held) = (Loss::Gone, millis(500));
+    assert_eq!(look(&mut facts, &life, 501), [Fact::Lost { loss, held }]);
+    life.leave(at(600));
+    assert_eq!(look(&mut facts, &life, 600), []);
+}
+
+#[test]
+fn what_was_not_granted_ends_with_its_reason() {
+    let mut facts = Facts::default();
+    let (mut life, ask) = super::super::tests::asked(Terms {
+        acknowledges: Acknowledges::Nothing,
+        ..terms()
+    });
+    assert_eq!(look(&mut facts, &life, 0), [Fact::Requested]);
+    let busy = Reply::Busy {
+        blocked_until: StoreTime(2_000_005),
+    };
+    life.handle_answer(at(3), &ask, Ok(heard(busy)));
+    let told = look(&mut facts, &life, 3);
+    let waited = millis(3);
+    assert!(
+        matches!(told[..], [Fact::Ended { end: Some(End::Busy(_)), waited: time }] if time == waited),
+        "{told:?}"
+    );
+
+    let (mut facts, mut life) = (Facts::default(), waiting());
+    look(&mut facts, &life, 1);
+    life.leave(at(7));
+    let (end, waited) = (None, millis(6));
+    assert_eq!(look(&mut facts, &life, 7), [Fact::Ended { end, waited }]);
+}

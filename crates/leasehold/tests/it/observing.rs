@@ -1,0 +1,152 @@
+//! What observers and `tracing` hear of claims.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use leasehold::core::Loss;
+use leasehold::observe::{End, Fact, ObservedClaim};
+use leasehold::{Client, ErrorKind, Lease, Mode};
+
+use crate::log::Log;
+
+/// What was heard, by the number of the claim.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<(ObservedClaim, Fact)>>>);
+
+impl Heard {
+    async fn client(&self) -> Client {
+        let heard = self.0.clone();
+        let observer = move |claim: &ObservedClaim, fact: Fact| {
+            heard.lock().unwrap().push((claim.clone(), fact));
+        };
+        let builder = Client::builder().store("memory:").observer(observer);
+        builder.connect().await.unwrap()
+    }
+
+    /// How often it was renewed does not matter.
+    fn of(&self, number: u64) -> Vec<Fact> {
+        let heard = self.0.lock().unwrap();
+        let of_claim = heard.iter().filter(|(claim, _)| claim.number == number);
+        let mut facts: Vec<_> = of_claim.map(|(_, fact)| *fact).collect();
+        let renewed = |fact: &Fact| matches!(fact, Fact::Renewed { .. });
+        facts.dedup_by(|next, fact| renewed(next) && renewed(fact));
+        facts
+    }
+}
+
+#[tokio::test]
+async fn a_claim_is_told_from_its_request_to_its_end() {
+    let heard = Heard::default();
+    let client = heard.client().await;
+    let mutex = client.mutex("k").unwrap();
+    let first = mutex.lock().await.unwrap();
+    assert!(mutex.try_lock().await.unwrap().is_none());
+    let late = mutex.lock_within(Duration::from_millis(20)).await;
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
+    let token = first.token();
+    first.renew().await.unwrap();
+    first.release().await.unwrap();
+    let broken = mutex.lock().await.unwrap();
+    client.break_key("k").await.unwrap();
+    assert_eq!(broken.lost().await, Loss::Revoked);
+
+    let facts = heard.of(1);
+    let [
+        Fact::Requested,
+        granted,
+        Fact::Renewed { .. },
+        Fact::Released { .. },
+    ] = facts[..]
+    else {
+        panic!("{facts:?}");
+    };
+    assert!(matches!(granted, Fact::Granted { token: told, .. } if told == token));
+    let facts = heard.of(2);
+    let busy = matches!(
+        facts[..],
+        [
+            Fact::Requested,
+            Fact::Ended {
+                end: Some(End::Busy(_)),
+                ..
+            }
+        ]
+    );
+    assert!(busy, "{facts:?}");
+    let facts = heard.of(3);
+    let [Fact::Requested, Fact::Queued { position: 1 }, ended] = facts[..] else {
+        panic!("{facts:?}");
+    };
+    let end = Some(End::TimedOut);
+    assert!(
+        matches!(ended, Fact::Ended { end: told, waited } if told == end && waited.as_millis() >= 20)
+    );
+    let facts = heard.of(4);
+    let [Fact::Requested, Fact::Granted { .. }, lost] = facts[..] else {
+        panic!("{facts:?}");
+    };
+    assert!(matches!(
+        lost,
+        Fact::Lost {
+            loss: Loss::Revoked,
+            ..
+        }
+    ));
+    let heard = heard.0.lock().unwrap();
+    assert!(
+        heard
+            .iter()
+            .all(|(claim, _)| claim.key.as_str() == "k" && claim.mode == Mode::EXCLUSIVE)
+    );
+}
+
+/// Whoever hears that one lease was released takes and drops another: the client may be used
+/// from there.
+#[tokio::test]
+async fn an_observer_may_use_the_client() {
+    let kept: Arc<Mutex<Option<Lease>>> = Arc::default();
+    let (drops, looks) = (kept.clone(), Arc::new(OnceLock::<Client>::new()));
+    let client = looks.clone();
+    let observer = move |_: &ObservedClaim, fact: Fact| {
+        if let Fact::Released { .. } = fact {
+            drop(drops.lock().unwrap().take());
+            assert!(client.get().unwrap().mutex("other").is_ok());
+        }
+    };
+    let builder = Client::builder().store("memory:").observer(observer);
+    let client = builder.connect().await.unwrap();
+    looks.set(client.clone()).unwrap();
+    let (a, b) = (client.mutex("a").unwrap(), client.mutex("b").unwrap());
+    *kept.lock().unwrap() = Some(a.lock().await.unwrap());
+    b.lock().await.unwrap().release().await.unwrap();
+    // It was dropped: its key is free, or will be at once.
+    a.lock().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn spans_and_events_tell_the_same() {
+    let log = Log::start();
+    let client = leasehold::connect("memory:").await.unwrap();
+    let mutex = client.mutex("k").unwrap();
+    let lease = mutex.lock().await.unwrap();
+    let token = lease.token();
+    lease.release().await.unwrap();
+    let broken = mutex.lock().await.unwrap();
+    client.break_key("k").await.unwrap();
+    broken.lost().await;
+
+    let log = log.lines("leasehold.key=k");
+    let [acquired, released, _, lost] = &log[..] else {
+        panic!("{log:#?}");
+    };
+    let span =
+        "leasehold.acquire{otel.kind=\"client\" leasehold.key=k}: leasehold::observe: acquired";
+    let fenced = acquired.contains(&format!("leasehold.token={token}"));
+    assert!(acquired.contains(span) && fenced, "{acquired}");
+    let span = format!("leasehold.hold{{leasehold.key=k leasehold.token={token}}}");
+    let told = format!("{span}: leasehold::observe: released");
+    assert!(released.contains(&told), "{released}");
+    assert!(released.contains("leasehold.held_s="), "{released}");
+    assert!(lost.contains("WARN leasehold.hold{"), "{lost}");
+    assert!(lost.contains("lost: the store has no such claim"), "{lost}");
+}

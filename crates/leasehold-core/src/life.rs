@@ -16,6 +16,7 @@ mod rejoining;
 mod renewal;
 #[cfg(test)]
 mod tests;
+mod timing;
 mod waiter;
 mod wishes;
 mod words;
@@ -31,9 +32,11 @@ pub use self::changes::{Change, ChangeId, Changed};
 pub use self::facts::{Fact, Facts};
 use self::identity::Identity;
 use self::leaving::Leaving;
-pub use self::rejoining::{COLLISIONS, Rejoining};
+pub use self::rejoining::Rejoining;
 use self::renewal::Renewal;
 pub use self::renewal::{Loss, RenewalPolicy, Standpoint};
+pub use self::timing::COLLISIONS;
+use self::timing::REQUEST_PART;
 use self::waiter::{Request, Verdict, Waiter, WaiterConfig};
 use self::words::Errand;
 pub use self::words::{
@@ -354,8 +357,7 @@ impl Life {
         })
     }
 
-    /// A request must fail early enough to be repeated within the lease.
     fn request_limit(&self) -> Duration {
-        self.operation.min(self.terms.ttl / 3)
+        self.operation.min(self.terms.ttl / REQUEST_PART)
     }
 }

@@ -4,6 +4,7 @@
 //! agree to the letter: change both or neither.
 //!
 //! - here: what a key is, the steps, and how events reach those who listen;
+//! - `entry`: one claim of the queue, and where it stands;
 //! - `claim`, `renew`, `leave`: the verbs;
 //! - `rule`: who is granted;
 //! - `told`: who is told, and what is answered;
@@ -12,6 +13,7 @@
 //! - `essence`: what tells two queues apart for a model.
 
 mod claim;
+mod entry;
 mod essence;
 mod leave;
 mod look;
@@ -26,12 +28,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use self::entry::{Entry, Place};
 use self::record::Record;
 use self::tombstone::Tombstone;
 use crate::mutant::mutated;
 use crate::{
-    Arrival, Capacity, ClaimId, ClientInfo, Command, Event, Inbox, Invalid, Mode, Note, Now,
-    Outcome, OwnerSecret, Reply, StoreTime, Token,
+    Arrival, Capacity, ClaimId, Command, Event, Inbox, Invalid, Now, Outcome, OwnerSecret, Reply,
+    StoreTime, Token,
 };
 
 /// A claim that is granted while it waits lives at least this long from then,
@@ -100,62 +103,6 @@ pub struct Queue {
     watchers: Vec<(Inbox, StoreTime)>,
     /// Oldest first.
     released: VecDeque<Tombstone>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry {
-    id: ClaimId,
-    arrival: Arrival,
-    mode: Mode,
-    deadline: StoreTime,
-    /// When it joined; from the grant on, when it was granted.
-    since: StoreTime,
-    inbox: Option<Inbox>,
-    owner: ClientInfo,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    secret: Option<OwnerSecret>,
-    #[serde(default, skip_serializing_if = "Duration::is_zero")]
-    min_hold: Duration,
-    /// With a minimum hold, from the grant on: until when the client has renewed it. The
-    /// deadline can be later, and alone it does not tell whether the client still runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    renewed: Option<StoreTime>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    note: Option<Note>,
-    /// How often the id was replaced.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    version: u64,
-    /// The id before the last rotation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    previous: Option<ClaimId>,
-    /// It has left, and only its minimum hold keeps the key.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    kept: bool,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-impl Entry {
-    /// Until when the key stays taken, whatever becomes of the claim.
-    fn keep_until(&self) -> StoreTime {
-        self.since + self.min_hold
-    }
-
-    /// Notes until when the client of a granted claim has renewed it.
-    fn note_renewal(&mut self, until: StoreTime) {
-        if !self.min_hold.is_zero() {
-            self.renewed = self.renewed.max(Some(until));
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Granted(Token, Arrival),
-    Waiting(Arrival),
 }
 
 /// One step under way: its time, and how much it may still drop.
@@ -401,71 +348,5 @@ impl Queue {
             at: step.now,
             events: step.events,
         }
-    }
-
-    // ---- one claim ----
-
-    fn entry(&self, id: &ClaimId) -> Option<&Entry> {
-        match self.places.get(id)? {
-            Place::Granted(token, arrival) => self.granted.get(&(*token, *arrival)),
-            Place::Waiting(arrival) => self.waiting.get(arrival),
-        }
-    }
-
-    fn entry_mut(&mut self, id: &ClaimId) -> Option<&mut Entry> {
-        match self.places.get(id)? {
-            Place::Granted(token, arrival) => self.granted.get_mut(&(*token, *arrival)),
-            Place::Waiting(arrival) => self.waiting.get_mut(arrival),
-        }
-    }
-
-    fn drop_if_lapsed(&mut self, id: &ClaimId, now: StoreTime) {
-        if self.entry(id).is_some_and(|entry| entry.deadline <= now) {
-            self.remove(id);
-        }
-    }
-
-    fn remove(&mut self, id: &ClaimId) {
-        match self.places.remove(id) {
-            Some(Place::Granted(token, arrival)) => {
-                if let Some(entry) = self.granted.remove(&(token, arrival))
-                    && !self.is_held(token)
-                {
-                    self.used -= entry.mode.weight();
-                }
-            }
-            Some(Place::Waiting(arrival)) => {
-                self.take_waiting(arrival);
-            }
-            None => {}
-        }
-    }
-
-    /// Takes a waiting claim out of the line; its place in `places` stays.
-    fn take_waiting(&mut self, arrival: Arrival) -> Option<Entry> {
-        let entry = self.waiting.remove(&arrival)?;
-        if let Some(secret) = entry.secret
-            && let Some(siblings) = self.siblings.get_mut(&secret)
-        {
-            siblings.remove(&arrival);
-            if siblings.is_empty() {
-                self.siblings.remove(&secret);
-            }
-        }
-        Some(entry)
-    }
-
-    /// Whether any claim has that token.
-    fn is_held(&self, token: Token) -> bool {
-        let one = (token, Arrival(0))..=(token, Arrival(u64::MAX));
-        self.granted.range(one).next().is_some()
-    }
-
-    fn first_waiting(&self) -> Option<Arrival> {
-        self.waiting.keys().next().copied()
-    }
-
-    fn first_holder(&self) -> Option<(Token, Arrival)> {
-        self.granted.keys().next().copied()
     }
 }

@@ -21,13 +21,11 @@ use crate::hold::Released;
 use crate::inspection::Inspection;
 use crate::lease::Lease;
 use crate::session::closing::Closed;
+use crate::session::timing::LOOK_AFTER_LAPSE;
 use crate::session::watches::Watch;
 use crate::session::{Session, random_u64, unanswered};
 use crate::sync::{sleep, timeout};
 use crate::waiting::{Acquire, Wait};
-
-/// After the time at which a leader's lease can lapse, look this much later.
-const AFTER_LAPSE: Duration = Duration::from_millis(20);
 
 /// A fair leader election: the candidate that asked first leads first.
 ///
@@ -450,7 +448,7 @@ impl Observer {
                 self.told = Some(seen);
                 return Ok(leader);
             }
-            let lapse = leader.map(|leader| clock::now() + leader.expires_in + AFTER_LAPSE);
+            let lapse = leader.map(|leader| clock::now() + leader.expires_in + LOOK_AFTER_LAPSE);
             let wake_at = lapse.map_or(ask_again, |lapse| lapse.min(ask_again));
             tokio::select! {
                 () = change => {

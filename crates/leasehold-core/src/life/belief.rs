@@ -1,13 +1,8 @@
 //! Which pushes a claim believes, and how often the others may make it ask.
 
-use std::time::Duration;
-
+use super::timing::{CLOCK_AHEAD, HINT_BURST, HINT_PAUSE};
 use crate::mutant::mutated;
 use crate::{Moment, StoreTime, Token};
-
-/// How much further than the client's clock the store's may have gone since the last
-/// answer, beside one per cent. A clock that was stepped by more costs a question.
-const AHEAD: Duration = Duration::from_secs(10);
 
 /// The last answer about a claim that waits: what is pushed later comes from the same
 /// clock.
@@ -31,17 +26,11 @@ impl LastAnswer {
     #[must_use]
     pub(super) fn allows(&self, now: Moment, at: StoreTime, token: Token) -> bool {
         let passed = now.since(self.sent);
-        let latest = self.at + passed + passed / 100 + AHEAD;
+        let latest = self.at + passed + passed / 100 + CLOCK_AHEAD;
         let is_new = at >= self.at || mutated("push-any-arrival");
         is_new && at <= latest && token.0 <= latest.0
     }
 }
-
-/// So many questions in a row may be caused by pushes that prove nothing,
-const BURST: u32 = 16;
-
-/// and then one in such a time.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// How often pushes that prove nothing may make a claim ask, so that a flood of them is
 /// none of questions.
@@ -60,14 +49,16 @@ impl HintLimit {
         if self.asks > now {
             return self.asks;
         }
-        self.asks = now.max(self.full.before(PAUSE * (BURST - 1)));
-        self.full = self.full.max(self.asks) + PAUSE;
+        self.asks = now.max(self.full.before(HINT_PAUSE * (HINT_BURST - 1)));
+        self.full = self.full.max(self.asks) + HINT_PAUSE;
         self.asks
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -111,7 +102,7 @@ mod tests {
         );
         let last = Moment(start + 10_000 * millisecond);
         assert!(
-            asked[asked.len() - 1] <= last + PAUSE,
+            asked[asked.len() - 1] <= last + HINT_PAUSE,
             "and none is put off for long"
         );
         let later = last + Duration::from_secs(1);

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::renewal::Standpoint;
+use super::timing::{CHANGE_AGAIN, CHANGE_AGAIN_PART};
 use super::{Errand, Failure, Heard, Life, Stage, Transmit};
 use crate::{Acknowledges, Backoff, ClaimId, Command, Moment, Note, Renew, Reply};
-
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Names a change of one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -117,7 +116,7 @@ impl Life {
             until: now + self.operation,
             due: now,
             in_flight: false,
-            pauses: Backoff::new(FIRST_PAUSE, self.operation / 4, self.seed),
+            pauses: Backoff::new(CHANGE_AGAIN, self.operation / CHANGE_AGAIN_PART, self.seed),
             outcome: None,
         });
         self.last_change

@@ -2,14 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Failure;
+use super::timing::RELEASE_AGAIN;
 use crate::{Backoff, Command, Moment, Reply};
-
-/// The pauses between two tries.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A claim on its way out: released until somebody has confirmed it, or until
 /// it has lapsed anyway.
@@ -58,7 +54,7 @@ impl Leaving {
             confirmed: false,
             reports,
             refused: false,
-            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed),
+            backoff: Backoff::new(RELEASE_AGAIN.0, RELEASE_AGAIN.1, seed),
         }
     }
 

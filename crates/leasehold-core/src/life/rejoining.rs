@@ -3,14 +3,8 @@
 use std::time::Duration;
 
 use super::End;
+use super::timing::{COLLISIONS, LATE};
 use crate::Backoff;
-
-/// So many ids in a row that others have already mean that they are not unique.
-pub const COLLISIONS: u32 = 3;
-
-/// So many grants in a row that came too late mean that the TTL is too short
-/// for this store.
-const LATE: u32 = 3;
 
 /// One claim after the other, until one is granted or there is a reason to stop.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -3,13 +3,10 @@
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use super::timing::{GRID, RENEW_AGAIN, RENEW_AGAIN_PART, RENEW_AT};
 use super::waiter::Request;
 use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Moment, Reply, Standing, Token, Validity, drift_allowance};
-
-/// Renewals fall on a grid of this many points per interval, so that those of
-/// many leases travel together.
-const GRID: u64 = 64;
 
 /// Who renews a lease.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -134,7 +131,7 @@ impl Renewal {
             due: confirm_at,
             standpoint: Standpoint::Held,
             doubt: None,
-            backoff: Backoff::new(Duration::from_millis(20), ttl / 10, seed),
+            backoff: Backoff::new(RENEW_AGAIN, ttl / RENEW_AGAIN_PART, seed),
         };
         if confirm_at.is_none() {
             // Counted as validity is: the answer may have been long under way.
@@ -374,7 +371,7 @@ impl Renewal {
             // The last renewal has asked for all that is left.
             return None;
         }
-        let share = if share.is_nan() { 1.0 / 3.0 } else { share };
+        let share = if share.is_nan() { RENEW_AT } else { share };
         let interval = self.ttl.mul_f64(share.clamp(0.01, 0.9));
         let due = sent + interval;
         let grid = (crate::time::micros(interval) / GRID).max(1);

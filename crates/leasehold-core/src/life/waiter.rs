@@ -2,24 +2,10 @@
 
 use std::time::Duration;
 
+use super::timing::{ASK_PAUSE, ASK_SHARE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER};
 pub(super) use super::words::{Request, Verdict, WaiterConfig};
 use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
-
-/// After the time at which the one ahead can lapse, each place in the queue
-/// waits this much longer before it looks: the next in line asks, the others
-/// only if it does not.
-const STAGGER: Duration = Duration::from_millis(50);
-
-/// The shortest pause between two looks of one waiter.
-const LOOK_PAUSE: Duration = Duration::from_millis(10);
-
-/// How long a claim that hears nothing pauses before it asks whether it was granted,
-/// when it is first in line: an eighth of the time that it has been, within these
-/// bounds. So a hand-off is late by a sixteenth of the hold before it in the middle,
-/// and a long wait costs little. Behind it, as many times longer as its place says.
-const ASK_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-const ASK_SHARE: u32 = 8;
 
 /// One claim on its way to a grant: asks, keeps its place, looks when the one
 /// ahead can lapse, and knows which pushes to believe.
@@ -312,7 +298,7 @@ impl Waiter {
         if let Some(token) = standing.token {
             let (ttl, confirm_at) = match request {
                 Request::Claim => (self.config.lease_ttl, None),
-                Request::Renew(ttl) => (ttl, Some(sent + ttl / 3)),
+                Request::Renew(ttl) => (ttl, Some(sent + ttl / RENEW_WAITING_AT)),
             };
             let mut validity = Validity::default();
             let from = if mutated("validity-answer") {
@@ -336,7 +322,7 @@ impl Waiter {
             self.basis.confirm(now, self.config.lease_ttl * 2);
         }
         self.basis.confirm(sent, self.config.waiter_ttl);
-        self.renew_at = sent + self.config.waiter_ttl / 3;
+        self.renew_at = sent + self.config.waiter_ttl / RENEW_WAITING_AT;
         let stagger = STAGGER
             .saturating_mul(u32::try_from(standing.position.saturating_sub(1)).unwrap_or(u32::MAX));
         let left = standing

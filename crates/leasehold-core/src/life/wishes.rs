@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::changes::{Aim, ChangeId, Changed};
 use super::leaving::Leaving;
+use super::timing::MARGIN_OF_WAITING;
 use super::{Collected, End, Handing, Life, Loss, RenewalPolicy, Stage, Standpoint};
 use crate::{Command, Moment, Release};
 
@@ -31,7 +32,7 @@ impl Life {
         };
         let is_lost = matches!(renewal.standpoint(), Standpoint::Lost(_));
         let margin = match self.terms.policy {
-            RenewalPolicy::Automatic(_) => self.terms.waiter_ttl / 4,
+            RenewalPolicy::Automatic(_) => self.terms.waiter_ttl / MARGIN_OF_WAITING,
             RenewalPolicy::Manual | RenewalPolicy::Fixed => self.terms.ttl * 9 / 10,
         };
         let is_short = renewal.validity().remaining(now) < margin;

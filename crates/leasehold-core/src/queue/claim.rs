@@ -1,76 +1,106 @@
 //! The verb `claim`.
 
-use super::{Entry, Place, Queue, Step};
+use super::entry::{Entry, Place};
+use super::{Queue, Step};
 use crate::mutant::mutated;
-use crate::{Arrival, Claim, Mode, OwnerSecret, Reply};
+use crate::{Arrival, Capacity, Claim, Mode, OwnerSecret, Reply};
 
 impl Queue {
     pub(super) fn claim(&mut self, claim: &Claim, step: &mut Step) -> Reply {
         step.actor = Some(claim.id.clone());
         self.drop_if_lapsed(&claim.id, step.now);
-        if let Some(entry) = self.entry(&claim.id) {
-            let taken = entry.inbox != claim.inbox && !mutated("stranger-enters");
-            let kept = entry.kept;
-            if taken {
-                // Its client does not hear this answer.
-                step.actor = None;
-            } else if let Some(unfit) = self.drop_unfit(&claim.id, step) {
-                return unfit;
-            }
-            self.promote(step);
-            return match (kept, taken) {
-                (true, _) => Reply::Gone,
-                (_, true) => Reply::Taken,
-                _ => self.raise(&claim.id, claim.lease_ttl, claim.waiter_ttl, step),
-            };
+        if self.entry(&claim.id).is_some() {
+            return self.claim_again(claim, step);
         }
         let buried = self.is_buried(&claim.id, step.now);
         let secret = claim.secret.filter(|_| claim.mode == Mode::EXCLUSIVE);
         let ahead = claim.ahead && secret.is_none();
+        let (capacity, weight) = (claim.mode.capacity(), claim.mode.weight());
         // An unfair claim is asked first: else it could never win a vacant key.
         let open = step.opens.is_none();
-        let barges = open
-            && ahead
-            && !buried
-            && self.capacity == Some(claim.mode.capacity())
-            && self.make_room(claim.mode.weight(), step);
+        let may_barge = open && ahead && !buried && self.capacity == Some(capacity);
+        let barges = may_barge && self.make_room(weight, step);
         if !barges {
             self.promote(step);
         }
         if buried {
             return Reply::Gone;
         }
-        if self
-            .capacity
-            .is_some_and(|in_use| in_use != claim.mode.capacity())
-        {
-            self.reclaim(step);
-        }
-        if !self.is_empty()
-            && let Some(in_use) = self.capacity.filter(|c| *c != claim.mode.capacity())
-        {
+        if let Some(in_use) = self.other_capacity(capacity, step) {
             return Reply::Mismatch { in_use };
         }
-        self.capacity = Some(claim.mode.capacity());
+        self.capacity = Some(capacity);
 
         let carrier = secret
             .filter(|_| open)
             .and_then(|secret| self.carrier(secret, step));
+        let reader_passes = claim.mode == Mode::SHARED && mutated("reader-passes");
         let may_pass = (open || mutated("closed-claim"))
-            && (ahead
-                || self.waiting.is_empty()
-                || claim.mode == Mode::SHARED && mutated("reader-passes"));
-        let now =
-            barges || carrier.is_some() || (may_pass && self.make_room(claim.mode.weight(), step));
+            && (ahead || self.waiting.is_empty() || reader_passes);
+        let now = barges || carrier.is_some() || (may_pass && self.make_room(weight, step));
         if !now && !claim.wait {
-            return step.opens.map_or_else(
-                || Reply::Busy {
-                    blocked_until: self.blocked_until(step),
-                },
-                |until| Reply::Quarantined { until },
-            );
+            return self.refuse_to_wait(step);
         }
-        let arrival = self.next_arrival(step);
+        let entry = self.new_entry(claim, secret, now, step);
+        match carrier {
+            Some(token) => self.hold(entry, token),
+            None if now => {
+                self.grant(entry, step);
+                if barges {
+                    self.promote(step);
+                }
+            }
+            None => self.enqueue(entry),
+        }
+        self.standing(&claim.id, step)
+    }
+
+    /// A claim that is in the queue finds itself; another client's id is taken.
+    fn claim_again(&mut self, claim: &Claim, step: &mut Step) -> Reply {
+        let entry = self.entry(&claim.id);
+        let kept = entry.is_some_and(|entry| entry.kept);
+        let stranger = entry.is_some_and(|entry| entry.inbox != claim.inbox);
+        let taken = stranger && !mutated("stranger-enters");
+        if taken {
+            // Its client does not hear this answer.
+            step.actor = None;
+        } else if let Some(unfit) = self.drop_unfit(&claim.id, step) {
+            return unfit;
+        }
+        self.promote(step);
+        match (kept, taken) {
+            (true, _) => Reply::Gone,
+            (_, true) => Reply::Taken,
+            _ => self.raise(&claim.id, claim.lease_ttl, claim.waiter_ttl, step),
+        }
+    }
+
+    /// The capacity that the key is in use with, if it is another.
+    fn other_capacity(&mut self, wanted: Capacity, step: &mut Step) -> Option<Capacity> {
+        if self.capacity.is_some_and(|in_use| in_use != wanted) {
+            self.reclaim(step);
+        }
+        let in_use = self.capacity.filter(|_| !self.is_empty());
+        in_use.filter(|in_use| *in_use != wanted)
+    }
+
+    fn refuse_to_wait(&mut self, step: &mut Step) -> Reply {
+        match step.opens {
+            Some(until) => Reply::Quarantined { until },
+            None => Reply::Busy {
+                blocked_until: self.blocked_until(step),
+            },
+        }
+    }
+
+    /// The claim as it joins: at the tail, or granted `now`.
+    fn new_entry(
+        &mut self,
+        claim: &Claim,
+        secret: Option<OwnerSecret>,
+        now: bool,
+        step: &Step,
+    ) -> Entry {
         let ttl = if now {
             claim.lease_ttl.max(claim.min_hold)
         } else {
@@ -78,7 +108,7 @@ impl Queue {
         };
         let mut entry = Entry {
             id: claim.id.clone(),
-            arrival,
+            arrival: self.next_arrival(step),
             mode: claim.mode,
             deadline: step.now + ttl,
             since: step.now,
@@ -96,17 +126,7 @@ impl Queue {
         if now {
             entry.note_renewal(step.now + claim.lease_ttl);
         }
-        if let Some(token) = carrier {
-            self.hold(entry, token);
-        } else if now {
-            self.grant(entry, step);
-            if barges {
-                self.promote(step);
-            }
-        } else {
-            self.enqueue(entry);
-        }
-        self.standing(&claim.id, step)
+        entry
     }
 
     /// The token under which this owner holds the key.

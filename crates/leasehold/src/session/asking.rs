@@ -12,24 +12,14 @@ use std::time::Duration;
 use leasehold_core::{HintLimit, Key, Retry};
 
 use super::acquire::{Grant, Tried};
+use super::timing::{ASK_AFTER_LAPSE, GRACE, POLLING};
 use super::watches::Watch;
 use super::wish::{Patience, Wish, timed_out};
-use super::{GRACE, Session, random_u64, unanswered};
+use super::{Session, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::Capabilities;
 use crate::sync::{Mutex, MutexGuard, PoisonError, sleep, timeout};
-
-/// The pauses where nobody tells that a key is free: what a waiter may lose of its
-/// turn, and still few requests. Other libraries ask about as often.
-const POLLING: Retry = Retry::FullJitter {
-    base: Duration::from_millis(10),
-    cap: Duration::from_millis(150),
-};
-
-/// After the time at which what blocks the key can lapse, ask this much later at
-/// most.
-const AFTER_LAPSE: Duration = Duration::from_millis(10);
 
 /// Whose turn it is to ask for a key, among the tasks of one client.
 #[derive(Debug, Default)]
@@ -158,7 +148,7 @@ pub(super) async fn acquire_by_asking(
         if let Some(in_line) = &in_line {
             in_line.hear(&tried);
         }
-        let (pause, busy_for) = match tried {
+        let busy = match tried {
             Ok(Tried::Granted(grant)) => {
                 // A server that grants forgets that we wait.
                 if let Some(watch) = &mut watch {
@@ -166,18 +156,10 @@ pub(super) async fn acquire_by_asking(
                 }
                 return Ok(Some(grant));
             }
-            Ok(Tried::Busy(_)) if queueing => (pauses.next(), Duration::MAX),
-            Ok(Tried::Busy(busy_for)) => (pauses.next(), busy_for),
-            // Asking sooner is of no use: a quarantine, or a server that starts.
-            Err(refused)
-                if queueing
-                    && refused.kind() == ErrorKind::Refused
-                    && refused.retry_after.is_some() =>
-            {
-                (refused.retry_after, Duration::MAX)
-            }
-            Err(error) => return Err(error),
+            Ok(Tried::Busy(busy_for)) => Ok(busy_for),
+            Err(error) => Err(error),
         };
+        let (pause, busy_for) = pause_after(busy, queueing, &mut pauses)?;
         if let Some(watch) = &watch {
             watch.enlisted();
         }
@@ -188,7 +170,7 @@ pub(super) async fn acquire_by_asking(
             return Err(timed_out());
         }
         // Those who wait for one lapse should not all ask at once.
-        let lapse = busy_for.saturating_add(pause.min(AFTER_LAPSE));
+        let lapse = busy_for.saturating_add(pause.min(ASK_AFTER_LAPSE));
         tokio::select! {
             () = change => {
                 pauses = retry.pauses(random_u64());
@@ -197,5 +179,26 @@ pub(super) async fn acquire_by_asking(
             }
             () = sleep(pause.min(lapse).min(left)) => {}
         }
+    }
+}
+
+/// How long to pause, `None` when the retry is over; and how long the key is busy at least.
+fn pause_after(
+    busy: Result<Duration, StoreError>,
+    queueing: bool,
+    pauses: &mut impl Iterator<Item = Duration>,
+) -> Result<(Option<Duration>, Duration), StoreError> {
+    match busy {
+        Ok(_) if queueing => Ok((pauses.next(), Duration::MAX)),
+        Ok(busy_for) => Ok((pauses.next(), busy_for)),
+        // Asking sooner is of no use: a quarantine, or a server that starts.
+        Err(refused)
+            if queueing
+                && refused.kind() == ErrorKind::Refused
+                && refused.retry_after.is_some() =>
+        {
+            Ok((refused.retry_after, Duration::MAX))
+        }
+        Err(error) => Err(error),
     }
 }

@@ -14,17 +14,12 @@ use tokio::sync::Notify;
 
 use super::registry::Registry;
 use super::signal::{Progress, Signal};
+use super::timing::{WATCHDOG_LATE_LOOKS, WATCHDOG_LOOK};
 use super::wish::timed_out;
 use super::{Session, watchdog};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::sync::{AtomicUsize, Ordering, Runtime, id_of, timeout};
-
-/// How often a task that waits looks whether its claim is kept.
-const LOOK: Duration = Duration::from_secs(2);
-
-/// So many looks in a row at which the watchdog was late mean that it does not run.
-const LATE_LOOKS: u32 = 5;
 
 /// Why a client takes no more claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,7 +201,7 @@ impl Session {
     ) -> Result<(), StoreError> {
         let (mut seen, mut late) = (0, 0);
         loop {
-            match timeout(LOOK, signal.next(seen)).await {
+            match timeout(WATCHDOG_LOOK, signal.next(seen)).await {
                 Ok(Progress::Over) => return Ok(()),
                 Ok(Progress::Position(position)) => {
                     seen = position;
@@ -216,7 +211,7 @@ impl Session {
                 Err(_) if give_up.is_some_and(|end| clock::now() >= end) => {
                     return Err(timed_out());
                 }
-                Err(_) if late == LATE_LOOKS => return Err(Closed::NotDriven.error()),
+                Err(_) if late == WATCHDOG_LATE_LOOKS => return Err(Closed::NotDriven.error()),
                 Err(_) => late += 1,
             }
         }
@@ -225,6 +220,6 @@ impl Session {
     /// Whether the watchdog has woken when it meant to.
     fn is_kept(&self) -> bool {
         let planned = Moment(self.wake_at.load(Ordering::Acquire));
-        clock::now() < planned + LOOK
+        clock::now() < planned + WATCHDOG_LOOK
     }
 }

@@ -8,6 +8,7 @@
 //! - `watchdog`: the one task that drives what no caller does, and holds the inbox open.
 //! - `signal`: what a claim shows to the tasks that wait or hold.
 //! - `telling`: what happened to claims, on its way to those who observe the client.
+//! - `timing`: every time and pause.
 //! - `wish`: what is wanted of a key.
 //! - `acquire`: from "I want this key" to a lease, one claim after the other.
 //! - `together`: the same for several keys at once.
@@ -25,6 +26,7 @@ pub(crate) mod own_id;
 mod registry;
 pub(crate) mod signal;
 mod telling;
+pub(crate) mod timing;
 pub(crate) mod together;
 mod watchdog;
 pub(crate) mod watches;
@@ -49,11 +51,8 @@ use entry::Carried;
 use own_id::{OwnId, OwnIds};
 use registry::Registry;
 use telling::Teller;
+use timing::GRACE;
 use watches::Watches;
-
-/// How much longer than its time to wait a call may take: so long it waits for the
-/// store's answer to a first request, and for its own claims to leave.
-const GRACE: Duration = Duration::from_millis(500);
 
 /// What all handles, leases and tasks of one client share.
 pub(crate) struct Session {

@@ -10,9 +10,7 @@ use leasehold_core::{ClaimId, Key};
 use crate::error::{ErrorKind, StoreError};
 use crate::ids::ClaimIds;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
-
-/// So many ids in a row that others have already mean that they are not unique.
-pub(crate) const COLLISIONS: u32 = 3;
+use leasehold_core::COLLISIONS;
 
 /// Makes the ids of one client. Clones share what is in use.
 #[derive(Debug, Clone, Default)]

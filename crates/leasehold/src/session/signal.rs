@@ -6,8 +6,8 @@ use leasehold_core::{Life, Loss, Moment, Phase, Standpoint, Token};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use super::timing::LONGEST_SLEEP;
 use super::unanswered;
-use super::watchdog::LONGEST_SLEEP;
 use crate::clock;
 use crate::error::StoreError;
 use crate::store::Acknowledged;

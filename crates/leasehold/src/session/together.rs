@@ -51,41 +51,11 @@ impl Session {
         loop {
             let sent: Vec<_> = claims.iter().filter_map(Claimed::poll_transmit).collect();
             if sent.len() == claims.len() {
-                match self.carry_all(&claims, &sent).await {
-                    Ok(None) => return Ok(Together::Apart),
-                    Ok(Some(AllAnswer::All(answers))) => {
-                        for ((claimed, sent), answer) in claims.iter().zip(&sent).zip(answers) {
-                            claimed.answer(sent, Ok(answer));
-                        }
-                        return self.hand_out_all(wishes, claims).await;
-                    }
-                    Ok(Some(AllAnswer::NotAll { part, answer })) => {
-                        for (at, (claimed, sent)) in claims.iter().zip(&sent).enumerate() {
-                            let blocked_until = answer.at;
-                            let busy = Reply::Busy { blocked_until };
-                            let reply = if at == part { answer.reply } else { busy };
-                            claimed.answer(sent, Ok(Answer { reply, ..answer }));
-                        }
-                        return match answer.reply {
-                            Reply::Mismatch { in_use } => {
-                                Err((part, mismatch(wishes[part].mode, in_use)))
-                            }
-                            // One by one they stand in line, or are told so.
-                            Reply::Quarantined { .. } => Ok(Together::Apart),
-                            _ => Ok(Together::Busy),
-                        };
-                    }
-                    Err(failed) => {
-                        for (claimed, sent) in claims.iter().zip(&sent) {
-                            claimed.answer(sent, Err(failed.clone()));
-                        }
-                        match failed {
-                            Some(error) if error.kind() != ErrorKind::Unavailable => {
-                                return Err((0, error));
-                            }
-                            _ => {}
-                        }
-                    }
+                let carried = self.carry_all(&claims, &sent).await;
+                match answer_all(wishes, &claims, &sent, carried)? {
+                    Some(Asked::Granted) => return self.hand_out_all(wishes, claims).await,
+                    Some(Asked::Refused(together)) => return Ok(together),
+                    None => {}
                 }
             }
             let ends = claims
@@ -139,5 +109,51 @@ impl Session {
             .into_iter()
             .map(|claimed| Grant { claimed, rejoined });
         Ok(Together::Granted(grants.collect()))
+    }
+}
+
+/// What the store has said to all claims in one step.
+enum Asked {
+    Granted,
+    Refused(Together),
+}
+
+/// Each claim hears its part of the answer. `None`: there was none, and it is asked again.
+fn answer_all(
+    wishes: &[Wish],
+    claims: &[Claimed],
+    sent: &[Transmit],
+    carried: Result<Option<AllAnswer>, Option<StoreError>>,
+) -> Result<Option<Asked>, (usize, StoreError)> {
+    let parts = claims.iter().zip(sent);
+    match carried {
+        Ok(None) => Ok(Some(Asked::Refused(Together::Apart))),
+        Ok(Some(AllAnswer::All(answers))) => {
+            for ((claimed, sent), answer) in parts.zip(answers) {
+                claimed.answer(sent, Ok(answer));
+            }
+            Ok(Some(Asked::Granted))
+        }
+        Ok(Some(AllAnswer::NotAll { part, answer })) => {
+            for (at, (claimed, sent)) in parts.enumerate() {
+                let blocked_until = answer.at;
+                let busy = Reply::Busy { blocked_until };
+                let reply = if at == part { answer.reply } else { busy };
+                claimed.answer(sent, Ok(Answer { reply, ..answer }));
+            }
+            match answer.reply {
+                Reply::Mismatch { in_use } => Err((part, mismatch(wishes[part].mode, in_use))),
+                // One by one they stand in line, or are told so.
+                Reply::Quarantined { .. } => Ok(Some(Asked::Refused(Together::Apart))),
+                _ => Ok(Some(Asked::Refused(Together::Busy))),
+            }
+        }
+        Err(failed) => {
+            for (claimed, sent) in parts {
+                claimed.answer(sent, Err(failed.clone()));
+            }
+            let refused = failed.filter(|error| error.kind() != ErrorKind::Unavailable);
+            refused.map_or(Ok(None), |error| Err((0, error)))
+        }
     }
 }

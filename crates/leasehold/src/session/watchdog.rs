@@ -3,7 +3,6 @@
 //! is left to keep.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -12,26 +11,12 @@ use leasehold_core::Moment;
 
 use super::closing::Closed;
 use super::entry::{Carried, Send};
+use super::timing::{INBOX_AFTER, INBOX_AGAIN, LINGER, LONGEST_SLEEP};
 use super::{Session, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::Listening;
 use crate::sync::{Ordering, sleep, timeout};
-
-/// With nothing to keep, the task stays this long in case there is something
-/// again, with its inbox open.
-const LINGER: Duration = Duration::from_secs(1);
-
-/// A lease that is kept for this long is worth an open inbox, so that its
-/// holder hears at once if an administrator breaks it.
-const SETTLED: Duration = Duration::from_millis(100);
-
-/// The longest sleep. Timers stand still while the machine sleeps, validity
-/// does not: on waking up, a lost lease is noticed within this time.
-pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
-/// A failed attempt to open the inbox is repeated after this.
-const LISTEN_PAUSE: Duration = Duration::from_millis(250);
 
 /// Starts the task if none runs. With its runtime gone, the client is closed when this
 /// returns.
@@ -106,7 +91,7 @@ impl Watchdog {
             in_flight: FuturesUnordered::new(),
             opening: FuturesUnordered::new(),
             inbox: None,
-            listen_after: clock::now() + SETTLED,
+            listen_after: clock::now() + INBOX_AFTER,
             deafness: Deafness::default(),
             idle_since: None,
             over: false,
@@ -229,7 +214,7 @@ impl Watchdog {
                 } else {
                     tracing::debug!(%error, "cannot listen for grants; trying again");
                 }
-                self.listen_after = now + LISTEN_PAUSE;
+                self.listen_after = now + INBOX_AGAIN;
             }
         }
     }

@@ -7,18 +7,12 @@ use std::time::Duration;
 use leasehold_core::Key;
 use tokio::sync::{Notify, watch};
 
+use super::timing::{WATCH_LOOK, WATCH_TTL};
 use super::{Session, watchdog};
 use crate::clock;
 use crate::error::StoreError;
 use crate::store::Verbs as _;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError, timeout};
-
-/// How long the store remembers a watch; asked for again at a third. A watcher
-/// that died costs a push per change until then.
-const WATCH_TTL: Duration = Duration::from_secs(60);
-
-/// Where nobody tells, it is looked so often.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The keys that this client watches, and whom to wake.
 #[derive(Debug, Default)]
@@ -96,7 +90,7 @@ impl Watch {
     /// Asks the store to tell, if it can, and says how soon to ask again.
     pub(crate) async fn ask(&self) -> Result<Duration, StoreError> {
         if !self.session.store.capabilities().push {
-            return Ok(LOOK_PAUSE);
+            return Ok(WATCH_LOOK);
         }
         self.enlisted();
         self.session.store.watch(&self.key, WATCH_TTL).await?;

@@ -1,0 +1,130 @@
+//! One claim of the queue, and where it stands.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Queue;
+use crate::{Arrival, ClaimId, ClientInfo, Inbox, Mode, Note, OwnerSecret, StoreTime, Token};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) id: ClaimId,
+    pub(super) arrival: Arrival,
+    pub(super) mode: Mode,
+    pub(super) deadline: StoreTime,
+    /// When it joined; from the grant on, when it was granted.
+    pub(super) since: StoreTime,
+    pub(super) inbox: Option<Inbox>,
+    pub(super) owner: ClientInfo,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) secret: Option<OwnerSecret>,
+    #[serde(default, skip_serializing_if = "Duration::is_zero")]
+    pub(super) min_hold: Duration,
+    /// With a minimum hold, from the grant on: until when the client has renewed it. The
+    /// deadline can be later, and alone it does not tell whether the client still runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) renewed: Option<StoreTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) note: Option<Note>,
+    /// How often the id was replaced.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) version: u64,
+    /// The id before the last rotation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) previous: Option<ClaimId>,
+    /// It has left, and only its minimum hold keeps the key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) kept: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Entry {
+    /// Until when the key stays taken, whatever becomes of the claim.
+    pub(super) fn keep_until(&self) -> StoreTime {
+        self.since + self.min_hold
+    }
+
+    /// Notes until when the client of a granted claim has renewed it.
+    pub(super) fn note_renewal(&mut self, until: StoreTime) {
+        if !self.min_hold.is_zero() {
+            self.renewed = self.renewed.max(Some(until));
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Granted(Token, Arrival),
+    Waiting(Arrival),
+}
+
+impl Queue {
+    pub(super) fn entry(&self, id: &ClaimId) -> Option<&Entry> {
+        match self.places.get(id)? {
+            Place::Granted(token, arrival) => self.granted.get(&(*token, *arrival)),
+            Place::Waiting(arrival) => self.waiting.get(arrival),
+        }
+    }
+
+    pub(super) fn entry_mut(&mut self, id: &ClaimId) -> Option<&mut Entry> {
+        match self.places.get(id)? {
+            Place::Granted(token, arrival) => self.granted.get_mut(&(*token, *arrival)),
+            Place::Waiting(arrival) => self.waiting.get_mut(arrival),
+        }
+    }
+
+    pub(super) fn drop_if_lapsed(&mut self, id: &ClaimId, now: StoreTime) {
+        if self.entry(id).is_some_and(|entry| entry.deadline <= now) {
+            self.remove(id);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &ClaimId) {
+        match self.places.remove(id) {
+            Some(Place::Granted(token, arrival)) => {
+                if let Some(entry) = self.granted.remove(&(token, arrival))
+                    && !self.is_held(token)
+                {
+                    self.used -= entry.mode.weight();
+                }
+            }
+            Some(Place::Waiting(arrival)) => {
+                self.take_waiting(arrival);
+            }
+            None => {}
+        }
+    }
+
+    /// Takes a waiting claim out of the line; its place in `places` stays.
+    pub(super) fn take_waiting(&mut self, arrival: Arrival) -> Option<Entry> {
+        let entry = self.waiting.remove(&arrival)?;
+        if let Some(secret) = entry.secret
+            && let Some(siblings) = self.siblings.get_mut(&secret)
+        {
+            siblings.remove(&arrival);
+            if siblings.is_empty() {
+                self.siblings.remove(&secret);
+            }
+        }
+        Some(entry)
+    }
+
+    /// Whether any claim has that token.
+    pub(super) fn is_held(&self, token: Token) -> bool {
+        let one = (token, Arrival(0))..=(token, Arrival(u64::MAX));
+        self.granted.range(one).next().is_some()
+    }
+
+    pub(super) fn first_waiting(&self) -> Option<Arrival> {
+        self.waiting.keys().next().copied()
+    }
+
+    pub(super) fn first_holder(&self) -> Option<(Token, Arrival)> {
+        self.granted.keys().next().copied()
+    }
+}

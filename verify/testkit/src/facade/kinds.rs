@@ -620,8 +620,8 @@ pub async fn a_minimum_hold_counts_from_use(fixture: &dyn Fixture) {
 
 /// A lease is not renewed beyond its longest hold, and says why it ended.
 pub async fn a_maximum_hold_ends_a_lease(fixture: &dyn Fixture) {
-    let client = client_with(fixture, ttl(Duration::from_millis(300))).await;
-    let hold = Duration::from_millis(1_000);
+    let client = client_with(fixture, ttl(Duration::from_millis(1_200))).await;
+    let hold = Duration::from_millis(2_500);
     let lock = client
         .mutex("k")
         .expect("a lock")

@@ -301,12 +301,14 @@ impl Waiter {
                 Request::Renew(ttl) => (ttl, Some(sent + ttl / RENEW_WAITING_AT)),
             };
             let mut validity = Validity::default();
-            let from = if mutated("validity-answer") {
-                now
-            } else {
-                sent
-            };
-            validity.confirm(from, ttl);
+            validity.confirm(
+                if mutated("validity-answer") {
+                    now
+                } else {
+                    sent
+                },
+                ttl,
+            );
             self.phase = Phase::Over(Verdict::Granted {
                 arrival,
                 token,

@@ -1,8 +1,11 @@
 //! The wire format: the scripts, what they are given, what they answer and write, and the
 //! messages that they publish.
 
+mod bytes;
+pub(crate) mod call;
 pub(crate) mod push;
 pub(crate) mod record;
+mod reply;
 pub(crate) mod script;
 
 use leasehold_core::Command;

@@ -10,10 +10,10 @@ use redis::{Cmd, Value};
 use super::step::{Way, run};
 use super::wire::Wire;
 use crate::codec::record::Bytes;
-use crate::codec::script::{self, SCRIPTS, micros};
+use crate::codec::script::{self, SCRIPTS, Site, micros};
 use crate::refusal;
 
-/// What gated scripts are told: see `codec/lua/gate.lua`.
+/// What scripts are told of a server that may have forgotten: see `codec/lua/way.lua`.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     pub(crate) marker: String,
@@ -34,6 +34,11 @@ impl Gate {
             marker: marker_key(prefix),
             terms: packed,
         }
+    }
+
+    /// Where scripts run that are told of it.
+    pub(crate) fn site(&self) -> Site<'_> {
+        Site::Gated(&self.marker, &self.terms)
     }
 
     /// Asks whether the server belongs to clients with these settings. `starts`: where

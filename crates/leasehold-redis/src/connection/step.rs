@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::link::Shared;
 use super::rights::Sending;
 use super::wire::Wire;
-use crate::codec::script::{self, Script, Terms};
+use crate::codec::script::{self, Script, Site, Terms};
 use crate::refusal;
 
 /// How a script is sent.
@@ -60,18 +60,17 @@ pub(crate) async fn ask_primary(
             retention: shared.target().retention,
             believed: wire.server.rights.counts,
         };
-        let gate = wire.server.gate.as_ref().zip(script.gated());
-        let (value, acknowledged) = if let Some((gate, script)) = gate {
-            let keys: Vec<_> = keys.iter().copied().chain([&*gate.marker]).collect();
-            let gated = |call: &mut Cmd| {
-                arguments(call, terms);
-                call.arg(&gate.terms);
-            };
-            run_by(&wire, way, script, &keys, gated).await?
-        } else {
-            let script = script.on(shared.target().is_cluster());
-            run_by(&wire, way, script, keys, |call| arguments(call, terms)).await?
+        let site = match &wire.server.gate {
+            Some(gate) => gate.site(),
+            None if shared.target().is_cluster() => Site::InCluster,
+            None => Site::Alone,
         };
+        let all = |call: &mut Cmd| {
+            arguments(call, terms);
+            script.add_way(call, site);
+        };
+        let (value, acknowledged) =
+            run_by(&wire, way, script, &script.keys(site, keys), all).await?;
         match &value {
             Value::ServerError(error) if refusal::is_elsewhere(error) => {
                 let limit = shared.target().response_timeout;

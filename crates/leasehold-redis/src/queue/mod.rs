@@ -186,7 +186,7 @@ impl RedisStore {
     ) -> Result<(Value, Context), StoreError> {
         match &self.route {
             Route::One(shared) => ask_primary(shared, way, script, keys, arguments).await,
-            Route::Cluster(cluster) => cluster.run(script.on(true), keys, arguments).await,
+            Route::Cluster(cluster) => cluster.run(script, keys, arguments).await,
         }
     }
 }

@@ -11,7 +11,7 @@ use redis::{Cmd, Value};
 
 use super::super::refusal;
 use crate::codec::record::Bytes;
-use crate::codec::script::{MARKER, Script, micros, push_short, ungated, unreadable};
+use crate::codec::script::{MARKER, Script, assemble, micros, push_short, unreadable};
 
 const PARTS: [(&str, &str); 5] = [
     ("time", include_str!("../codec/lua/time.lua")),
@@ -20,13 +20,6 @@ const PARTS: [(&str, &str); 5] = [
     ("marker", MARKER),
     ("vote", include_str!("lua/vote.lua")),
 ];
-
-fn assemble(text: &str) -> Script {
-    let include = |text: String, (name, part): (&str, &str)| {
-        text.replace(&format!("-- include {name}.lua\n"), &ungated(part))
-    };
-    Script::new(PARTS.into_iter().fold(text.to_owned(), include))
-}
 
 /// One script a verb.
 #[derive(Debug)]
@@ -40,12 +33,12 @@ pub(super) struct Scripts {
 }
 
 pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
-    acquire: assemble(include_str!("lua/acquire.lua")),
-    extend: assemble(include_str!("lua/extend.lua")),
-    release: assemble(include_str!("lua/release.lua")),
-    break_key: assemble(include_str!("lua/break.lua")),
-    watch: assemble(include_str!("lua/watch.lua")),
-    inspect: assemble(include_str!("lua/inspect.lua")),
+    acquire: assemble(include_str!("lua/acquire.lua"), &PARTS),
+    extend: assemble(include_str!("lua/extend.lua"), &PARTS),
+    release: assemble(include_str!("lua/release.lua"), &PARTS),
+    break_key: assemble(include_str!("lua/break.lua"), &PARTS),
+    watch: assemble(include_str!("lua/watch.lua"), &PARTS),
+    inspect: assemble(include_str!("lua/inspect.lua"), &PARTS),
 });
 
 /// What is asked of one server. The inbox in a body is put in by the member:

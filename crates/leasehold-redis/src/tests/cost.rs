@@ -9,7 +9,7 @@ use leasehold_testkit::server::RedisServer;
 use redis::{Pipeline, Value};
 
 use super::twin::{Kind, RETENTION};
-use crate::codec::script::{self, SCRIPTS, Script, Terms};
+use crate::codec::script::{self, SCRIPTS, Script, Site, Terms};
 use crate::connection::gate::Gate;
 
 const FENCED_CLAIM: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
@@ -97,6 +97,7 @@ fn claim(id: ClaimId, mode: Mode) -> Claim {
 fn call(script: &Script, key: &str, arguments: impl Fn(&mut redis::Cmd)) -> redis::Cmd {
     let mut call = script::call(script, &[key]);
     arguments(&mut call);
+    script.add_way(&mut call, Site::Alone);
     call
 }
 
@@ -126,7 +127,7 @@ fn fenced(bench: &mut Bench, keys: usize) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) 
 }
 
 fn ours(bench: &mut Bench, keys: usize, kind: Kind) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) {
-    let scripts = [&SCRIPTS.claim, &SCRIPTS.release].map(|script| kind.of(script));
+    let scripts = [&SCRIPTS.claim, &SCRIPTS.release];
     // On a server that has been marked.
     let terms_of_set = SetTerms {
         set: "one server 60000ms".to_owned(),
@@ -134,13 +135,10 @@ fn ours(bench: &mut Bench, keys: usize, kind: Kind) -> (Vec<redis::Cmd>, Vec<red
     };
     let gate = Gate::new("leasehold:", &"f".repeat(40), &terms_of_set);
     let call = |script: &Script, key: &str, arguments: &dyn Fn(&mut redis::Cmd)| {
-        let keys = [key, &*gate.marker];
-        let gated = kind == Kind::Gated;
-        let mut call = script::call(script, &keys[..1 + usize::from(gated)]);
+        let site = kind.site(&gate);
+        let mut call = script::call(script, &script.keys(site, &[key]));
         arguments(&mut call);
-        if gated {
-            call.arg(&gate.terms);
-        }
+        script.add_way(&mut call, site);
         call
     };
     for script in scripts {

@@ -16,7 +16,7 @@ use super::super::refusal;
 use super::record;
 use crate::codec::push;
 use crate::codec::record::Record;
-use crate::codec::script::{self, SCRIPTS, Script, Terms};
+use crate::codec::script::{self, SCRIPTS, Script, Site, Terms};
 use crate::connection::gate::Gate;
 
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3600);
@@ -42,10 +42,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn of(self, script: &Script) -> &Script {
+    pub(super) fn site(self, gate: &Gate) -> Site<'_> {
         match self {
-            Self::Gated => script.gated().unwrap_or(script),
-            Self::Alone | Self::InCluster => script.on(self == Self::InCluster),
+            Self::Alone => Site::Alone,
+            Self::InCluster => Site::InCluster,
+            Self::Gated => gate.site(),
         }
     }
 }
@@ -138,12 +139,10 @@ impl Twin {
             ("inspect", &SCRIPTS.inspect),
         ]
         .map(|(verb, script)| {
-            let script = kind.of(script);
-            assert!(!script.text.contains("gated:") || kind == Kind::Gated);
             let lines = script.text.matches(CLOCK).count();
             assert_eq!(lines, 1, "one line of {verb} reads the clock");
             assert!(!script.text.contains("-- include"), "{verb} is assembled");
-            let script = Script::new(script.text.replace(CLOCK, GIVEN));
+            let script = script.with_text(script.text.replace(CLOCK, GIVEN));
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(&script.text);
             let _: String = load.query(&mut connection).unwrap();
@@ -209,15 +208,12 @@ impl Twin {
         let script = &self.scripts[verb];
         let keys = places.iter().map(|place| self.places[*place].redis_key());
         let keys: Vec<_> = keys.collect();
-        let mut keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
         let gate = self.boot.gate();
-        let gated = self.kind == Kind::Gated && verb != "inspect";
-        keys.extend(gated.then_some(&*gate.marker));
-        let mut call = script::call(script, &keys);
+        let site = self.kind.site(&gate);
+        let mut call = script::call(script, &script.keys(site, &keys));
         arguments(&mut call);
-        if gated {
-            call.arg(&gate.terms);
-        }
+        script.add_way(&mut call, site);
         call.arg(clock.0);
         call.query(&mut self.connection)
     }

@@ -142,9 +142,8 @@ pub(super) async fn acquire_by_asking(
         tokio::pin!(change);
         // Enlist before asking, so that no push falls between.
         change.as_mut().enable();
-        let tried = session
-            .acquire_in_line(wish, patience, !queueing, |_, _| {})
-            .await;
+        let asked = session.acquire_in_line(wish, patience, !queueing, |_, _| {});
+        let tried = asked.await;
         if let Some(in_line) = &in_line {
             in_line.hear(&tried);
         }

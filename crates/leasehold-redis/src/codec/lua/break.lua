@@ -9,6 +9,7 @@
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION
 local key = KEYS[1]
 -- include time.lua
+-- include way.lua
 -- include open.lua
 -- include state.lua
 local function step()

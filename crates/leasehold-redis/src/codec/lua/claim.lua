@@ -20,13 +20,14 @@
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION, OOM
 local key = KEYS[1]
 -- include time.lua
+-- include way.lua
 -- include open.lua
 local id, retention = ARGV[1], ARGV[5] + 0
 
 -- The short path: nobody holds or waits, and there is no minimum hold.
 local traits = string.byte(ARGV[6])
 if traits % 16 < 8 and not in_cluster
-  -- gated: and closed_for <= 0
+  and closed_for <= 0
   and (absent or (raw and claim_size == 0 and not (buried_count > 0 and string.find(raw, id, 55, true)))) then
   local deadline = now + ARGV[2]
   local token, arrival = last_token + 1, last_arrival + 1
@@ -100,7 +101,7 @@ end
 -- joins the tail; it has no owner who may hold already. The rest of this script says the same at length.
 local flags = ARGV[4] + 0
 if not raw and not absent and flags % 4 == 1 and traits % 8 < 4 and string.sub(ARGV[6], 2, 5) == '\0\0\0\0'
-  -- gated: and closed_for <= 0
+  and closed_for <= 0
 then
   local fields = redis.pcall('HMGET', key, ' head', id)
   local head = fields[1]

@@ -10,6 +10,7 @@
 --          the number of the first that is not, from 0, and its answer  nothing was done
 --          or the error LHTYPE, LHVERSION, OOM
 -- include time.lua
+-- include way.lua
 local retention = ARGV[1] + 0
 
 -- Works out the claim of one key; answers how to write it, or an error.

@@ -28,7 +28,7 @@ local function join(id, body, lease_ttl, waiter_ttl, wait, ahead)
   local known = is_buried(id)
   -- An unfair claim is asked first: else it could never win a vacant key.
   local barges = ahead and not known and capacity == claim.capacity
-    -- gated: and closed_for <= 0
+    and closed_for <= 0
     and make_room(claim.weight)
   if not barges then
     promote()
@@ -45,15 +45,15 @@ local function join(id, body, lease_ttl, waiter_ttl, wait, ahead)
   capacity = claim.capacity
 
   local token = claim.secret
-    -- gated: and closed_for <= 0
+    and closed_for <= 0
     and carrier(claim.secret)
   local at_once = barges or token or ((ahead or waiting == 0)
-    -- gated: and closed_for <= 0
+    and closed_for <= 0
     and make_room(claim.weight))
   if not at_once and not wait then
-    -- gated: if closed_for > 0 then
-    -- gated:   return {12, now, now + closed_for}, false
-    -- gated: end
+    if closed_for > 0 then
+      return {12, now, now + closed_for}, false
+    end
     return {2, now, blocked_until()}, false
   end
   -- Queue::next_arrival

@@ -13,6 +13,7 @@
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION
 local key = KEYS[1]
 -- include time.lua
+-- include way.lua
 -- include open.lua
 local id, flags, retention = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
 local settled, believed, unused = flags % 4 >= 2, flags % 8 >= 4, flags >= 8
@@ -84,7 +85,7 @@ if not raw and not absent and flags % 4 == 3 then
       return struct.pack('<Bdd', 4, at, 1)
     end
     local heir = clock >= seen and at <= FURTHEST
-      -- gated: and closed_for <= 0
+      and closed_for <= 0
       and bears == -1 and granted == 1 and first_granted == id
       and ours > at and traits % 16 < 8 and waiting > 0 and weight == 1048576 and watched == 0
       -- Queue::forget_buried has nothing to forget: the oldest comes first.
@@ -182,9 +183,7 @@ local function step()
     promote()
   elseif waiting > 0 and not kept then
     -- Queue::tell_vacant
-    local vacant = now
-    -- gated: vacant = now + closed_for
-    tell_next(find(first_waiting), vacant)
+    tell_next(find(first_waiting), now + closed_for)
   end
   return finish(answer, true, retention, believed)
 end

@@ -21,6 +21,7 @@
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION
 local key = KEYS[1]
 -- include time.lua
+-- include way.lua
 -- include open.lua
 local id, retention = ARGV[1], ARGV[4] + 0
 

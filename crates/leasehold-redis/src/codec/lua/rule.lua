@@ -119,20 +119,20 @@ local function carrier(secret)
   return claim.secret == secret and claim.token
 end
 
--- gated: -- Queue::catch_up
--- gated: local function catch_up()
--- gated:   local claim = closed_for <= 0 and waiting > 0 and granted > 0 and find(last_granted)
--- gated:   if claim and claim.secret and #siblings_of(claim.secret) > 0 then
--- gated:     local token = carrier(claim.secret)
--- gated:     if token then
--- gated:       grant_siblings(claim.secret, token)
--- gated:     end
--- gated:   end
--- gated: end
+-- Queue::catch_up
+local function catch_up()
+  local claim = gated and closed_for <= 0 and waiting > 0 and granted > 0 and find(last_granted)
+  if claim and claim.secret and #siblings_of(claim.secret) > 0 then
+    local token = carrier(claim.secret)
+    if token then
+      grant_siblings(claim.secret, token)
+    end
+  end
+end
 
 -- Queue::promote
 local function promote()
-  -- gated: catch_up()
+  catch_up()
   while waiting > 0 do
     local too_small = first_weight > units()
     if first_deadline <= now or too_small then
@@ -145,8 +145,8 @@ local function promote()
       if claim.deadline > now then
         tell('u', claim, '%.0f %.0f ', capacity, now)
       end
-    -- gated: elseif closed_for > 0 then
-    -- gated:   return
+    elseif closed_for > 0 then
+      return
     elseif not make_room(first_weight) then
       return
     else

@@ -14,11 +14,6 @@ end
 if clock > LATEST then
   return too_late()
 end
--- Whether the key lies on a node of a cluster. While its slot moves away, that node
--- refuses to touch a key that is not there, also one that this very script has just
--- deleted: so there a record is a hash from the start and changes its form never.
-local in_cluster = false
-
 -- Whether the client of an inbox may live, as far as can be seen: one whose name
 -- begins with a dash cannot hear. The record is written by now, so a user who may not
 -- publish must not end the script.
@@ -36,5 +31,3 @@ end
 local function prove(id, said)
   return redis.sha1hex(id .. ' ' .. said .. ' ' .. id)
 end
-
--- gated: -- include gate.lua

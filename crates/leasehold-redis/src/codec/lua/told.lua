@@ -15,9 +15,9 @@ local function tell(kind, claim, format, ...)
 end
 
 local function blocked_until()
-  -- gated: if closed_for > 0 then
-  -- gated:   return math.max(granted == 0 and now or earliest, now + closed_for)
-  -- gated: end
+  if closed_for > 0 then
+    return math.max(granted == 0 and now or earliest, now + closed_for)
+  end
   return granted == 0 and now or earliest
 end
 

@@ -10,6 +10,7 @@
 --          packed as one byte and a double, or the error LHTYPE, LHVERSION, OOM
 local key = KEYS[1]
 -- include time.lua
+-- include way.lua
 -- include open.lua
 -- include state.lua
 local function step()

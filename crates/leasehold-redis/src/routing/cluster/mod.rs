@@ -35,7 +35,7 @@ pub use self::options::RedisClusterOptions;
 use self::redirect::Redirect;
 use self::topology::{Address, Topology};
 use crate::codec::push;
-use crate::codec::script::{Script, Terms};
+use crate::codec::script::{Script, Site, Terms};
 use crate::connection::connect::Target;
 use crate::connection::link::Shared;
 use crate::connection::rights::Said;
@@ -220,7 +220,10 @@ impl Cluster {
             // Read before sending: what is sent before the inbox is open may be
             // answered with pushes that nobody hears.
             let epoch = self.home.epoch();
-            let asked = run(&wire, way, script, keys, |call| arguments(call, terms));
+            let asked = run(&wire, way, script, keys, |call| {
+                arguments(call, terms);
+                script.add_way(call, Site::InCluster);
+            });
             let answer = tokio::select! {
                 biased;
                 answer = asked => answer?,

@@ -1,0 +1,30 @@
+-- Where the script runs, and whether this server grants anything yet. A script that includes
+-- this has one more argument than its head says, the way:
+--
+--   ''        one server
+--   'c'       a node of a cluster. While its slot moves away, that node refuses to touch a key
+--             that is not there, also one that this very script has just deleted: so there a
+--             record is a hash from the start and never changes its form
+--   'g' terms a server that may have forgotten who holds (`restart=quarantine`): see marker.lua.
+--             The last key is its marker: <prefix>boot
+--   'l' terms the same, for a script that only looks: it starts no quarantine
+--
+-- Returns the error LHFOREIGN where the server belongs to other clients.
+local way = ARGV[#ARGV]
+local in_cluster, gated = way == 'c', #way > 1
+-- In microseconds: 0 when it is open.
+local closed_for = 0
+if gated then
+-- include marker.lua
+  local terms = string.sub(way, 2)
+  closed_for = admit(table.remove(KEYS), terms, string.byte(way) == 108)
+  if not closed_for then
+    return {err = 'LHFOREIGN settings'}
+  elseif type(closed_for) == 'table' then
+    if not string.find(closed_for.err, 'OOM', 1, true) then
+      return closed_for
+    end
+    -- Who holds may go on when the memory is full. Who holds no more is not known.
+    closed_for = struct.unpack('<d', terms)
+  end
+end

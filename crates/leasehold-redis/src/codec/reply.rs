@@ -1,0 +1,110 @@
+//! What the scripts answer.
+
+use leasehold_core::{Arrival, Reply, Standing, StoreTime, Token};
+use leasehold_store::{ErrorKind, StoreError};
+use redis::Value;
+
+use super::bytes::Bytes;
+use crate::refusal;
+
+/// Reads what a verb answered: the reply, and when the step was taken.
+pub(crate) fn read_reply(value: &Value) -> Result<(Reply, StoreTime), StoreError> {
+    match value {
+        Value::BulkString(bytes) => parse_reply(bytes).ok_or_else(|| unreadable(value)),
+        Value::ServerError(error) => Err(refusal::of_server(error)),
+        other => Err(unreadable(other)),
+    }
+}
+
+/// What `claim_all` answered: every reply, or the first part that was not granted.
+pub(crate) type AllReplies = Result<Vec<(Reply, StoreTime)>, (usize, (Reply, StoreTime))>;
+
+/// Reads it, of so many parts.
+pub(crate) fn read_replies(value: &Value, parts: usize) -> Result<AllReplies, StoreError> {
+    match value {
+        Value::Array(items) => match items.as_slice() {
+            [Value::Int(part), answer] => {
+                let part = usize::try_from(*part).ok().filter(|part| *part < parts);
+                let part = part.ok_or_else(|| unreadable(value))?;
+                Ok(Err((part, read_reply(answer)?)))
+            }
+            answers => {
+                let replies: Vec<_> = answers.iter().map(read_reply).collect::<Result<_, _>>()?;
+                let granted = replies.iter().filter(|(reply, _)| reply.is_grant()).count();
+                // One key less would be held by nobody.
+                if granted != parts || replies.len() != parts {
+                    return Err(unreadable(value));
+                }
+                Ok(Ok(replies))
+            }
+        },
+        Value::ServerError(error) => Err(refusal::of_server(error)),
+        other => Err(unreadable(other)),
+    }
+}
+
+fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
+    let mut bytes = Bytes(bytes);
+    let (kind, at) = (bytes.u8()?, bytes.time()?);
+    let reply = match kind {
+        1 => Reply::Standing(Standing {
+            arrival: Arrival(bytes.number()?),
+            token: Some(Token(bytes.number()?)).filter(|token| token.0 > 0),
+            position: bytes.number()?,
+            deadline: bytes.time()?,
+            blocked_until: bytes.time().filter(|time| time.0 > 0),
+        }),
+        2 => Reply::Busy {
+            blocked_until: bytes.time()?,
+        },
+        12 => Reply::Quarantined {
+            until: bytes.time()?,
+        },
+        3 => Reply::Gone,
+        4 => Reply::Released {
+            held: bytes.number()? == 1,
+        },
+        5 => Reply::Absent,
+        6 => Reply::Mismatch {
+            in_use: bytes.capacity()?,
+        },
+        7 => Reply::Broken {
+            holders: bytes.number()?,
+            token: Token(bytes.number()?),
+        },
+        8 => Reply::Superseded,
+        9 => Reply::Taken,
+        10 => Reply::Resized,
+        11 => Reply::Done,
+        _ => return None,
+    };
+    Some((reply, at))
+}
+
+pub(crate) fn unreadable(value: &Value) -> StoreError {
+    StoreError::new(
+        ErrorKind::Corrupt,
+        format!(
+            "the server answered {}, which is not as it should be",
+            shape(value)
+        ),
+    )
+    .with_hint("does a proxy stand between this client and the server?")
+}
+
+/// What sort of answer it is. What is in it is not repeated: it can be long, and hold
+/// the ids of claims.
+fn shape(value: &Value) -> String {
+    match value {
+        Value::Nil => "nothing".to_owned(),
+        Value::Int(number) => format!("the number {number}"),
+        Value::Okay => "OK".to_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => {
+            format!("a text of {} bytes", text.len())
+        }
+        Value::BulkString(bytes) => format!("{} bytes", bytes.len()),
+        Value::Array(items) | Value::Set(items) => format!("a list of {}", items.len()),
+        Value::Map(fields) => format!("a map of {}", fields.len()),
+        _ => "something".to_owned(),
+    }
+}

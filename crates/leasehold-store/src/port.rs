@@ -69,11 +69,12 @@ impl Capabilities {
     }
 }
 
-/// What a store answers: the reply, and when the step was taken.
+/// What a store answers: the reply, and when the step was taken. Those who ask by name
+/// ([`Verbs`](crate::Verbs)) get the replies of that verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answer {
+pub struct Answer<R = Reply> {
     /// The reply of the queue.
-    pub reply: Reply,
+    pub reply: R,
     /// The store's time of the step.
     pub at: StoreTime,
     /// The connection epoch on which the answer came: zero while the inbox is

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold::core::{
+use crate::{Answer, Listening, LockStore, Push, PushSink, Verbs as _};
+use crate::{ErrorKind, StoreError};
+use leasehold_core::{
     Arrival, Claim, ClaimId, ClaimReply, Key, Mode, Owner, OwnerSecret, Release, ReleaseReply,
     Renew, RenewReply, Reply, ResizeReply, Snapshot, Standing, Token,
 };
-use leasehold::store::{Answer, Listening, LockStore, Push, PushSink, Verbs as _};
-use leasehold::{ErrorKind, StoreError};
 use tokio::sync::Notify;
 
 use super::{Fixture, LONG, PUSH_LIMIT};

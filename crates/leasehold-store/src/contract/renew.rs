@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::core::{Claim, Mode, Renew, RenewReply};
+use leasehold_core::{Claim, Mode, Renew, RenewReply};
 
 use super::actor::{knows_all_kinds, scene, stands};
 use super::{Fixture, LONG, SHORT};
@@ -91,7 +91,7 @@ pub async fn downgrade_lets_readers_in_and_no_writer_between(fixture: &dyn Fixtu
     if b.is_pushed_to() {
         assert_eq!(b.hears_grant().await.0, reader);
     }
-    let modes = |look: leasehold::core::Snapshot| -> Vec<_> {
+    let modes = |look: leasehold_core::Snapshot| -> Vec<_> {
         look.holders.iter().map(|h| h.claim.mode).collect()
     };
     assert_eq!(modes(a.look(&key).await), [Mode::Shared, Mode::Shared]);

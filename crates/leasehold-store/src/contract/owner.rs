@@ -1,6 +1,6 @@
 //! Re-entrance: several claims of one owner.
 
-use leasehold::core::ReleaseReply;
+use leasehold_core::ReleaseReply;
 
 use super::Fixture;
 use super::actor::{knows_all_kinds, scene};

@@ -1,7 +1,7 @@
 //! Permits, and how many of them there are.
 
-use leasehold::core::{Capacity, ClaimReply, RenewReply, ResizeReply};
-use leasehold::store::Push;
+use crate::Push;
+use leasehold_core::{Capacity, ClaimReply, RenewReply, ResizeReply};
 
 use super::actor::{id, key as named, knows_all_kinds, scene, stands};
 use super::{Fixture, LONG};

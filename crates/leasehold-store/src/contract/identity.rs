@@ -1,7 +1,7 @@
 //! Claims whose id is replaced, or whose client is.
 
-use leasehold::core::{Adopt, ClaimReply, Owner, ReleaseReply, Renew, RenewReply, Rotate, Token};
-use leasehold::store::Push;
+use crate::Push;
+use leasehold_core::{Adopt, ClaimReply, Owner, ReleaseReply, Renew, RenewReply, Rotate, Token};
 
 use super::actor::{Actor, id, key, knows_all_kinds, scene, stands};
 use super::{Fixture, LONG};

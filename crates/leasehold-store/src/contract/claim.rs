@@ -1,7 +1,7 @@
 //! Joining the queue: who is granted, and in which order.
 
-use leasehold::core::{Capacity, Claim, ClaimReply, Release, ReleaseReply, RenewReply, Token};
-use leasehold::store::Verbs as _;
+use crate::Verbs as _;
+use leasehold_core::{Capacity, Claim, ClaimReply, Release, ReleaseReply, RenewReply, Token};
 
 use super::actor::{Actor, keeps_a_queue, key, knows_all_kinds, scene};
 use super::{Fixture, LONG, SHORT};

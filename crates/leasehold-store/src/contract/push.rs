@@ -1,7 +1,7 @@
 //! What inboxes hear of the queue.
 
-use leasehold::core::ClaimReply;
-use leasehold::store::Push;
+use crate::Push;
+use leasehold_core::ClaimReply;
 
 use super::actor::{id, keeps_a_queue, key, scene};
 use super::{Fixture, LONG};

@@ -626,7 +626,7 @@ pub async fn nothing_is_left(fixture: &dyn Fixture) {
 }
 
 /// Mounts every case as a test of the store that the expression makes a
-/// [`Fixture`](crate::facade::Fixture) of. With `@quick` before it, those that take a minute stay out:
+/// [`Fixture`] of. With `@quick` before it, those that take a minute stay out:
 /// enough for another server behind a store that passes all.
 #[macro_export]
 macro_rules! facade {

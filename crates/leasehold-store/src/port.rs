@@ -51,7 +51,7 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// A store that queues, pushes and claims several keys in one step, and no
-    /// more.
+    /// more. A store that can do more or less changes fields of it.
     #[must_use]
     pub const fn queueing(name: &'static str) -> Self {
         Self {

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Arrival, Capacity, ClaimId, ClientInfo, Inbox, Mode, Note, OwnerSecret, StoreTime, Token,
+    Arrival, Capacity, ClaimId, ClientInfo, Inbox, Mode, Note, OwnerSecret, Reply, StoreTime, Token,
 };
 
 /// Joins the queue, or finds itself where it already stands.
@@ -135,20 +133,21 @@ pub struct Release {
 /// One atomic step on one key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Command {
-    /// See [`Claim`]. Answered by `Standing`, `Busy`, `Quarantined`, `Gone` (already
-    /// released), `Taken` or `Mismatch`.
+    /// See [`Claim`]. Answered by a [`ClaimReply`](crate::ClaimReply); `Gone` says that it was
+    /// released already.
     Claim(Claim),
-    /// See [`Renew`]. Answered by `Standing`, `Gone`, `Superseded`, `Taken`, or
-    /// `Mismatch` for a waiting claim that can never fit any more.
+    /// See [`Renew`]. Answered by a [`RenewReply`](crate::RenewReply); `Mismatch` is for a
+    /// waiting claim that can never fit any more.
     Renew(Renew),
-    /// See [`Release`]. Answered by `Released` or `Absent`.
+    /// See [`Release`]. Answered by a [`ReleaseReply`](crate::ReleaseReply).
     Release(Release),
-    /// Takes the key from all who hold it: for administrators. Answered by `Broken`.
+    /// Takes the key from all who hold it: for administrators. Answered by
+    /// `Broken`: a [`BreakReply`](crate::BreakReply).
     Break,
     /// Changes the number of permits of a semaphore in use, if it is `from` now.
     /// Growing promotes at once, shrinking revokes nothing; a waiting claim that
-    /// is too heavy then leaves with `Mismatch`. Answered by `Resized`,
-    /// `Mismatch`, or `Absent` where nobody holds or waits.
+    /// is too heavy then leaves with `Mismatch`. Answered by a
+    /// [`ResizeReply`](crate::ResizeReply); `Absent` says that nobody holds or waits.
     Resize {
         /// The permits there are.
         from: u32,
@@ -156,7 +155,8 @@ pub enum Command {
         to: u32,
     },
     /// This inbox wants to hear whenever another holds first, or its note has
-    /// changed; for `ttl`, or no longer if that is zero. Answered by `Done`.
+    /// changed; for `ttl`, or no longer if that is zero. Answered by `Done`: a
+    /// [`WatchReply`](crate::WatchReply).
     Watch {
         /// Whose.
         inbox: Inbox,
@@ -179,79 +179,6 @@ pub enum Command {
         /// The dead client's inbox.
         inbox: Inbox,
     },
-}
-
-/// Where a claim stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Standing {
-    /// Its place in the order of arrival.
-    pub arrival: Arrival,
-    /// The fencing token, once granted: *granted means having a token*.
-    pub token: Option<Token>,
-    /// 0 when granted, 1 for the next in line; an upper bound.
-    pub position: u64,
-    /// Until when it lives without renewal.
-    pub deadline: StoreTime,
-    /// The earliest time at which what blocks it can lapse, or at which the store
-    /// grants again. It comes early rather than late. `None` when granted.
-    pub blocked_until: Option<StoreTime>,
-}
-
-/// What a step answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reply {
-    /// The claim is in the queue.
-    Standing(Standing),
-    /// It could not be granted at once and did not want to wait; it is not in
-    /// the queue.
-    Busy {
-        /// The earliest time at which what blocks it can lapse.
-        blocked_until: StoreTime,
-    },
-    /// The store may have forgotten who holds, and grants nothing yet. The claim
-    /// did not want to wait; it is not in the queue.
-    Quarantined {
-        /// When the store grants again.
-        until: StoreTime,
-    },
-    /// The claim is not in the queue: it lapsed, was released, or was never there.
-    Gone,
-    /// It left.
-    Released {
-        /// Whether it held the key.
-        held: bool,
-    },
-    /// There was nothing to release or resize.
-    Absent,
-    /// The claim's id was replaced: by another rotation, or by whoever adopted it.
-    Superseded,
-    /// The id is another client's, or was used before: choose a new one.
-    Taken,
-    /// The semaphore has the new number of permits.
-    Resized,
-    /// The key is in use with another capacity, or the claim is too heavy for it.
-    Mismatch {
-        /// The capacity in use.
-        in_use: Capacity,
-    },
-    /// The key was taken from so many holders.
-    Broken {
-        /// How many there were.
-        holders: u64,
-        /// The token was raised to this one, which nobody was given: tokens up to it are
-        /// void, and the next one is higher.
-        token: Token,
-    },
-    /// Nothing to say.
-    Done,
-}
-
-impl Reply {
-    /// Whether the claim holds the key.
-    #[must_use]
-    pub fn is_grant(&self) -> bool {
-        matches!(self, Self::Standing(standing) if standing.token.is_some())
-    }
 }
 
 /// Something an inbox should hear. It saves time and carries no authority

@@ -31,6 +31,7 @@ mod owner;
 mod push;
 mod queue;
 pub mod quorum;
+mod reply;
 mod time;
 mod token;
 mod validity;
@@ -38,8 +39,8 @@ mod validity;
 pub use backoff::{Backoff, Pauses, Retry};
 pub use claim::{Arrival, ClaimId, Inbox, Note};
 pub use command::{
-    Adopt, Claim, ClaimView, Command, Event, Holder, Outcome, Release, Renew, Reply, Rotate,
-    Snapshot, Standing, WaiterView,
+    Adopt, Claim, ClaimView, Command, Event, Holder, Outcome, Release, Renew, Rotate, Snapshot,
+    WaiterView,
 };
 pub use key::Key;
 pub use kind::{Capacity, Mode};
@@ -52,6 +53,9 @@ pub use marker::{Closed, Marked, Marker, SetTerms};
 pub use owner::{ClientInfo, OwnerSecret};
 pub use push::{Proof, Push};
 pub use queue::{DROPS_PER_STEP, PROMOTED_FLOOR, Queue, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT};
+pub use reply::{
+    BreakReply, ClaimReply, ReleaseReply, RenewReply, Reply, ResizeReply, Standing, WatchReply,
+};
 pub use time::{Moment, Now, StoreTime};
 pub use token::Token;
 pub use validity::{Validity, drift_allowance};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold_core::{Reply, Standing};
+use leasehold_core::Reply;
 
 use crate::error::{ErrorKind, StoreError};
 use crate::port::Answer;
@@ -62,10 +62,10 @@ impl fmt::Display for Acknowledged {
     }
 }
 
-impl Answer {
+impl<R: Copy + Into<Reply>> Answer<R> {
     /// An answer of a store that asks nobody else.
     #[must_use]
-    pub fn new(reply: Reply, at: leasehold_core::StoreTime, epoch: u64) -> Self {
+    pub fn new(reply: R, at: leasehold_core::StoreTime, epoch: u64) -> Self {
         Self {
             reply,
             at,
@@ -77,7 +77,7 @@ impl Answer {
     /// Whether it grants, or confirms a grant.
     #[must_use]
     pub fn holds(&self) -> bool {
-        matches!(self.reply, Reply::Standing(Standing { token: Some(_), .. }))
+        self.reply.into().is_grant()
     }
 
     /// The error of a grant that was not acknowledged as it should have been:

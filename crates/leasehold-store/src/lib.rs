@@ -35,11 +35,15 @@
 //!   [`Report`](report::Report) of an examination.
 //!
 //! # Features
-//! `simulation` is for this repository only.
+//! `contract` has the tests that every store must pass, for `[dev-dependencies]`; the
+//! repository's `examples/toy-store` is a store that runs them. `simulation` is for that
+//! repository only.
 
 pub mod access;
 mod acknowledged;
 pub mod clock;
+#[cfg(feature = "contract")]
+pub mod contract;
 mod error;
 pub mod glob;
 mod listing;

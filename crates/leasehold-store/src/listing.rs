@@ -1,5 +1,6 @@
 //! Listings that come in pages, so that none is too long for an answer.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
@@ -49,20 +50,24 @@ pub struct OnePage(Option<ListPage>);
 
 impl OnePage {
     /// A listing of those among these queues whose keys match the glob `pattern`, and that
-    /// somebody holds or waits for at that time.
-    pub fn new<'a>(
-        queues: impl IntoIterator<Item = (&'a Key, &'a Queue)>,
+    /// somebody holds or waits for at that time. What cannot be read is skipped.
+    pub fn new<'a, Q: Borrow<Queue>>(
+        queues: impl IntoIterator<Item = (&'a Key, Result<Q, StoreError>)>,
         pattern: &str,
         now: StoreTime,
     ) -> Self {
-        let found = queues
-            .into_iter()
-            .filter(|(key, _)| glob::matches(pattern, key.as_str()))
-            .map(|(key, queue)| (key.clone(), queue.look(now)))
-            .filter(|(_, look)| !look.holders.is_empty() || !look.waiters.is_empty())
-            .collect();
-        let skipped = Vec::new();
-        Self(Some(ListPage { found, skipped }))
+        let mut page = ListPage::default();
+        for (key, queue) in queues {
+            if !glob::matches(pattern, key.as_str()) {
+                continue;
+            }
+            match queue.map(|queue| queue.borrow().look(now)) {
+                Ok(look) if look.holders.is_empty() && look.waiters.is_empty() => {}
+                Ok(look) => page.found.push((key.clone(), look)),
+                Err(error) => page.skipped.push((key.to_string(), error)),
+            }
+        }
+        Self(Some(page))
     }
 }
 

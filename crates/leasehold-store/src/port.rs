@@ -1,7 +1,7 @@
 //! The port itself: one step on one key, and what a store says of itself.
 //!
-//! Each bullet under *Contract* is a conformance case of the same name in
-//! `leasehold-testkit`, which every store must pass.
+//! Each bullet under *Contract* is a case of the same name in `contract.rs`, which every store
+//! must pass.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -51,7 +51,7 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// A store that queues, pushes and claims several keys in one step, and no
-    /// more.
+    /// more. A store that can do more or less changes fields of it.
     #[must_use]
     pub const fn queueing(name: &'static str) -> Self {
         Self {
@@ -67,13 +67,42 @@ impl Capabilities {
             acknowledges: Acknowledges::Nothing,
         }
     }
+
+    /// All that it says yes or no to, by the names of the fields: for those who show or compare
+    /// stores.
+    #[must_use]
+    pub fn flags(&self) -> [(&'static str, bool); 8] {
+        let Self {
+            name: _,
+            queueing,
+            push,
+            tokens,
+            durable_tokens,
+            owners,
+            liveness,
+            multi,
+            exclusive_only,
+            acknowledges: _,
+        } = *self;
+        [
+            ("queueing", queueing),
+            ("push", push),
+            ("tokens", tokens),
+            ("durable_tokens", durable_tokens),
+            ("owners", owners),
+            ("liveness", liveness),
+            ("multi", multi),
+            ("exclusive_only", exclusive_only),
+        ]
+    }
 }
 
-/// What a store answers: the reply, and when the step was taken.
+/// What a store answers: the reply, and when the step was taken. Those who ask by name
+/// ([`Verbs`](crate::Verbs)) get the replies of that verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answer {
+pub struct Answer<R = Reply> {
     /// The reply of the queue.
-    pub reply: Reply,
+    pub reply: R,
     /// The store's time of the step.
     pub at: StoreTime,
     /// The connection epoch on which the answer came: zero while the inbox is
@@ -265,5 +294,22 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     #[cfg(unix)]
     fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_have_the_names_of_the_fields() {
+        let can = Capabilities::queueing("a store");
+        let flags = can.flags().map(|(name, yes)| format!("{name}: {yes}"));
+        let shown = format!("{can:?}");
+        let fields = shown.split([',', '{', '}']).map(str::trim);
+        let fields: Vec<_> = fields
+            .filter(|field| field.ends_with(": true") || field.ends_with(": false"))
+            .collect();
+        assert_eq!(fields, flags);
     }
 }

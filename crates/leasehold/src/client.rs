@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
-use leasehold_core::{ClientInfo, Key, Mode, Reply};
+use leasehold_core::{BreakReply, ClientInfo, Key, Mode};
 
 pub use self::builder::ClientBuilder;
 use crate::election::Election;
@@ -262,13 +262,8 @@ impl Client {
         let key = check_key(Operation::Break, key)?;
         let answer = self.within(self.session.store.break_key(&key)).await;
         let answer = answer.map_err(|error| Error::new(Operation::Break, Some(key), error))?;
-        Ok(match answer.reply {
-            Reply::Broken { holders, token } => Broken { holders, token },
-            _ => Broken {
-                holders: 0,
-                token: leasehold_core::Token(0),
-            },
-        })
+        let BreakReply::Broken { holders, token } = answer.reply;
+        Ok(Broken { holders, token })
     }
 
     /// Gives back all that this client holds, waits for or is asking for, and waits

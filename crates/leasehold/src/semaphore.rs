@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Capacity, ClientInfo, Key, Mode, Reply};
+use leasehold_core::{Capacity, ClientInfo, Key, Mode, ResizeReply};
 
-use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::error::{Error, Operation};
 use crate::face::{Face, looking, options, unfair_options};
 use crate::inspection::Kind;
 use crate::lease::{Lease, Permits};
@@ -276,12 +276,8 @@ impl Semaphore {
         let answer = timeout(limit, session.store.resize(key, self.permits, permits)).await;
         let answer = answer.unwrap_or_else(|_| Err(unanswered(limit)));
         match answer.map_err(fail)?.reply {
-            Reply::Resized | Reply::Absent => Ok(resized),
-            Reply::Mismatch { in_use } => Err(fail(mismatch(self.face.wish.mode, in_use))),
-            other => Err(fail(StoreError::new(
-                ErrorKind::Corrupt,
-                format!("the store answered {other:?} to a resize"),
-            ))),
+            ResizeReply::Resized | ResizeReply::Absent => Ok(resized),
+            ResizeReply::Mismatch { in_use } => Err(fail(mismatch(self.face.wish.mode, in_use))),
         }
     }
 }

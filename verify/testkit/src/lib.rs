@@ -1,6 +1,5 @@
 //! What leasehold is tested with.
 //!
-//! - [`mod@conformance`] — the contract of a store, case by case;
 //! - [`mod@facade`] — what users of the library rely on, over any store;
 //! - [`server`] — real servers, started by the test and ended with it;
 //! - [`deployment`] — several of them together: Sentinels, a Cluster, a quorum;
@@ -19,7 +18,6 @@
     reason = "test support fails the test that uses it, with a message, and nothing else"
 )]
 
-pub mod conformance;
 pub mod deployment;
 pub mod dice;
 pub mod facade;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use leasehold_core::{Claim, ClaimId, Key, Mode, Note, Release, Renew, Reply, Rotate, Token};
+use leasehold_core::{Claim, ClaimId, ClaimReply, Key, Mode, Note, Release, Renew, Rotate};
 use leasehold_store::{
     Answer, ErrorKind, LockStore, Push, PushSink, StoreError, Verbs as _, clock,
 };
@@ -115,7 +115,7 @@ async fn plain_steps(store: &impl LockStore, key: &Key) -> Result<(), Failed> {
         wait: false,
         ..Claim::new(fresh(), Mode::EXCLUSIVE, Duration::from_secs(1))
     };
-    token("take a lock", store.claim(key, &claim).await)?;
+    granted("take a lock", store.claim(key, &claim).await)?;
     let renew = Renew::new(claim.id.clone(), claim.lease_ttl);
     done("renew a lock", store.renew(key, &renew).await)?;
     done(
@@ -143,9 +143,9 @@ async fn steps(
     let _ear = listened.map_err(|error| ("listen for pushes", error))?;
 
     let first = claim(false);
-    let granted = store.claim(key, &first).await;
-    trial.acknowledged = granted.as_ref().ok().and_then(|answer| answer.acknowledged);
-    token("take a lock", granted)?;
+    let taken = store.claim(key, &first).await;
+    trial.acknowledged = taken.as_ref().ok().and_then(|answer| answer.acknowledged);
+    granted("take a lock", taken)?;
     let second = claim(true);
     done("stand in line", store.claim(key, &second).await)?;
     let to = fresh();
@@ -162,7 +162,7 @@ async fn steps(
     done("watch a lock", store.watch(key, TTL).await)?;
     let sent = clock::now();
     done("release a lock", store.release(key, &release(&to)).await)?;
-    let granted = async {
+    let hand_off = async {
         while let Some(push) = pushes.recv().await {
             if matches!(push, Push::Granted { .. }) {
                 return Some(clock::now().since(sent));
@@ -171,7 +171,7 @@ async fn steps(
         None
     };
     if store.capabilities().push {
-        trial.push = timeout(PATIENCE, granted).await.ok().flatten();
+        trial.push = timeout(PATIENCE, hand_off).await.ok().flatten();
     }
     done("stop watching", store.watch(key, Duration::ZERO).await)?;
     let looked = store.inspect(key).await;
@@ -187,20 +187,19 @@ fn fresh() -> ClaimId {
     ClaimId::from_random(uuid::Uuid::new_v4().as_u128())
 }
 
-fn done(step: &'static str, answer: Result<Answer, StoreError>) -> Result<Reply, Failed> {
-    answer
-        .map(|answer| answer.reply)
-        .map_err(|error| (step, error))
+fn done<R>(step: &'static str, answer: Result<Answer<R>, StoreError>) -> Result<(), Failed> {
+    answer.map(drop).map_err(|error| (step, error))
 }
 
-fn token(step: &'static str, answer: Result<Answer, StoreError>) -> Result<Token, Failed> {
-    match done(step, answer)? {
-        Reply::Standing(standing) if standing.token.is_some() => {
-            Ok(standing.token.unwrap_or_default())
-        }
-        other => {
-            let message = format!("a free lock was not granted: {other:?}");
+fn granted(
+    step: &'static str,
+    answer: Result<Answer<ClaimReply>, StoreError>,
+) -> Result<(), Failed> {
+    match answer {
+        Ok(answer) if !answer.holds() => {
+            let message = format!("a free lock was not granted: {:?}", answer.reply);
             Err((step, StoreError::new(ErrorKind::Corrupt, message)))
         }
+        answer => done(step, answer),
     }
 }

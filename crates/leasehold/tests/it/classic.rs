@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClaimId, Key, Mode, Note, Release, Renew, Reply};
+use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, Note, Release, ReleaseReply, Renew};
 use leasehold::fence::{Gate, Guarded};
 use leasehold::store::Verbs as _;
 use leasehold::store::redis::{
@@ -294,24 +294,23 @@ async fn a_claim_is_asked_for_once_or_finds_itself() {
         let ttl = Duration::from_secs(30);
         let id = ClaimId::from_random(7);
         let claim = Claim::new(id.clone(), Mode::EXCLUSIVE, ttl);
-        let granted = |reply: Reply| matches!(reply, Reply::Standing(_));
-        assert!(granted(a.claim(&key("k"), &claim).await.unwrap().reply));
+        assert!(a.claim(&key("k"), &claim).await.unwrap().holds());
         server.command(&["PEXPIRE", "k", "1000"]);
-        assert!(granted(a.claim(&key("k"), &claim).await.unwrap().reply));
+        assert!(a.claim(&key("k"), &claim).await.unwrap().holds());
         assert!(server.query::<u64>(&["PTTL", "k"]) > 25_000, "raised");
         assert_eq!(
             b.claim(&key("k"), &claim).await.unwrap().reply,
-            Reply::Taken
+            ClaimReply::Taken
         );
         let renew = Renew::new(id.clone(), Duration::from_secs(1));
-        assert!(granted(a.renew(&key("k"), &renew).await.unwrap().reply));
+        assert!(a.renew(&key("k"), &renew).await.unwrap().holds());
         assert!(
             server.query::<u64>(&["PTTL", "k"]) > 25_000,
             "never lowered"
         );
         // Somebody takes the end away: it would outlive its holder.
         server.command(&["PERSIST", "k"]);
-        assert!(granted(a.renew(&key("k"), &renew).await.unwrap().reply));
+        assert!(a.renew(&key("k"), &renew).await.unwrap().holds());
         assert!(server.query::<i64>(&["PTTL", "k"]) > 0);
         let noted = Renew {
             note: Note::new("here").ok(),
@@ -326,8 +325,11 @@ async fn a_claim_is_asked_for_once_or_finds_itself() {
             unused: false,
         };
         let released = a.release(&key("k"), &release).await.unwrap().reply;
-        assert_eq!(released, Reply::Released { held: true });
-        assert_eq!(a.claim(&key("k"), &claim).await.unwrap().reply, Reply::Gone);
+        assert_eq!(released, ReleaseReply::Released { held: true });
+        assert_eq!(
+            a.claim(&key("k"), &claim).await.unwrap().reply,
+            ClaimReply::Gone
+        );
     }
 }
 
@@ -368,7 +370,7 @@ async fn a_transaction_deletes_nothing_of_others() {
         }
         let () = set("another's").query_async(&mut redis).await.unwrap();
         match leaving.await.unwrap() {
-            Reply::Absent => before += 1,
+            ReleaseReply::Absent => before += 1,
             _ => after += 1,
         }
         let kept: Option<String> = redis::cmd("GET")

@@ -10,7 +10,8 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use leasehold::store::LockStore;
 use leasehold::store::redis::{ClassicStore, RedisOptions, RedlockOptions, RedlockStore};
-use leasehold_testkit::conformance::{Fixture, cancellations};
+use leasehold_store::contract::Fixture;
+use leasehold_testkit::facade::cancellations;
 use leasehold_testkit::server::{Program, RedisServer};
 
 /// What a user needs who may not run scripts, and no more.
@@ -54,7 +55,9 @@ impl Fixture for Classic {
         let store = ClassicStore::connect(options).await;
         Arc::new(store.expect("the store opens"))
     }
+}
 
+impl leasehold_testkit::facade::Fixture for Classic {
     fn open_inboxes(&self) -> Option<usize> {
         let ours = format!("*{}*", self.prefix);
         let channels: Vec<String> = self.server.query(&["PUBSUB", "CHANNELS", &ours]);
@@ -82,7 +85,9 @@ impl Fixture for Redlock {
         let store = RedlockStore::connect(options).await;
         Arc::new(store.expect("the store opens"))
     }
+}
 
+impl leasehold_testkit::facade::Fixture for Redlock {
     fn cancellations(&self) -> usize {
         cancellations() / 5
     }
@@ -106,7 +111,7 @@ fn three(servers: &'static Shared, user: &'static str) -> Redlock {
 
 mod scripts {
     mod contract {
-        leasehold_testkit::conformance!(crate::classic_store::one(
+        leasehold_store::contract!(crate::classic_store::one(
             &crate::classic_store::REDIS,
             "scripts"
         ));
@@ -122,7 +127,7 @@ mod scripts {
 
 mod transactions {
     mod contract {
-        leasehold_testkit::conformance!(crate::classic_store::one(
+        leasehold_store::contract!(crate::classic_store::one(
             &crate::classic_store::REDIS,
             "plain"
         ));
@@ -135,14 +140,14 @@ mod transactions {
 
 mod valkey {
     mod scripts {
-        leasehold_testkit::conformance!(crate::classic_store::one(
+        leasehold_store::contract!(crate::classic_store::one(
             &crate::classic_store::VALKEY,
             "scripts"
         ));
     }
 
     mod transactions {
-        leasehold_testkit::conformance!(crate::classic_store::one(
+        leasehold_store::contract!(crate::classic_store::one(
             &crate::classic_store::VALKEY,
             "plain"
         ));
@@ -151,14 +156,14 @@ mod valkey {
 
 mod oldest {
     mod scripts {
-        leasehold_testkit::conformance!(crate::classic_store::one(
+        leasehold_store::contract!(crate::classic_store::one(
             &crate::classic_store::OLDEST,
             "scripts"
         ));
     }
 
     mod transactions {
-        leasehold_testkit::conformance!(crate::classic_store::one(
+        leasehold_store::contract!(crate::classic_store::one(
             &crate::classic_store::OLDEST,
             "plain"
         ));
@@ -168,7 +173,7 @@ mod oldest {
 mod redlock {
     mod scripts {
         mod contract {
-            leasehold_testkit::conformance!(crate::classic_store::three(
+            leasehold_store::contract!(crate::classic_store::three(
                 &crate::classic_store::REDIS,
                 "scripts"
             ));
@@ -183,14 +188,14 @@ mod redlock {
     }
 
     mod transactions {
-        leasehold_testkit::conformance!(crate::classic_store::three(
+        leasehold_store::contract!(crate::classic_store::three(
             &crate::classic_store::REDIS,
             "plain"
         ));
     }
 
     mod oldest {
-        leasehold_testkit::conformance!(crate::classic_store::three(
+        leasehold_store::contract!(crate::classic_store::three(
             &crate::classic_store::OLDEST,
             "scripts"
         ));

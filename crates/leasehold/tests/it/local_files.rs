@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::local_support::{LIMIT, Mounted, claim, release};
-use leasehold::core::{Key, Reply, Standing};
+use leasehold::core::{ClaimReply, Key, ReleaseReply, Standing};
 use leasehold::store::local::{LocalOptions, LocalStore};
 use leasehold::store::{LockStore, Push, PushSink, Verbs as _};
 use leasehold::{ErrorKind, connect};
@@ -53,7 +53,7 @@ fn mode(path: PathBuf) -> u32 {
 
 async fn claimed(store: &LocalStore, key: &Key, id: u128) -> Standing {
     match store.claim(key, &claim(store, id)).await.unwrap().reply {
-        Reply::Standing(standing) => standing,
+        ClaimReply::Standing(standing) => standing,
         other => panic!("{other:?}"),
     }
 }
@@ -213,7 +213,7 @@ async fn without_a_socket_waiters_ask() {
     claimed(&store, &key, 1).await;
     let _inbox = store.listen(heard).await.unwrap();
     let answer = store.claim(&key, &claim(&store, 2)).await.unwrap();
-    assert!(matches!(answer.reply, Reply::Standing(standing)
+    assert!(matches!(answer.reply, ClaimReply::Standing(standing)
         if standing.blocked_until.unwrap().since(answer.at) <= Duration::from_millis(50)));
 }
 
@@ -276,7 +276,7 @@ async fn a_step_waits_for_the_lock_and_leaves_none_behind() {
     assert!(early.is_err(), "dropped while it waits");
     stopped.unlock().unwrap();
     let answer = store.release(&key, &release(1)).await.unwrap();
-    assert_eq!(answer.reply, Reply::Released { held: true });
+    assert_eq!(answer.reply, ReleaseReply::Released { held: true });
     // The step that was dropped may be about to see that nobody wants it.
     timeout(LIMIT, async {
         while stopped.try_lock().is_err() {
@@ -310,7 +310,7 @@ async fn a_full_disk_is_said_and_changes_nothing() {
 
     fs::remove_file(&filler).unwrap();
     let answer = store.release(&key, &release(1)).await.unwrap();
-    assert_eq!(answer.reply, Reply::Released { held: true });
+    assert_eq!(answer.reply, ReleaseReply::Released { held: true });
     drop(store);
 }
 

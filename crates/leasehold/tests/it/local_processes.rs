@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::local_support::{LIMIT, Place, Process, claim, release};
-use leasehold::core::{Key, Reply};
+use leasehold::core::{ClaimReply, Key};
 use leasehold::store::local::{LocalOptions, LocalStore};
 use leasehold::store::{LockStore, Verbs as _};
 use leasehold::{Client, connect};
@@ -315,7 +315,7 @@ async fn killed_at_any_instant_leaves_a_record_to_go_on_with() {
         tokio::time::sleep(Duration::from_micros((random % 3_000) as u64)).await;
         churning.kill();
         let answer = store.claim(&key, &claim(&store, id)).await.unwrap();
-        let Reply::Standing(standing) = answer.reply else {
+        let ClaimReply::Standing(standing) = answer.reply else {
             panic!("{answer:?}");
         };
         let token = standing

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::local_support::{LIMIT, Mounted, claim, release};
-use leasehold::core::{Claim, ClaimId, Key, Mode, Renew, Reply};
+use leasehold::core::{Claim, ClaimId, Key, Mode, ReleaseReply, Renew};
 use leasehold::store::local::{LocalOptions, LocalStore};
 use leasehold::store::{AllAnswer, LockStore, Verbs as _};
 use leasehold::{Client, ErrorKind, Settings};
@@ -57,18 +57,14 @@ fn renew(id: u128) -> Renew {
     Renew::new(ClaimId::from_random(id), LIMIT)
 }
 
-fn is_held(reply: &Reply) -> bool {
-    matches!(reply, Reply::Standing(standing) if standing.token.is_some())
-}
-
 async fn renewed(store: &LocalStore, key: &Key, id: u128) {
     let answer = store.renew(key, &renew(id)).await.unwrap();
-    assert!(is_held(&answer.reply), "{answer:?}");
+    assert!(answer.holds(), "{answer:?}");
 }
 
 async fn released(store: &LocalStore, key: &Key, id: u128) {
     let answer = store.release(key, &release(id)).await.unwrap();
-    assert_eq!(answer.reply, Reply::Released { held: true });
+    assert_eq!(answer.reply, ReleaseReply::Released { held: true });
 }
 
 /// Nothing new can begin, which is said, and leaves nothing.
@@ -88,7 +84,7 @@ async fn what_is_held_goes_on(out: Out) {
     let store = open(disk.path()).await;
     let [one, two, three] = ["one", "two", "three"].map(|key| Key::new(key).unwrap());
     let answer = store.claim(&one, &claim(&store, 1)).await.unwrap();
-    assert!(is_held(&answer.reply));
+    assert!(answer.holds());
     let trying = Claim {
         wait: false,
         ..claim(&store, 2)
@@ -163,7 +159,7 @@ async fn a_key_that_was_idle_is_kept_without_a_free_byte() {
             ..claim(&store, id)
         };
         let answer = store.claim(&key, &permit).await.unwrap();
-        assert!(is_held(&answer.reply), "{answer:?}");
+        assert!(answer.holds(), "{answer:?}");
     }
     Out::OfBytes.fill(&disk);
     for id in (11..=30).chain(11..=30) {

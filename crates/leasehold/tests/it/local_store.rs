@@ -7,7 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use leasehold::store::LockStore;
 use leasehold::store::local::{LocalOptions, LocalStore};
-use leasehold_testkit::conformance::{Fixture, cancellations};
+use leasehold_store::contract::Fixture;
+use leasehold_testkit::facade::cancellations;
 use tempfile::TempDir;
 
 struct Local(TempDir);
@@ -19,7 +20,9 @@ impl Fixture for Local {
         let options = LocalOptions::from_url(&url).expect("a good URL");
         Arc::new(LocalStore::open(options).await.expect("the store opens"))
     }
+}
 
+impl leasehold_testkit::facade::Fixture for Local {
     /// Each step takes files: fewer will do here.
     fn cancellations(&self) -> usize {
         cancellations() / 5
@@ -36,7 +39,7 @@ fn fresh() -> Local {
 }
 
 mod contract {
-    leasehold_testkit::conformance!(super::fresh());
+    leasehold_store::contract!(super::fresh());
 }
 
 mod facade {

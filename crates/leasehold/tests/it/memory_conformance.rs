@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold::store::LockStore;
 use leasehold::store::memory::{ManualClock, MemoryStore};
-use leasehold_testkit::conformance::Fixture;
+use leasehold_store::contract::Fixture;
 
 struct Memory(MemoryStore, ManualClock);
 
@@ -26,4 +26,4 @@ fn fresh() -> Memory {
     Memory(store, clock)
 }
 
-leasehold_testkit::conformance!(fresh());
+leasehold_store::contract!(fresh());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold::store::LockStore;
 use leasehold::store::memory::MemoryStore;
-use leasehold_testkit::conformance::Fixture;
+use leasehold_store::contract::Fixture;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -19,6 +19,8 @@ impl Fixture for Memory {
         Arc::new(self.0.client())
     }
 }
+
+impl leasehold_testkit::facade::Fixture for Memory {}
 
 leasehold_testkit::facade!(Memory(MemoryStore::new()));
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use leasehold::store::LockStore;
 use leasehold::store::redis::{Acknowledge, RedisOptions, RedisStore};
-use leasehold_testkit::conformance::Fixture;
+use leasehold_store::contract::Fixture;
 use leasehold_testkit::server::{Program, RedisServer};
 
 struct Pair {
@@ -57,7 +57,9 @@ impl Fixture for Part {
         let store = RedisStore::connect(options).await;
         Arc::new(store.expect("the store opens"))
     }
+}
 
+impl leasehold_testkit::facade::Fixture for Part {
     fn open_inboxes(&self) -> Option<usize> {
         let ours = format!("{}*", self.prefix);
         let channels: Vec<String> = self.pair.primary.query(&["PUBSUB", "CHANNELS", &ours]);
@@ -67,19 +69,19 @@ impl Fixture for Part {
 
 mod contract {
     mod redis {
-        leasehold_testkit::conformance!(crate::redis_acknowledged::fresh(
+        leasehold_store::contract!(crate::redis_acknowledged::fresh(
             &crate::redis_acknowledged::REDIS
         ));
     }
 
     mod valkey {
-        leasehold_testkit::conformance!(crate::redis_acknowledged::fresh(
+        leasehold_store::contract!(crate::redis_acknowledged::fresh(
             &crate::redis_acknowledged::VALKEY
         ));
     }
 
     mod oldest {
-        leasehold_testkit::conformance!(crate::redis_acknowledged::fresh(
+        leasehold_store::contract!(crate::redis_acknowledged::fresh(
             &crate::redis_acknowledged::OLDEST
         ));
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisClusterOptions, RedisStore};
-use leasehold_testkit::conformance::Fixture;
+use leasehold_store::contract::Fixture;
 use leasehold_testkit::deployment::Cluster;
 use leasehold_testkit::server::{Program, RedisServer};
 
@@ -55,7 +55,9 @@ impl Fixture for Part {
         store.list("*").await.expect("a list");
         Arc::new(store)
     }
+}
 
+impl leasehold_testkit::facade::Fixture for Part {
     fn open_inboxes(&self) -> Option<usize> {
         let ours = format!("{}*", self.prefix);
         let channels = |server: &RedisServer| -> usize {
@@ -68,7 +70,7 @@ impl Fixture for Part {
 
 mod redis {
     mod contract {
-        leasehold_testkit::conformance!(crate::redis_cluster::fresh(&crate::redis_cluster::REDIS));
+        leasehold_store::contract!(crate::redis_cluster::fresh(&crate::redis_cluster::REDIS));
     }
 
     mod facade {
@@ -78,7 +80,7 @@ mod redis {
 
 mod valkey {
     mod contract {
-        leasehold_testkit::conformance!(crate::redis_cluster::fresh(&crate::redis_cluster::VALKEY));
+        leasehold_store::contract!(crate::redis_cluster::fresh(&crate::redis_cluster::VALKEY));
     }
 
     mod facade {
@@ -88,7 +90,7 @@ mod valkey {
 
 mod oldest {
     mod contract {
-        leasehold_testkit::conformance!(crate::redis_cluster::fresh(&crate::redis_cluster::OLDEST));
+        leasehold_store::contract!(crate::redis_cluster::fresh(&crate::redis_cluster::OLDEST));
     }
 
     mod facade {

@@ -6,13 +6,9 @@ use std::time::Duration;
 
 use crate::redis_support::*;
 use leasehold::ErrorKind;
-use leasehold::core::Reply;
+use leasehold::core::ClaimReply;
 use leasehold::store::redis::RedisStore;
 use leasehold::store::{LockStore, Push, Verbs as _};
-
-fn granted(reply: Reply) -> bool {
-    matches!(reply, Reply::Standing(standing) if standing.token.is_some())
-}
 
 #[tokio::test]
 async fn a_lost_connection_comes_back_with_another_epoch() {
@@ -26,7 +22,7 @@ async fn a_lost_connection_comes_back_with_another_epoch() {
         server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         assert_eq!(next(&mut pushes).await, Push::Reset);
         let answer = store.claim(&key, &claim(&store, 1)).await.unwrap();
-        assert!(granted(answer.reply));
+        assert!(answer.holds());
         epochs.push(answer.epoch);
     }
     assert!(epochs.is_sorted_by(|a, b| 0 < *a && a < b), "{epochs:?}");
@@ -104,9 +100,8 @@ async fn a_silent_server_is_unavailable_then_serves_again() {
     let options = options(&server).response_timeout(Duration::from_millis(200));
     let store = RedisStore::connect(options).await.unwrap();
     let key = key("k");
-    assert!(granted(
-        store.claim(&key, &claim(&store, 1)).await.unwrap().reply
-    ));
+    let first = store.claim(&key, &claim(&store, 1)).await.unwrap();
+    assert!(first.holds());
     let (renew, release) = (renew(1), release(1));
     // A server that does not know a script yet would have to be asked twice.
     store
@@ -133,7 +128,7 @@ async fn a_silent_server_is_unavailable_then_serves_again() {
         }
     };
     let reply = tokio::time::timeout(Duration::from_secs(20), asked).await;
-    assert_eq!(reply.expect("an answer"), Reply::Gone);
+    assert_eq!(reply.expect("an answer"), ClaimReply::Gone);
 }
 
 #[tokio::test]
@@ -153,7 +148,7 @@ async fn while_the_server_is_down_requests_wait_only_so_long() {
     server.start_again();
     assert_eq!(next(&mut pushes).await, Push::Reset);
     let answer = store.claim(&key, &claim(&store, 1)).await.unwrap();
-    assert!(granted(answer.reply) && answer.epoch > 0);
+    assert!(answer.holds() && answer.epoch > 0);
 }
 
 #[test]
@@ -171,7 +166,7 @@ fn a_store_outlives_the_runtime_that_opened_it() {
         let lost = store.claim(&key, &claim(&store, 1)).await.unwrap_err();
         assert_eq!(lost.kind(), ErrorKind::Unavailable);
         let again = store.claim(&key, &claim(&store, 1)).await.unwrap();
-        assert!(granted(again.reply));
+        assert!(again.holds());
     });
 }
 
@@ -206,7 +201,7 @@ async fn requests_that_are_given_up_spoil_nothing() {
         .claim(&key("another"), &claim(&store, 1))
         .await
         .unwrap();
-    assert!(granted(answer.reply));
+    assert!(answer.holds());
 }
 
 /// A client that died in its sleep: the push to it is heard by nobody, so the

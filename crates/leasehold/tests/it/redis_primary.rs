@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::redis_support::fake_sentinel::FakeSentinel;
 use crate::redis_support::*;
 use leasehold::ErrorKind;
-use leasehold::core::Reply;
+use leasehold::core::ClaimReply;
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{LockStore, Push, Verbs as _};
 
@@ -42,9 +42,9 @@ fn promote(replica: &RedisServer) {
     replica.command(&["REPLICAOF", "NO", "ONE"]);
 }
 
-fn token(reply: Reply) -> u64 {
+fn token(reply: ClaimReply) -> u64 {
     match reply {
-        Reply::Standing(standing) => standing.token.expect("a grant").0,
+        ClaimReply::Standing(standing) => standing.token.expect("a grant").0,
         other => panic!("{other:?}"),
     }
 }
@@ -181,7 +181,7 @@ async fn a_demoted_primary_sends_us_on_to_the_new_one() {
         sentinel.say(Some((new.port(), 2)), false);
     };
     let (answer, ()) = tokio::join!(asking, later);
-    let Reply::Standing(standing) = answer.unwrap().reply else {
+    let ClaimReply::Standing(standing) = answer.unwrap().reply else {
         panic!("the first claim came along")
     };
     assert_eq!((standing.token, standing.position), (None, 1));

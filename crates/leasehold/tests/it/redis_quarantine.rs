@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::{Client, ErrorKind, Owner, Retry, Settings, Standpoint};
-use leasehold_testkit::conformance::Fixture;
+use leasehold_store::contract::Fixture;
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::{Program, RedisServer};
@@ -79,7 +79,9 @@ impl Fixture for Marked {
         let options = RedisOptions::from_url(&url).expect("a good URL");
         Arc::new(RedisStore::connect(options).await.expect("the store opens"))
     }
+}
 
+impl leasehold_testkit::facade::Fixture for Marked {
     fn open_inboxes(&self) -> Option<usize> {
         let channels: Vec<String> = self.server.query(&["PUBSUB", "CHANNELS"]);
         Some(channels.len())
@@ -87,7 +89,7 @@ impl Fixture for Marked {
 }
 
 mod contract {
-    leasehold_testkit::conformance!(super::Marked::new(super::Program::Default));
+    leasehold_store::contract!(super::Marked::new(super::Program::Default));
 }
 
 mod facade {
@@ -95,11 +97,11 @@ mod facade {
 }
 
 mod valkey {
-    leasehold_testkit::conformance!(super::Marked::new(super::Program::Valkey));
+    leasehold_store::contract!(super::Marked::new(super::Program::Valkey));
 }
 
 mod oldest {
-    leasehold_testkit::conformance!(super::Marked::new(super::Program::OldestRedis));
+    leasehold_store::contract!(super::Marked::new(super::Program::OldestRedis));
 }
 
 // ---- what users see ----

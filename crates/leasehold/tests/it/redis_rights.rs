@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::log::Log;
 use crate::redis_support::*;
-use leasehold::core::Reply;
+use leasehold::core::ReleaseReply;
 use leasehold::store::redis::{
     RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
 };
@@ -125,11 +125,11 @@ async fn those_who_hear_and_those_who_do_not_wait_for_each_other() {
     let _ear = hears.listen(heard).await.unwrap();
     let name = key("k");
     let answer = hears.claim(&name, &claim(&hears, 1)).await.unwrap();
-    assert!(answer.reply.is_grant());
+    assert!(answer.holds());
     for (number, store) in [(2, &deaf), (3, &hears), (4, &deaf)] {
         store.claim(&name, &claim(store, number)).await.unwrap();
     }
-    let freed = Reply::Released { held: true };
+    let freed = ReleaseReply::Released { held: true };
     for number in [1, 2, 3] {
         let store = if number == 2 { &deaf } else { &hears };
         let released = store.release(&name, &release(number)).await.unwrap();
@@ -196,12 +196,12 @@ async fn scripts_are_sent_as_they_may_be() {
             let key = key("k");
             for number in [1, 2] {
                 let claimed = store.claim(&key, &claim(&store, number)).await.unwrap();
-                assert_eq!(claimed.reply.is_grant(), number == 1, "{rule}");
+                assert_eq!(claimed.holds(), number == 1, "{rule}");
                 server.command(&["SCRIPT", "FLUSH"]);
             }
             store.release(&key, &release(1)).await.unwrap();
             let renewed = store.renew(&key, &renew(2)).await.unwrap();
-            assert!(renewed.reply.is_grant(), "{rule}");
+            assert!(renewed.holds(), "{rule}");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold_testkit::conformance::Fixture;
+use leasehold_store::contract::Fixture;
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::server::{Program, RedisServer};
 
@@ -51,7 +51,9 @@ impl Fixture for Part {
         let store = RedisStore::connect(options.prefix(&self.prefix)).await;
         Arc::new(store.expect("the store opens"))
     }
+}
 
+impl leasehold_testkit::facade::Fixture for Part {
     fn open_inboxes(&self) -> Option<usize> {
         let ours = format!("{}*", self.prefix);
         let primary = self.deployment.primary();
@@ -80,7 +82,9 @@ impl Fixture for Watched {
         listens.expect("a Sentinel is listened to");
         Arc::new(store)
     }
+}
 
+impl leasehold_testkit::facade::Fixture for Watched {
     fn open_inboxes(&self) -> Option<usize> {
         let channels: Vec<String> = self.0.primary().query(&["PUBSUB", "CHANNELS", "lease*"]);
         Some(channels.len())
@@ -103,21 +107,15 @@ impl Watched {
 
 mod contract {
     mod redis {
-        leasehold_testkit::conformance!(crate::redis_sentinel::fresh(
-            &crate::redis_sentinel::REDIS
-        ));
+        leasehold_store::contract!(crate::redis_sentinel::fresh(&crate::redis_sentinel::REDIS));
     }
 
     mod valkey {
-        leasehold_testkit::conformance!(crate::redis_sentinel::fresh(
-            &crate::redis_sentinel::VALKEY
-        ));
+        leasehold_store::contract!(crate::redis_sentinel::fresh(&crate::redis_sentinel::VALKEY));
     }
 
     mod oldest {
-        leasehold_testkit::conformance!(crate::redis_sentinel::fresh(
-            &crate::redis_sentinel::OLDEST
-        ));
+        leasehold_store::contract!(crate::redis_sentinel::fresh(&crate::redis_sentinel::OLDEST));
     }
 }
 

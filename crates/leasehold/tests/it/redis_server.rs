@@ -10,14 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::redis_support::*;
-use leasehold::core::{Claim, Key, Mode, Note, Renew, Reply, Rotate, Standing, Token};
+use leasehold::core::{
+    BreakReply, Claim, ClaimReply, Key, Mode, Note, ReleaseReply, Renew, RenewReply, Reply,
+    ResizeReply, Rotate, Standing, Token, WatchReply,
+};
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{AllAnswer, Answer, LockStore, Push, Verbs as _};
 use leasehold::{Client, ErrorKind, Settings, StoreError};
 use tokio::time::Instant;
 
-fn standing(answer: &Answer) -> Standing {
-    match answer.reply {
+fn standing<R: Copy + Into<Reply>>(answer: &Answer<R>) -> Standing {
+    match answer.reply.into() {
         Reply::Standing(standing) => standing,
         other => panic!("not in the queue: {other:?}"),
     }
@@ -52,7 +55,7 @@ async fn every_verb_with_any_name() {
         assert_eq!(listed[0].0, key);
 
         let released = alice.release(&key, &release(1)).await.unwrap();
-        assert_eq!(released.reply, Reply::Released { held: true });
+        assert_eq!(released.reply, ReleaseReply::Released { held: true });
         let Push::Granted {
             epoch,
             key: told,
@@ -70,7 +73,7 @@ async fn every_verb_with_any_name() {
         let broken = alice.break_key(&key).await.unwrap();
         // To the last digit.
         let raised = alice.inspect(&key).await.unwrap().last_token;
-        let reply = Reply::Broken {
+        let reply = BreakReply::Broken {
             holders: 1,
             token: raised,
         };
@@ -243,7 +246,7 @@ async fn a_watched_semaphore_is_resized_and_forgotten() {
     let _ear = store.listen(heard).await.unwrap();
     let key = key("k");
     let watched = store.watch(&key, Duration::from_secs(60)).await.unwrap();
-    assert_eq!(watched.reply, Reply::Done);
+    assert_eq!(watched.reply, WatchReply::Done);
     assert_eq!(store.list("*").await.unwrap(), [], "nobody holds or waits");
 
     let permit = |number, take| Claim {
@@ -255,7 +258,7 @@ async fn a_watched_semaphore_is_resized_and_forgotten() {
     standing(&store.claim(&key, &permit(2, 2)).await.unwrap());
     assert_eq!(
         store.resize(&key, 3, 1).await.unwrap().reply,
-        Reply::Resized
+        ResizeReply::Resized
     );
     store.release(&key, &release(1)).await.unwrap();
     assert!(matches!(next(&mut pushes).await, Push::Unfit { .. }));
@@ -316,10 +319,10 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
     standing(&store.renew(&queued, &change(1, 11)).await.unwrap());
     assert_eq!(
         store.release(&idle, &release(7)).await.unwrap().reply,
-        Reply::Absent
+        ReleaseReply::Absent
     );
     assert_eq!(store.inspect(&queued).await.unwrap().waiters.len(), 2);
-    let freed = Reply::Released { held: true };
+    let freed = ReleaseReply::Released { held: true };
     assert_eq!(
         store.release(&lone, &release(11)).await.unwrap().reply,
         freed
@@ -343,7 +346,7 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(
         store.claim(&lone, &claim(&store, 1)).await.unwrap().reply,
-        Reply::Gone
+        ClaimReply::Gone
     );
     for name in ["lone", "queued", "idle"] {
         let left: i64 = server.query(&["PTTL", &format!("leasehold:lock:{name}")]);
@@ -458,7 +461,7 @@ async fn a_server_that_forgot_is_told_again() {
     server.command(&["FLUSHALL"]);
     assert_eq!(
         store.renew(&key, &renew(1)).await.unwrap().reply,
-        Reply::Gone
+        RenewReply::Gone
     );
     let later = standing(&store.claim(&key, &claim(&store, 2)).await.unwrap());
     assert!(later.token > first.token && later.arrival > first.arrival);

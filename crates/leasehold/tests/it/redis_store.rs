@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold_testkit::conformance::Fixture;
+use leasehold_store::contract::Fixture;
 use leasehold_testkit::server::{Program, RedisServer};
 
 /// One server for all cases; a prefix of its own makes each of them a fresh one.
@@ -56,7 +56,9 @@ impl Fixture for Part {
         let store = RedisStore::connect(options.prefix(&self.prefix)).await;
         Arc::new(store.expect("the store opens"))
     }
+}
 
+impl leasehold_testkit::facade::Fixture for Part {
     fn open_inboxes(&self) -> Option<usize> {
         let ours = format!("{}*", self.prefix);
         let channels: Vec<String> = self.server.query(&["PUBSUB", "CHANNELS", &ours]);
@@ -65,7 +67,7 @@ impl Fixture for Part {
 }
 
 mod contract {
-    leasehold_testkit::conformance!(super::fresh(&super::REDIS));
+    leasehold_store::contract!(super::fresh(&super::REDIS));
 }
 
 mod facade {
@@ -73,14 +75,14 @@ mod facade {
 }
 
 mod deaf {
-    leasehold_testkit::conformance!(super::deaf(&super::REDIS));
+    leasehold_store::contract!(super::deaf(&super::REDIS));
     leasehold_testkit::facade!(@quick super::deaf(&super::REDIS));
 }
 
 mod valkey {
 
     mod contract {
-        leasehold_testkit::conformance!(crate::redis_store::fresh(&crate::redis_store::VALKEY));
+        leasehold_store::contract!(crate::redis_store::fresh(&crate::redis_store::VALKEY));
     }
 
     mod facade {
@@ -88,7 +90,7 @@ mod valkey {
     }
 
     mod deaf {
-        leasehold_testkit::conformance!(crate::redis_store::deaf(&crate::redis_store::VALKEY));
+        leasehold_store::contract!(crate::redis_store::deaf(&crate::redis_store::VALKEY));
         leasehold_testkit::facade!(@quick crate::redis_store::deaf(&crate::redis_store::VALKEY));
     }
 }
@@ -96,7 +98,7 @@ mod valkey {
 mod oldest {
 
     mod contract {
-        leasehold_testkit::conformance!(crate::redis_store::fresh(&crate::redis_store::OLDEST));
+        leasehold_store::contract!(crate::redis_store::fresh(&crate::redis_store::OLDEST));
     }
 
     mod facade {
@@ -104,7 +106,7 @@ mod oldest {
     }
 
     mod deaf {
-        leasehold_testkit::conformance!(crate::redis_store::deaf(&crate::redis_store::OLDEST));
+        leasehold_store::contract!(crate::redis_store::deaf(&crate::redis_store::OLDEST));
         leasehold_testkit::facade!(@quick crate::redis_store::deaf(&crate::redis_store::OLDEST));
     }
 }

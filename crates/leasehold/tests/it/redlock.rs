@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::redlock_support::{Data, RedisServer, Set, claim, key, release, renew, token};
-use leasehold::core::Reply;
+use leasehold::core::{ClaimReply, ReleaseReply};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold::store::{LockStore, Verbs as _};
 use leasehold::{Client, ErrorKind, Released, Settings};
@@ -59,7 +59,7 @@ async fn two_of_five_may_be_down_stopped_or_slow() {
     let renewed = store.renew(&key, &renew(1, TTL)).await.unwrap().reply;
     assert_eq!(token(renewed), last);
     let released = store.release(&key, &release(1)).await.unwrap().reply;
-    assert_eq!(released, Reply::Released { held: true });
+    assert_eq!(released, ReleaseReply::Released { held: true });
     for number in 2..20 {
         let granted = store
             .claim(&key, &claim(&store, number, TTL))
@@ -73,9 +73,9 @@ async fn two_of_five_may_be_down_stopped_or_slow() {
             .await
             .unwrap()
             .reply;
-        assert!(matches!(busy, Reply::Busy { .. }), "{busy:?}");
+        assert!(matches!(busy, ClaimReply::Busy { .. }), "{busy:?}");
         let released = store.release(&key, &release(number)).await.unwrap().reply;
-        assert_eq!(released, Reply::Released { held: true });
+        assert_eq!(released, ReleaseReply::Released { held: true });
     }
     // A client that comes now finds it so.
     let late = set.client().await;
@@ -126,7 +126,7 @@ async fn with_three_of_five_down_it_fails_in_time_and_says_who_did_what() {
                 .unwrap()
                 .reply
             {
-                Reply::Standing(_) => return,
+                ClaimReply::Standing(_) => return,
                 _ => tokio::time::sleep(Duration::from_millis(5)).await,
             }
         }
@@ -161,7 +161,7 @@ async fn a_server_without_its_data_does_not_vote_until_all_that_it_forgot_is_ove
         let mut number = 3;
         loop {
             if let Ok(answer) = other.claim(&key, &claim(&other, number, ttl)).await
-                && matches!(answer.reply, Reply::Standing(_))
+                && matches!(answer.reply, ClaimReply::Standing(_))
             {
                 return token(answer.reply);
             }
@@ -207,7 +207,7 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
             (number, tries) = (number + 1, tries + 1);
             let claim = claim(&store, number, TTL);
             match store.claim(&key, &claim).await.unwrap().reply {
-                Reply::Busy { .. } if tries < 20 => {
+                ClaimReply::Busy { .. } if tries < 20 => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 reply => break token(reply),
@@ -220,7 +220,7 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
             last
         );
         let released = store.release(&key, &release(number)).await.unwrap().reply;
-        assert_eq!(released, Reply::Released { held: true });
+        assert_eq!(released, ReleaseReply::Released { held: true });
     }
     proxies[2].black_hole(Direction::ToClient);
     let wanted = claim(&store, 1_000, TTL);
@@ -240,7 +240,7 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
         loop {
             let answer = store.claim(&key, &wanted).await;
             if let Some(reply) = answer.ok().map(|answer| answer.reply)
-                && !matches!(reply, Reply::Busy { .. })
+                && !matches!(reply, ClaimReply::Busy { .. })
             {
                 return token(reply);
             }
@@ -417,7 +417,7 @@ async fn tokens_rise_while_servers_restart() {
             .await
             .map(|answer| answer.reply)
         {
-            Ok(Reply::Standing(standing)) => {
+            Ok(ClaimReply::Standing(standing)) => {
                 let token = standing.token.unwrap().0;
                 assert!(token > last, "{token} after {last}");
                 (last, got) = (token, got + 1);

@@ -11,7 +11,7 @@ use crate::redlock_support::{Program, RedisServer, Set};
 use async_trait::async_trait;
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
-use leasehold_testkit::conformance::Fixture;
+use leasehold_store::contract::Fixture;
 use tokio::sync::OnceCell;
 
 /// One set for all cases; a prefix of its own makes each of them a fresh one.
@@ -65,7 +65,9 @@ impl Fixture for Part {
         let store = RedlockStore::connect(self.options()).await;
         Arc::new(store.expect("the store opens"))
     }
+}
 
+impl leasehold_testkit::facade::Fixture for Part {
     fn open_inboxes(&self) -> Option<usize> {
         let ours = format!("{}*", self.prefix);
         let channels = |server: &RedisServer| {
@@ -78,19 +80,19 @@ impl Fixture for Part {
 
 mod contract {
     mod mixed {
-        leasehold_testkit::conformance!(crate::redlock_store::fresh(&crate::redlock_store::MIXED));
+        leasehold_store::contract!(crate::redlock_store::fresh(&crate::redlock_store::MIXED));
     }
 
     mod redis {
-        leasehold_testkit::conformance!(crate::redlock_store::fresh(&crate::redlock_store::REDIS));
+        leasehold_store::contract!(crate::redlock_store::fresh(&crate::redlock_store::REDIS));
     }
 
     mod valkey {
-        leasehold_testkit::conformance!(crate::redlock_store::fresh(&crate::redlock_store::VALKEY));
+        leasehold_store::contract!(crate::redlock_store::fresh(&crate::redlock_store::VALKEY));
     }
 
     mod oldest {
-        leasehold_testkit::conformance!(crate::redlock_store::fresh(&crate::redlock_store::OLDEST));
+        leasehold_store::contract!(crate::redlock_store::fresh(&crate::redlock_store::OLDEST));
     }
 }
 

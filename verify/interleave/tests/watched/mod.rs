@@ -81,7 +81,7 @@ impl LockStore for Watched {
             return self.store.step(key, command).await;
         };
         if self.queueing {
-            let answer = self.store.claim(key, claim).await;
+            let answer = self.store.step(key, command).await;
             // Pushes may be quicker.
             yield_now().await;
             return answer;
@@ -92,7 +92,7 @@ impl LockStore for Watched {
             wait: false,
             ..claim.clone()
         };
-        let answer = self.store.claim(key, &claim).await?;
+        let answer = self.store.step(key, &Command::Claim(claim)).await?;
         if matches!(answer.reply, Reply::Busy { .. }) {
             self.store.watch(key, WATCH).await?;
         }

@@ -9,8 +9,7 @@ use futures_util::future::BoxFuture;
 use leasehold::{Client, Error, ErrorKind, Owner};
 use tokio::task::JoinSet;
 
-use super::{client_with, knows_all_kinds, no_inbox_is_open, soon, ttl};
-use crate::conformance::Fixture;
+use super::{Fixture, client_with, knows_all_kinds, no_inbox_is_open, soon, ttl};
 use crate::dice::Dice;
 
 /// How many live at a time.

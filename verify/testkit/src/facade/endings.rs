@@ -10,8 +10,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinSet, block_in_place, spawn_blocking};
 
 use super::gated::{Gate, Gated};
-use super::{LIMIT, client, client_with, idle, keeps_a_queue, knows_all_kinds, queued, soon, ttl};
-use crate::conformance::Fixture;
+use super::{
+    Fixture, LIMIT, client, client_with, idle, keeps_a_queue, knows_all_kinds, queued, soon, ttl,
+};
 
 /// What `work` makes in a runtime of its own, which nobody drives any more.
 fn elsewhere<T: Send>(work: impl Future<Output = T> + Send) -> (Runtime, T) {

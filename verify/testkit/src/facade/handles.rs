@@ -8,8 +8,7 @@ use std::time::Duration;
 use leasehold::{ErrorKind, Owner, Released, Retry};
 use tokio::sync::Notify;
 
-use super::{client, client_with, idle, knows_all_kinds, soon, ttl};
-use crate::conformance::Fixture;
+use super::{Fixture, client, client_with, idle, knows_all_kinds, soon, ttl};
 
 /// A handle tells whether and by whom its key is held, and how many permits are left.
 pub async fn handles_tell_who_holds(fixture: &dyn Fixture) {

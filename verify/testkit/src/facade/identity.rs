@@ -10,8 +10,7 @@ use leasehold::{
     Standpoint, Wait,
 };
 
-use super::{client, client_with, idle, knows_all_kinds, queued, soon, ttl};
-use crate::conformance::Fixture;
+use super::{Fixture, client, client_with, idle, knows_all_kinds, queued, soon, ttl};
 
 /// A rotated id is stale; the lease stays what it was.
 pub async fn a_rotation_makes_a_leaked_id_stale(fixture: &dyn Fixture) {

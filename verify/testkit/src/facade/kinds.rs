@@ -8,8 +8,7 @@ use leasehold::{ErrorKind, Mode, Owner, Released, Retry, Settings, Wait};
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 
-use super::{client, client_with, idle, knows_all_kinds, queued, rises, soon, ttl};
-use crate::conformance::Fixture;
+use super::{Fixture, client, client_with, idle, knows_all_kinds, queued, rises, soon, ttl};
 
 /// Readers share, a writer is alone, and each stands in the order of arrival.
 pub async fn readers_share_and_writers_are_alone(fixture: &dyn Fixture) {

@@ -8,13 +8,17 @@ mod handles;
 mod identity;
 mod kinds;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use leasehold::fence::Gate;
 use leasehold::{
     Acquire, Client, ErrorKind, Loss, Released, RenewalPolicy, Settings, Standpoint, Token, Wait,
 };
+use leasehold_store::contract;
+use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -24,7 +28,48 @@ pub use self::endings::*;
 pub use self::handles::*;
 pub use self::identity::*;
 pub use self::kinds::*;
-use crate::conformance::Fixture;
+
+/// A store under test, fresh for each case, and what a case about its clients asks of it.
+pub trait Fixture: contract::Fixture {
+    /// How many lives of each kind of lock are cut short at random.
+    fn cancellations(&self) -> usize {
+        cancellations()
+    }
+
+    /// How many clients have their inbox open now, where that can be seen.
+    fn open_inboxes(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// How many lives of each kind of lock are cut short at random where that is quick: as
+/// `LEASEHOLD_CANCELLATIONS` says, else 1,000.
+#[must_use]
+pub fn cancellations() -> usize {
+    let said = std::env::var("LEASEHOLD_CANCELLATIONS");
+    said.map_or(1_000, |count| {
+        count
+            .parse()
+            .expect("LEASEHOLD_CANCELLATIONS is no number of lives")
+    })
+}
+
+/// A case as it is mounted.
+pub type Case = for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// Runs a case on a store of its own, with two workers. It is one function for all, since
+/// thousands of tests are mounted, and each would be compiled with a runtime of its own.
+///
+/// # Panics
+/// As the case does.
+pub fn run(fixture: &dyn Fn() -> Box<dyn Fixture>, case: Case) {
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let fixture = fixture();
+        case(&*fixture).await;
+    });
+}
 
 /// How long anything may take on a busy machine before a case fails.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -295,6 +340,11 @@ pub async fn a_broken_lease_is_lost(fixture: &dyn Fixture) {
     assert!(rises(&a, lease.token(), broken.token));
     let next = b.mutex("k").expect("a lock").lock().await.expect("a lease");
     assert!(rises(&a, broken.token, next.token()));
+    if a.capabilities().tokens {
+        let told = Gate::at(broken.token);
+        told.admit(lease.token()).expect_err("a broken lease");
+        told.admit(next.token()).expect("the next lease");
+    }
     assert!(matches!(lease.standpoint(), Standpoint::Lost(_)));
     assert_eq!(
         lease.release().await.expect("an answer"),
@@ -576,7 +626,7 @@ pub async fn nothing_is_left(fixture: &dyn Fixture) {
 }
 
 /// Mounts every case as a test of the store that the expression makes a
-/// [`crate::conformance::Fixture`] of. With `@quick` before it, those that take a minute stay out:
+/// [`Fixture`] of. With `@quick` before it, those that take a minute stay out:
 /// enough for another server behind a store that passes all.
 #[macro_export]
 macro_rules! facade {
@@ -621,7 +671,7 @@ macro_rules! facade {
     (@cases $fixture:expr; $($case:ident),+) => {
         $(#[test]
         fn $case() {
-            $crate::conformance::run(Some(2), &|| Box::new($fixture), |fixture| {
+            $crate::facade::run(&|| Box::new($fixture), |fixture| {
                 Box::pin($crate::facade::$case(fixture))
             });
         })+

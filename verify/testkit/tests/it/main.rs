@@ -13,4 +13,3 @@ mod programs;
 mod proxy;
 mod sentinels;
 mod server;
-mod toy_store;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Capacity, Claim, ClaimId, ClaimView, Command, DROPS_PER_STEP, Event, Holder, Mode, Queue,
-    Release, Renew, Reply, Snapshot, StoreTime, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT,
+    BreakReply, Capacity, Claim, ClaimId, ClaimReply, ClaimView, Command, DROPS_PER_STEP, Event,
+    Holder, Mode, Queue, Release, ReleaseReply, Renew, RenewReply, Reply, ResizeReply, Snapshot,
+    StoreTime, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT, WatchReply,
 };
 
 use crate::queue_properties::histories::{id_shown_as, ms};
@@ -14,6 +15,7 @@ use crate::queue_properties::world::{Taken, World, adopts, in_the_record};
 
 pub(crate) fn hold(world: &mut World, taken: &Taken<'_>) {
     reply_is_as_the_reference_says(taken);
+    each_verb_has_its_replies(taken);
     look_agrees_with_the_state(&world.queue, &world.reference, taken.clock);
     store_time_never_goes_back(world, taken);
     tokens_increase_in_the_order_of_grants(world, taken);
@@ -66,6 +68,21 @@ fn reply_is_as_the_reference_says(taken: &Taken<'_>) {
         "{:?}: {:?} expected, {:?} answered",
         taken.command, taken.expected, taken.outcome.reply
     );
+}
+
+/// Callers match the replies of their verb only: whatever it was, it is one of those.
+fn each_verb_has_its_replies(taken: &Taken<'_>) {
+    let reply = taken.outcome.reply;
+    let typed = match taken.command {
+        Command::Claim(_) => ClaimReply::try_from(reply).map(Reply::from),
+        Command::Renew(_) => RenewReply::try_from(reply).map(Reply::from),
+        Command::Release(_) => ReleaseReply::try_from(reply).map(Reply::from),
+        Command::Resize { .. } => ResizeReply::try_from(reply).map(Reply::from),
+        Command::Watch { .. } => WatchReply::try_from(reply).map(Reply::from),
+        Command::Break => BreakReply::try_from(reply).map(Reply::from),
+        Command::Unheard { .. } | Command::Bury { .. } => Ok(Reply::Done),
+    };
+    assert_eq!(typed, Ok(reply), "{:?}", taken.command);
 }
 
 /// Design 1: "`inspect` and `list` only look", at the live claims of the key in

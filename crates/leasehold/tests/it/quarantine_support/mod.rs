@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClaimId, Key, Mode, Release, Renew, Reply, Token, drift_allowance};
+use leasehold::core::{
+    Claim, ClaimId, Command, Key, Mode, Release, Renew, Reply, Token, drift_allowance,
+};
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::store::{Answer, Verbs as _};
+use leasehold::store::{Answer, LockStore as _, Verbs as _};
 use leasehold::{Error, ErrorKind};
 use leasehold_testkit::dice::Dice;
 use tokio::task::JoinSet;
@@ -126,11 +128,12 @@ async fn contend(store: RedisStore, mut dice: Dice, witness: Arc<Witness>) {
             ..Claim::new(id.clone(), Mode::EXCLUSIVE, ttl)
         };
         let mut sent = Instant::now();
-        let mut answer = store.claim(&key, &claim).await;
+        let mut answer = store.step(&key, &Command::Claim(claim)).await;
         while let Some(true) = waits(&answer) {
             tokio::time::sleep(dice.millis(5, 30)).await;
             sent = Instant::now();
-            answer = store.renew(&key, &Renew::new(id.clone(), ttl)).await;
+            let renew = Renew::new(id.clone(), ttl);
+            answer = store.step(&key, &Command::Renew(renew)).await;
         }
         match answer {
             Ok(answer) if answer.holds() => {

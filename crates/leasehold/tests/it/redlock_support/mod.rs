@@ -109,8 +109,8 @@ pub(crate) fn release(number: u128) -> Release {
     }
 }
 
-pub(crate) fn token(reply: Reply) -> Token {
-    match reply {
+pub(crate) fn token(reply: impl Into<Reply>) -> Token {
+    match reply.into() {
         Reply::Standing(standing) => standing.token.expect("granted"),
         other => panic!("{other:?} where a grant was due"),
     }

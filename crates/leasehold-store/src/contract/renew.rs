@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::core::{Claim, Mode, Renew, Reply};
+use leasehold_core::{Claim, Mode, Renew, RenewReply};
 
 use super::actor::{knows_all_kinds, scene, stands};
 use super::{Fixture, LONG, SHORT};
@@ -15,11 +15,11 @@ pub async fn renew_raises_never_lowers(fixture: &dyn Fixture) {
         ..a.want(1)
     };
     let granted = a.standing(&key, &brief).await;
-    let Reply::Standing(raised) = a.renew(&key, &brief, LONG).await else {
+    let RenewReply::Standing(raised) = a.renew(&key, &brief, LONG).await else {
         panic!("renewed")
     };
     assert!(raised.deadline > granted.deadline);
-    let Reply::Standing(kept) = a.renew(&key, &brief, SHORT).await else {
+    let RenewReply::Standing(kept) = a.renew(&key, &brief, SHORT).await else {
         panic!("renewed")
     };
     // Where nothing is kept but what is left of it, the deadline is a sum of two readings.
@@ -30,16 +30,16 @@ pub async fn renew_raises_never_lowers(fixture: &dyn Fixture) {
     fixture.pass(SHORT + SHORT).await;
     assert!(matches!(
         a.renew(&key, &brief, SHORT).await,
-        Reply::Standing(_)
+        RenewReply::Standing(_)
     ));
 }
 
 /// What is not in the queue cannot be renewed.
 pub async fn renew_unknown_is_gone(fixture: &dyn Fixture) {
     let ([a], key) = scene(fixture).await;
-    assert_eq!(a.renew(&key, &a.want(1), LONG).await, Reply::Gone);
+    assert_eq!(a.renew(&key, &a.want(1), LONG).await, RenewReply::Gone);
     a.granted(&key, &a.want(2)).await;
-    assert_eq!(a.renew(&key, &a.want(1), LONG).await, Reply::Gone);
+    assert_eq!(a.renew(&key, &a.want(1), LONG).await, RenewReply::Gone);
 }
 
 /// A renewal changes neither place nor token.
@@ -52,14 +52,14 @@ pub async fn renew_keeps_place_and_token(fixture: &dyn Fixture) {
         return;
     }
     let waiting = b.waiting(&key, &b.want(2)).await;
-    let Reply::Standing(held) = a.renew(&key, &a.want(1), LONG).await else {
+    let RenewReply::Standing(held) = a.renew(&key, &a.want(1), LONG).await else {
         panic!("renewed")
     };
     assert_eq!(
         (held.arrival, held.token, held.position),
         (arrival, Some(token), 0)
     );
-    let Reply::Standing(still) = b.renew(&key, &b.want(2), LONG).await else {
+    let RenewReply::Standing(still) = b.renew(&key, &b.want(2), LONG).await else {
         panic!("renewed")
     };
     assert_eq!(
@@ -91,7 +91,7 @@ pub async fn downgrade_lets_readers_in_and_no_writer_between(fixture: &dyn Fixtu
     if b.is_pushed_to() {
         assert_eq!(b.hears_grant().await.0, reader);
     }
-    let modes = |look: leasehold::core::Snapshot| -> Vec<_> {
+    let modes = |look: leasehold_core::Snapshot| -> Vec<_> {
         look.holders.iter().map(|h| h.claim.mode).collect()
     };
     assert_eq!(modes(a.look(&key).await), [Mode::SHARED, Mode::SHARED]);

@@ -1,6 +1,6 @@
 //! Re-entrance: several claims of one owner.
 
-use leasehold::core::Reply;
+use leasehold_core::ReleaseReply;
 
 use super::Fixture;
 use super::actor::{knows_all_kinds, scene};
@@ -40,7 +40,7 @@ pub async fn owner_leaves_with_its_last_claim(fixture: &dyn Fixture) {
         for number in ids {
             b.waiting(&key, &waiter).await;
             let left = a.release(&key, &a.want_as(number, 7)).await;
-            assert_eq!(left, Reply::Released { held: true });
+            assert_eq!(left, ReleaseReply::Released { held: true });
         }
         b.granted(&key, &waiter).await;
         b.release(&key, &waiter).await;

@@ -1,7 +1,7 @@
 //! Permits, and how many of them there are.
 
-use leasehold::core::{Capacity, Reply};
-use leasehold::store::Push;
+use crate::Push;
+use leasehold_core::{Capacity, ClaimReply, RenewReply, ResizeReply};
 
 use super::actor::{id, key as named, knows_all_kinds, scene, stands};
 use super::{Fixture, LONG};
@@ -36,17 +36,20 @@ pub async fn resize_compares_and_sets(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     a.granted(&key, &a.want_permits(1, 1, 3)).await;
     let in_use = Capacity::Permits(3);
-    assert_eq!(b.resize(&key, 2, 5).await, Reply::Mismatch { in_use });
+    assert_eq!(b.resize(&key, 2, 5).await, ResizeReply::Mismatch { in_use });
     assert_eq!(a.look(&key).await.capacity, Some(in_use));
-    assert_eq!(b.resize(&key, 3, 5).await, Reply::Resized);
-    assert_eq!(b.resize(&key, 3, 5).await, Reply::Resized);
+    assert_eq!(b.resize(&key, 3, 5).await, ResizeReply::Resized);
+    assert_eq!(b.resize(&key, 3, 5).await, ResizeReply::Resized);
     assert_eq!(a.look(&key).await.capacity, Some(Capacity::Permits(5)));
     b.granted(&key, &b.want_permits(2, 4, 5)).await;
     // A lock is no semaphore with one permit.
     let lock = named("lock");
     a.granted(&lock, &a.want(1)).await;
     let in_use = Capacity::Lock;
-    assert_eq!(b.resize(&lock, 1, 2).await, Reply::Mismatch { in_use });
+    assert_eq!(
+        b.resize(&lock, 1, 2).await,
+        ResizeReply::Mismatch { in_use }
+    );
 }
 
 /// The step that grows also grants, and says so.
@@ -61,7 +64,7 @@ pub async fn growing_promotes_at_once(fixture: &dyn Fixture) {
         let claim = b.want_permits(number, 1, 2);
         waiting.push(b.waiting(&key, &claim).await.arrival);
     }
-    assert_eq!(a.resize(&key, 2, 4).await, Reply::Resized);
+    assert_eq!(a.resize(&key, 2, 4).await, ResizeReply::Resized);
     assert_eq!(a.look(&key).await.holders.len(), 3);
     if b.is_pushed_to() {
         for arrival in &waiting[..2] {
@@ -82,7 +85,7 @@ pub async fn shrinking_revokes_nothing(fixture: &dyn Fixture) {
     for number in 1..=3 {
         a.granted(&key, &a.want_permits(number, 1, 3)).await;
     }
-    assert_eq!(b.resize(&key, 3, 1).await, Reply::Resized);
+    assert_eq!(b.resize(&key, 3, 1).await, ResizeReply::Resized);
     for number in 1..=3 {
         let held = a.renew(&key, &a.want(number), LONG).await;
         assert!(stands(held).token.is_some());
@@ -107,7 +110,7 @@ pub async fn waiter_too_heavy_is_told(fixture: &dyn Fixture) {
     c.waiting(&key, &c.want_permits(3, 2, 3)).await;
     b.waiting(&key, &b.want_permits(4, 3, 3)).await;
     let in_use = Capacity::Permits(2);
-    assert_eq!(c.resize(&key, 3, 2).await, Reply::Resized);
+    assert_eq!(c.resize(&key, 3, 2).await, ResizeReply::Resized);
     if b.is_pushed_to() {
         b.hears_this(|push| match push {
             Push::Unfit {
@@ -120,10 +123,10 @@ pub async fn waiter_too_heavy_is_told(fixture: &dyn Fixture) {
         })
         .await;
     }
-    assert_eq!(b.renew(&key, &b.want(2), LONG).await, Reply::Gone);
+    assert_eq!(b.renew(&key, &b.want(2), LONG).await, RenewReply::Gone);
     let told = b.ask(&key, &b.want_permits(4, 3, 3)).await.reply;
-    assert_eq!(told, Reply::Mismatch { in_use });
-    assert_eq!(b.renew(&key, &b.want(4), LONG).await, Reply::Gone);
+    assert_eq!(told, ClaimReply::Mismatch { in_use });
+    assert_eq!(b.renew(&key, &b.want(4), LONG).await, RenewReply::Gone);
     a.release(&key, &a.want(1)).await;
     c.granted(&key, &c.want_permits(3, 2, 3)).await;
 }
@@ -134,8 +137,8 @@ pub async fn resize_idle_key_is_absent(fixture: &dyn Fixture) {
         return;
     }
     let ([a], key) = scene(fixture).await;
-    assert_eq!(a.resize(&key, 1, 2).await, Reply::Absent);
+    assert_eq!(a.resize(&key, 1, 2).await, ResizeReply::Absent);
     a.granted(&key, &a.want_permits(1, 1, 3)).await;
     a.release(&key, &a.want(1)).await;
-    assert_eq!(a.resize(&key, 3, 2).await, Reply::Absent);
+    assert_eq!(a.resize(&key, 3, 2).await, ResizeReply::Absent);
 }

@@ -1,8 +1,8 @@
 //! Several keys in one step.
 
-use leasehold::ErrorKind;
-use leasehold::core::{Claim, Key, Reply};
-use leasehold::store::{AllAnswer, Answer};
+use crate::ErrorKind;
+use crate::{AllAnswer, Answer};
+use leasehold_core::{Claim, Key, Reply};
 
 use super::Fixture;
 use super::actor::{Actor, key, knows_all_kinds, scene, stands};

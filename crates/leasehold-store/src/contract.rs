@@ -1,11 +1,34 @@
-//! What every store must do: each case is a bullet of the contract in
-//! `leasehold::store::LockStore`, and each bullet a case.
+//! The contract of a store as tests: each case is a bullet at [`LockStore`], and each bullet a
+//! case.
 //!
-//! A store's whole test file is a [`Fixture`] and one line:
+//! Whoever writes a store mounts all of them with [`contract!`](crate::contract!) and a
+//! [`Fixture`], which makes clients of a fresh store. A case that the store's
+//! [`Capabilities`](crate::Capabilities) leave out passes without asking it:
 //!
-//! ```text
-//! leasehold_testkit::conformance!(MyFixture::start());
 //! ```
+//! # use std::sync::Arc;
+//! use leasehold_store::contract::Fixture;
+//! use leasehold_store::{LockStore, memory::MemoryStore};
+//!
+//! struct Memory(MemoryStore);
+//!
+//! #[async_trait::async_trait]
+//! impl Fixture for Memory {
+//!     async fn client(&self) -> Arc<dyn LockStore> {
+//!         Arc::new(self.0.client())
+//!     }
+//! }
+//!
+//! leasehold_store::contract!(Memory(MemoryStore::new()));
+//! ```
+//!
+//! The feature `contract` has it; name it under `[dev-dependencies]`. Cases wait for real time
+//! where [`Fixture::pass`] does: a few seconds in all, side by side.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a case fails the test that runs it, with a message, and does nothing else"
+)]
 
 mod actor;
 mod claim;
@@ -24,7 +47,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::store::LockStore;
 use tokio::runtime::Builder;
 
 pub use self::claim::*;
@@ -37,61 +59,33 @@ pub use self::push::*;
 pub use self::renew::*;
 pub use self::semaphore::*;
 pub use self::watch::*;
+use crate::LockStore;
 
 /// A store under test, fresh for each case.
 #[async_trait]
 pub trait Fixture: Send + Sync {
-    /// Another client of the same store.
+    /// Another client of the same store, with an inbox of its own.
     async fn client(&self) -> Arc<dyn LockStore>;
 
     /// Lets the store's time pass: by hand where that is possible, else by waiting.
     async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
-
-    /// How many lives of each kind of lock are cut short at random.
-    fn cancellations(&self) -> usize {
-        cancellations()
-    }
-
-    /// How many clients have their inbox open now, where that can be seen.
-    fn open_inboxes(&self) -> Option<usize> {
-        None
-    }
 }
 
 /// A case as it is mounted.
+#[doc(hidden)]
 pub type Case = for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// Runs a case on a store of its own: on one thread, or with so many workers. It is one
-/// function for all, since thousands of tests are mounted, and each would be compiled with a
-/// runtime of its own.
-///
-/// # Panics
-/// As the case does.
-pub fn run(workers: Option<usize>, fixture: &dyn Fn() -> Box<dyn Fixture>, case: Case) {
-    let mut builder = match workers {
-        None => Builder::new_current_thread(),
-        Some(_) => Builder::new_multi_thread(),
-    };
-    workers.map(|workers| builder.worker_threads(workers));
-    let runtime = builder.enable_all().build().expect("a runtime");
-    runtime.block_on(async {
+/// Runs a case on a store of its own. It is one function for all, since many tests are mounted,
+/// and each would be compiled with a runtime of its own.
+#[doc(hidden)]
+pub fn run(fixture: &dyn Fn() -> Box<dyn Fixture>, case: Case) {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
         let fixture = fixture();
         case(&*fixture).await;
     });
-}
-
-/// How many lives of each kind of lock are cut short at random where that is quick: as
-/// `LEASEHOLD_CANCELLATIONS` says, else 1,000.
-#[must_use]
-pub fn cancellations() -> usize {
-    let said = std::env::var("LEASEHOLD_CANCELLATIONS");
-    said.map_or(1_000, |count| {
-        count
-            .parse()
-            .expect("LEASEHOLD_CANCELLATIONS is no number of lives")
-    })
 }
 
 /// How long a push may take on a busy machine before a case fails.
@@ -103,15 +97,15 @@ const LONG: Duration = Duration::from_secs(60);
 /// Short enough to be waited for.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Mounts every case as a test of the store that the expression makes a
-/// [`Fixture`] of.
+/// Mounts every case of the contract as a test of the store that the expression makes a
+/// [`Fixture`](contract::Fixture) of: see [`mod@contract`].
 #[macro_export]
-macro_rules! conformance {
+macro_rules! contract {
     ($fixture:expr) => {
-        $crate::conformance! { @each @test $fixture }
+        $crate::contract! { @each @test $fixture }
     };
     (@each $($then:tt)+) => {
-        $crate::conformance! { $($then)+;
+        $crate::contract! { $($then)+;
             claim_free_key_is_granted, claim_held_key_waits_or_is_busy, claim_again_finds_itself,
             claim_after_release_is_gone, claims_are_granted_in_order,
             claim_of_other_capacity_is_mismatch, claim_ahead_passes_waiters,
@@ -141,8 +135,8 @@ macro_rules! conformance {
     (@test $fixture:expr; $($case:ident),+) => {
         $(#[test]
         fn $case() {
-            $crate::conformance::run(None, &|| Box::new($fixture), |fixture| {
-                Box::pin($crate::conformance::$case(fixture))
+            $crate::contract::run(&|| Box::new($fixture), |fixture| {
+                Box::pin($crate::contract::$case(fixture))
             });
         })+
     };
@@ -154,7 +148,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// The port, as it is written.
-    const PORT: &str = include_str!("../../../crates/leasehold-store/src/port.rs");
+    const PORT: &str = include_str!("port.rs");
 
     #[test]
     fn bullets_and_cases_are_the_same() {
@@ -164,7 +158,7 @@ mod tests {
             .filter_map(|bullet| bullet.split_once('`'))
             .map(|(name, _)| name)
             .collect();
-        let cases = BTreeSet::from(crate::conformance! { @each @names });
+        let cases = BTreeSet::from(crate::contract! { @each @names });
         assert_eq!(bullets, cases);
     }
 }

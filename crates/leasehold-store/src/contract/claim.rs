@@ -1,7 +1,7 @@
 //! Joining the queue: who is granted, and in which order.
 
-use leasehold::core::{Capacity, Claim, Release, Reply, Token};
-use leasehold::store::Verbs as _;
+use crate::Verbs as _;
+use leasehold_core::{Capacity, Claim, ClaimReply, Release, ReleaseReply, RenewReply, Token};
 
 use super::actor::{Actor, keeps_a_queue, key, knows_all_kinds, scene};
 use super::{Fixture, LONG, SHORT};
@@ -23,7 +23,7 @@ pub async fn claim_free_key_is_granted(fixture: &dyn Fixture) {
         assert_eq!(token.is_none(), !a.has_tokens(), "{name}");
         assert_eq!(
             a.release(&key, &a.want(1)).await,
-            Reply::Released { held: true },
+            ReleaseReply::Released { held: true },
             "{name}"
         );
     }
@@ -38,11 +38,11 @@ pub async fn claim_held_key_waits_or_is_busy(fixture: &dyn Fixture) {
         ..b.want(2)
     };
     let busy = b.ask(&key, &trying).await;
-    assert!(matches!(busy.reply, Reply::Busy { blocked_until } if blocked_until >= busy.at));
-    assert_eq!(b.renew(&key, &trying, LONG).await, Reply::Gone);
+    assert!(matches!(busy.reply, ClaimReply::Busy { blocked_until } if blocked_until >= busy.at));
+    assert_eq!(b.renew(&key, &trying, LONG).await, RenewReply::Gone);
     if !b.queues() {
         let busy = b.ask(&key, &b.want(3)).await;
-        assert!(matches!(busy.reply, Reply::Busy { .. }));
+        assert!(matches!(busy.reply, ClaimReply::Busy { .. }));
         return;
     }
     let waiting = b.waiting(&key, &b.want(3)).await;
@@ -73,9 +73,9 @@ pub async fn claim_after_release_is_gone(fixture: &dyn Fixture) {
     let ([a], key) = scene(fixture).await;
     a.granted(&key, &a.want(1)).await;
     a.release(&key, &a.want(1)).await;
-    assert_eq!(a.ask(&key, &a.want(1)).await.reply, Reply::Gone);
-    assert_eq!(a.release(&key, &a.want(2)).await, Reply::Absent);
-    assert_eq!(a.ask(&key, &a.want(2)).await.reply, Reply::Gone);
+    assert_eq!(a.ask(&key, &a.want(1)).await.reply, ClaimReply::Gone);
+    assert_eq!(a.release(&key, &a.want(2)).await, ReleaseReply::Absent);
+    assert_eq!(a.ask(&key, &a.want(2)).await.reply, ClaimReply::Gone);
     a.granted(&key, &a.want(3)).await;
 }
 
@@ -113,7 +113,7 @@ pub async fn claim_of_other_capacity_is_mismatch(fixture: &dyn Fixture) {
     let reply = a.ask(&key, &a.want_permits(2, 1, 3)).await.reply;
     assert_eq!(
         reply,
-        Reply::Mismatch {
+        ClaimReply::Mismatch {
             in_use: Capacity::Lock
         }
     );
@@ -125,7 +125,7 @@ pub async fn claim_of_other_capacity_is_mismatch(fixture: &dyn Fixture) {
     let reply = a.ask(&key, &a.want(7)).await.reply;
     assert_eq!(
         reply,
-        Reply::Mismatch {
+        ClaimReply::Mismatch {
             in_use: Capacity::Permits(3)
         }
     );
@@ -151,7 +151,7 @@ pub async fn claim_ahead_passes_waiters(fixture: &dyn Fixture) {
         .await
         .expect("an answer")
         .reply;
-    assert_eq!(reply, Reply::Released { held: true });
+    assert_eq!(reply, ReleaseReply::Released { held: true });
     a.granted(
         &key,
         &Claim {
@@ -179,8 +179,8 @@ pub async fn lapsed_holder_is_passed(fixture: &dyn Fixture) {
     fixture.pass(SHORT + SHORT).await;
     let (_, second) = b.granted(&key, &b.want(2)).await;
     assert!(a.rises(first, second));
-    assert_eq!(a.renew(&key, &brief, LONG).await, Reply::Gone);
-    assert_eq!(a.release(&key, &brief).await, Reply::Absent);
+    assert_eq!(a.renew(&key, &brief, LONG).await, RenewReply::Gone);
+    assert_eq!(a.release(&key, &brief).await, ReleaseReply::Absent);
 }
 
 /// Tokens strictly increase in the order of grants.
@@ -200,13 +200,13 @@ pub async fn tokens_strictly_increase(fixture: &dyn Fixture) {
 pub async fn claim_id_of_another_client_is_taken(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     let (held, token) = a.granted(&key, &a.want(1)).await;
-    assert_eq!(b.ask(&key, &b.want(1)).await.reply, Reply::Taken);
+    assert_eq!(b.ask(&key, &b.want(1)).await.reply, ClaimReply::Taken);
     assert_eq!(a.granted(&key, &a.want(1)).await, (held, token));
     if !a.queues() {
         return;
     }
     let waiting = a.waiting(&key, &a.want(2)).await.arrival;
-    assert_eq!(b.ask(&key, &b.want(2)).await.reply, Reply::Taken);
+    assert_eq!(b.ask(&key, &b.want(2)).await.reply, ClaimReply::Taken);
     assert_eq!(a.waiting(&key, &a.want(2)).await.arrival, waiting);
 }
 

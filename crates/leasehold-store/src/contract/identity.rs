@@ -1,7 +1,9 @@
 //! Claims whose id is replaced, or whose client is.
 
-use leasehold::core::{Adopt, ClientInfo, Renew, Reply, Rotate, Token};
-use leasehold::store::Push;
+use crate::Push;
+use leasehold_core::{
+    Adopt, ClaimReply, ClientInfo, ReleaseReply, Renew, RenewReply, Rotate, Token,
+};
 
 use super::actor::{Actor, id, key, knows_all_kinds, scene, stands};
 use super::{Fixture, LONG};
@@ -46,22 +48,28 @@ pub async fn rotation_replaces_the_id(fixture: &dyn Fixture) {
     assert_eq!((waiting.arrival, waiting.token), (place, None));
     for (actor, old) in [(&a, 1), (&b, 2)] {
         let claim = actor.want(old);
-        assert_eq!(actor.renew(&key, &claim, LONG).await, Reply::Superseded);
-        assert_eq!(actor.ask(&key, &claim).await.reply, Reply::Gone);
-        assert_eq!(actor.release(&key, &claim).await, Reply::Absent);
+        assert_eq!(
+            actor.renew(&key, &claim, LONG).await,
+            RenewReply::Superseded
+        );
+        assert_eq!(actor.ask(&key, &claim).await.reply, ClaimReply::Gone);
+        assert_eq!(actor.release(&key, &claim).await, ReleaseReply::Absent);
     }
     // Neither one that is in the queue, nor one that was.
     for used in [12, 2] {
-        assert_eq!(a.change(&key, &rotation(11, 1, used)).await, Reply::Taken);
+        assert_eq!(
+            a.change(&key, &rotation(11, 1, used)).await,
+            RenewReply::Taken
+        );
     }
     assert_eq!(
         a.change(&key, &rotation(11, 0, 21)).await,
-        Reply::Superseded,
+        RenewReply::Superseded,
         "of a version that is gone"
     );
     assert_eq!(
         a.release(&key, &a.want(11)).await,
-        Reply::Released { held: true }
+        ReleaseReply::Released { held: true }
     );
     assert_eq!(b.granted(&key, &b.want(12)).await.0, place);
 }
@@ -80,7 +88,7 @@ pub async fn rotation_again_finds_itself(fixture: &dyn Fixture) {
     let next = stands(a.change(&key, &rotation(2, 1, 3)).await);
     assert_eq!((next.arrival, next.token), (held.0, Some(held.1)));
     let late = a.change(&key, &rotation(1, 0, 2)).await;
-    assert_eq!(late, Reply::Superseded, "rotated again since");
+    assert_eq!(late, RenewReply::Superseded, "rotated again since");
 }
 
 /// Of two who know an id and rotate it, one has the claim, and both know who.
@@ -95,13 +103,13 @@ pub async fn concurrent_rotations_have_one_winner(fixture: &dyn Fixture) {
         let (first, second) = (rotation(1, 0, 2), rotation(1, 0, 3));
         let (one, other) = tokio::join!(a.change(&key, &first), b.change(&key, &second));
         let winner = match (one, other) {
-            (Reply::Standing(_), Reply::Superseded) => 2,
-            (Reply::Superseded, Reply::Standing(_)) => 3,
+            (RenewReply::Standing(_), RenewReply::Superseded) => 2,
+            (RenewReply::Superseded, RenewReply::Standing(_)) => 3,
             both => panic!("{both:?}"),
         };
         assert_eq!(
             a.release(&key, &a.want(winner)).await,
-            Reply::Released { held: true }
+            ReleaseReply::Released { held: true }
         );
     }
 }
@@ -139,7 +147,7 @@ pub async fn adoption_raises_the_token_and_tells_the_former(fixture: &dyn Fixtur
     }
     for old in [1, 2] {
         let renewed = a.renew(&key, &a.want(old), LONG).await;
-        assert_eq!(renewed, Reply::Superseded);
+        assert_eq!(renewed, RenewReply::Superseded);
     }
     let look = a.look(&key).await;
     assert_eq!(look.holders[0].claim.owner.host, "elsewhere");

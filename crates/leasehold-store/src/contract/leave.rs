@@ -1,8 +1,7 @@
 //! How claims leave: released, withdrawn, kept for a while, broken.
 
-use leasehold::core::{Claim, Release, Reply};
-use leasehold::fence::Gate;
-use leasehold::store::{Push, Verbs as _};
+use crate::{Push, Verbs as _};
+use leasehold_core::{BreakReply, Claim, ClaimReply, Release, ReleaseReply, RenewReply};
 
 use super::actor::{id, keeps_a_queue, key as named, knows_all_kinds, scene};
 use super::{Fixture, LONG, SHORT};
@@ -17,7 +16,7 @@ pub async fn release_hands_on_to_next(fixture: &dyn Fixture) {
     let waiting = b.waiting(&key, &b.want(2)).await;
     assert_eq!(
         a.release(&key, &a.want(1)).await,
-        Reply::Released { held: true }
+        ReleaseReply::Released { held: true }
     );
     let look = a.look(&key).await;
     assert_eq!(look.holders.len(), 1);
@@ -39,21 +38,21 @@ pub async fn release_twice_is_absent(fixture: &dyn Fixture) {
     }
     assert_eq!(
         a.release(&key, &a.want(1)).await,
-        Reply::Released { held: true }
+        ReleaseReply::Released { held: true }
     );
-    assert_eq!(a.release(&key, &a.want(1)).await, Reply::Absent);
+    assert_eq!(a.release(&key, &a.want(1)).await, ReleaseReply::Absent);
     b.granted(&key, &b.want(2)).await;
 }
 
 /// A release of an unknown claim touches nobody else's.
 pub async fn release_unknown_is_absent(fixture: &dyn Fixture) {
     let ([a], key) = scene(fixture).await;
-    assert_eq!(a.release(&key, &a.want(9)).await, Reply::Absent);
+    assert_eq!(a.release(&key, &a.want(9)).await, ReleaseReply::Absent);
     a.granted(&key, &a.want(1)).await;
-    assert_eq!(a.release(&key, &a.want(8)).await, Reply::Absent);
+    assert_eq!(a.release(&key, &a.want(8)).await, ReleaseReply::Absent);
     assert!(matches!(
         a.renew(&key, &a.want(1), LONG).await,
-        Reply::Standing(_)
+        RenewReply::Standing(_)
     ));
 }
 
@@ -70,7 +69,7 @@ pub async fn withdrawn_waiter_is_passed(fixture: &dyn Fixture) {
     for id in [2, 4, 6] {
         assert_eq!(
             b.release(&key, &b.want(id)).await,
-            Reply::Released { held: false }
+            ReleaseReply::Released { held: false }
         );
     }
     for (leaver, next) in [(1, 3), (3, 5)] {
@@ -82,7 +81,7 @@ pub async fn withdrawn_waiter_is_passed(fixture: &dyn Fixture) {
 }
 
 /// Breaking a key fences its holders, and grants to the next: a protected system that is
-/// told the token of the answer refuses those, and admits this one.
+/// told the token of the answer refuses theirs, which are lower, and admits the next.
 pub async fn break_fences_holders(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     let (_, first) = a.granted(&key, &a.want(1)).await;
@@ -90,19 +89,14 @@ pub async fn break_fences_holders(fixture: &dyn Fixture) {
         b.waiting(&key, &b.want(2)).await;
     }
     let broken = b.store.break_key(&key).await.expect("an answer").reply;
-    let Reply::Broken { holders: 1, token } = broken else {
+    let BreakReply::Broken { holders: 1, token } = broken else {
         panic!("{broken:?}");
     };
     assert!(a.rises(first, token), "{first} is not below {token}");
-    assert_eq!(a.renew(&key, &a.want(1), LONG).await, Reply::Gone);
-    assert_eq!(a.ask(&key, &a.want(1)).await.reply, Reply::Gone);
+    assert_eq!(a.renew(&key, &a.want(1), LONG).await, RenewReply::Gone);
+    assert_eq!(a.ask(&key, &a.want(1)).await.reply, ClaimReply::Gone);
     let (_, second) = b.granted(&key, &b.want(2)).await;
     assert!(a.rises(token, second), "{second} is not above {token}");
-    if a.has_tokens() {
-        let told = Gate::at(token);
-        told.admit(first).expect_err("a broken lease");
-        told.admit(second).expect("the next lease");
-    }
 }
 
 /// A client that stops renewing, where a minimum hold keeps the key for longer, is told
@@ -120,7 +114,7 @@ pub async fn silent_holder_is_told_from_its_minimum_hold(fixture: &dyn Fixture) 
     a.granted(&key, &job).await;
     assert!(matches!(
         a.renew(&key, &job, SHORT * 2).await,
-        Reply::Standing(_)
+        RenewReply::Standing(_)
     ));
     let look = b.look(&key).await;
     let runs = look.holders[0].claim.renewed;
@@ -163,7 +157,10 @@ pub async fn minimum_hold_outlives_its_release(fixture: &dyn Fixture) {
     };
     let (arrival, token) = a.granted(&key, &kept).await;
     let waiting = b.waiting(&key, &b.want(2)).await;
-    assert_eq!(a.release(&key, &kept).await, Reply::Released { held: true });
+    assert_eq!(
+        a.release(&key, &kept).await,
+        ReleaseReply::Released { held: true }
+    );
     let look = b.look(&key).await;
     let shown: Vec<_> = look
         .holders
@@ -172,9 +169,9 @@ pub async fn minimum_hold_outlives_its_release(fixture: &dyn Fixture) {
         .collect();
     assert_eq!(shown, [(arrival, token, true)]);
     assert!(look.holders[0].claim.deadline.since(look.at) <= kept.min_hold);
-    assert_eq!(a.renew(&key, &kept, LONG).await, Reply::Gone);
-    assert_eq!(a.ask(&key, &kept).await.reply, Reply::Gone);
-    assert_eq!(a.release(&key, &kept).await, Reply::Absent);
+    assert_eq!(a.renew(&key, &kept, LONG).await, RenewReply::Gone);
+    assert_eq!(a.ask(&key, &kept).await.reply, ClaimReply::Gone);
+    assert_eq!(a.release(&key, &kept).await, ReleaseReply::Absent);
     if b.is_pushed_to() {
         // It was told of the lease, which would have lasted longer.
         match b.hears().await {
@@ -218,6 +215,6 @@ pub async fn unused_grant_keeps_nothing(fixture: &dyn Fixture) {
     };
     let answer = a.store.release(&key, &release).await;
     let reply = answer.expect("an answer").reply;
-    assert_eq!(reply, Reply::Released { held: true });
+    assert_eq!(reply, ReleaseReply::Released { held: true });
     assert!(b.granted(&key, &b.want(2)).await.1 > token);
 }

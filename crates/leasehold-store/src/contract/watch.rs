@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::core::{Key, Note, Renew};
-use leasehold::store::{Push, Verbs as _};
+use crate::{Push, Verbs as _};
+use leasehold_core::{Key, Note, Renew};
 
 use super::actor::{Actor, keeps_a_queue, key as named, scene};
 use super::{Fixture, LONG, SHORT};

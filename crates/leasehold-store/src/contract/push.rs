@@ -1,7 +1,7 @@
 //! What inboxes hear of the queue.
 
-use leasehold::core::Reply;
-use leasehold::store::Push;
+use crate::Push;
+use leasehold_core::ClaimReply;
 
 use super::actor::{id, keeps_a_queue, key, scene};
 use super::{Fixture, LONG};
@@ -18,7 +18,7 @@ pub async fn grant_is_pushed_to_its_inbox_only(fixture: &dyn Fixture) {
     let key = key("k {x} 🔒");
     a.granted(&key, &a.want(1)).await;
     let waiting = b.ask(&key, &b.want(2)).await;
-    let Reply::Standing(standing) = waiting.reply else {
+    let ClaimReply::Standing(standing) = waiting.reply else {
         panic!("it waits")
     };
     c.waiting(&key, &c.want(3)).await;

@@ -1,8 +1,8 @@
 //! What people see.
 
-use leasehold::ErrorKind;
-use leasehold::core::{Capacity, Claim, ClientInfo, Mode, Note, Renew};
-use leasehold::store::{ListPage, Listing};
+use crate::ErrorKind;
+use crate::{ListPage, Listing};
+use leasehold_core::{Capacity, Claim, ClientInfo, Mode, Note, Renew};
 
 use super::actor::{Actor, key, knows_all_kinds, scene};
 use super::{Fixture, LONG};

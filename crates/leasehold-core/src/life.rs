@@ -28,19 +28,19 @@ use std::time::Duration;
 pub use self::belief::HintLimit;
 use self::belief::LastAnswer;
 use self::changes::Changing;
-pub use self::changes::{Change, ChangeId, Changed};
+pub use self::changes::{Change, Changed};
 pub use self::facts::{Fact, Facts};
 use self::identity::Identity;
 use self::leaving::Leaving;
 pub use self::rejoining::Rejoining;
 use self::renewal::Renewal;
-pub use self::renewal::{Loss, RenewalPolicy, Standpoint};
 pub use self::timing::COLLISIONS;
 use self::timing::REQUEST_PART;
 use self::waiter::{Request, Verdict, Waiter, WaiterConfig};
 use self::words::Errand;
 pub use self::words::{
-    Acknowledges, Collected, End, Failure, Heard, Limits, Phase, Terms, Transmit,
+    Acknowledges, ChangeId, Collected, End, Failure, Heard, Limits, Loss, Phase, RenewalPolicy,
+    Standpoint, Terms, Transmit,
 };
 use crate::{Arrival, Claim, ClaimId, Command, Moment, Push, Renew, Rotate, Token};
 

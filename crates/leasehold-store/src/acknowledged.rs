@@ -3,10 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold_core::Reply;
-
 use crate::error::{ErrorKind, StoreError};
-use crate::port::Answer;
 
 /// What a policy of acknowledged writes has achieved for one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,46 +56,6 @@ impl fmt::Display for Acknowledged {
                 Ok(())
             }
         }
-    }
-}
-
-impl<R: Copy + Into<Reply>> Answer<R> {
-    /// An answer of a store that asks nobody else.
-    #[must_use]
-    pub fn new(reply: R, at: leasehold_core::StoreTime, epoch: u64) -> Self {
-        Self {
-            reply,
-            at,
-            epoch,
-            acknowledged: None,
-        }
-    }
-
-    /// Whether it grants, or confirms a grant.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        self.reply.into().is_grant()
-    }
-
-    /// The error of a grant that was not acknowledged as it should have been:
-    /// it does not count, and stands at the store all the same.
-    ///
-    /// Hidden: what follows from it is the client's to decide.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn shortfall(&self) -> Option<StoreError> {
-        self.acknowledged
-            .filter(|acknowledged| self.holds() && !acknowledged.is_enough())
-            .map(|acknowledged| acknowledged.error())
-    }
-
-    /// Who has it, where that is enough: for showing.
-    ///
-    /// Hidden, as above.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn achieved(&self) -> Option<Acknowledged> {
-        self.acknowledged.filter(Acknowledged::is_enough)
     }
 }
 

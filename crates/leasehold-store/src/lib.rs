@@ -41,6 +41,7 @@
 
 pub mod access;
 mod acknowledged;
+mod answer;
 pub mod clock;
 #[cfg(feature = "contract")]
 pub mod contract;
@@ -61,11 +62,12 @@ pub mod sync;
 mod verbs;
 
 pub use acknowledged::Acknowledged;
+pub use answer::{AllAnswer, Answer};
 pub use error::{ErrorKind, StoreError};
 pub use leasehold_core as core;
 #[doc(inline)]
 pub use leasehold_core::{Acknowledges, Push};
 pub use listing::{ListPage, Listing, OnePage, SeenNames};
-pub use port::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts};
+pub use port::{Capabilities, Listening, LockStore, PushSink, check_parts};
 pub use records::{Records, Step, Taken, Transacted};
 pub use verbs::Verbs;

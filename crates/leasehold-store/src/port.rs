@@ -8,11 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use leasehold_core::{
-    Acknowledges, Claim, Command, Inbox, Invalid, Key, Push, Reply, Snapshot, StoreTime,
-};
+use leasehold_core::{Acknowledges, Claim, Command, Inbox, Invalid, Key, Push, Snapshot};
 
-use crate::acknowledged::Acknowledged;
+use crate::answer::{AllAnswer, Answer};
 use crate::error::StoreError;
 use crate::listing::{Listing, drain};
 
@@ -95,38 +93,6 @@ impl Capabilities {
             ("exclusive_only", exclusive_only),
         ]
     }
-}
-
-/// What a store answers: the reply, and when the step was taken. Those who ask by name
-/// ([`Verbs`](crate::Verbs)) get the replies of that verb.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answer<R = Reply> {
-    /// The reply of the queue.
-    pub reply: R,
-    /// The store's time of the step.
-    pub at: StoreTime,
-    /// The connection epoch on which the answer came: zero while the inbox is
-    /// not open, and another number each time pushes may have been missed.
-    pub epoch: u64,
-    /// For a grant or a renewal of one: who has it besides the server that
-    /// answered, where a policy asks for it. If that is not
-    /// [enough](Acknowledged::is_enough), the grant does not count, and is to be
-    /// released.
-    pub acknowledged: Option<Acknowledged>,
-}
-
-/// What a store answers to [`LockStore::claim_all`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AllAnswer {
-    /// All parts were granted, in the order in which they were asked for.
-    All(Vec<Answer>),
-    /// Nothing was changed.
-    NotAll {
-        /// The first part that could not be granted.
-        part: usize,
-        /// Why: what it would have been answered.
-        answer: Answer,
-    },
 }
 
 /// Refuses what [`LockStore::claim_all`] cannot be asked for. Every store that

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use leasehold_core::{Claim, Command, Inbox, Key, Now, Outcome, Queue, Snapshot};
 
+use crate::answer::{AllAnswer, Answer};
 use crate::error::{ErrorKind, StoreError};
 use crate::listing::Listing;
-use crate::port::{AllAnswer, Answer, Capabilities, Listening, LockStore, PushSink, check_parts};
+use crate::port::{Capabilities, Listening, LockStore, PushSink, check_parts};
 
 /// Records that hold a [`Queue`] per key, and change in atomic steps. Whatever implements this is
 /// a [`LockStore`]: the queue decides, and the place only keeps what it is given.

@@ -7,8 +7,9 @@ use leasehold_core::{
     ResizeReply, WatchReply,
 };
 
+use crate::answer::Answer;
 use crate::error::{ErrorKind, StoreError};
-use crate::port::{Answer, LockStore};
+use crate::port::LockStore;
 
 /// The commands of a store by name, for those who ask: each is one [`LockStore::step`], and every
 /// store has them. The reply of each is an enum of its own, which callers match without a

@@ -3,14 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::renewal::Standpoint;
 use super::timing::{CHANGE_AGAIN, CHANGE_AGAIN_PART};
-use super::{Errand, Failure, Heard, Life, Stage, Transmit};
+use super::words::{ChangeId, Errand, Failure, Heard, Standpoint, Transmit};
+use super::{Life, Stage};
 use crate::{Acknowledges, Backoff, ClaimId, Command, Moment, Note, Renew, Reply};
-
-/// Names a change of one claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct ChangeId(u64);
 
 /// What a caller wants of its lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::changes::{Aim, ChangeId, Changed};
+use super::changes::{Aim, Changed};
 use super::leaving::Leaving;
 use super::timing::MARGIN_OF_WAITING;
+use super::words::ChangeId;
 use super::{Collected, End, Handing, Life, Loss, RenewalPolicy, Stage, Standpoint};
 use crate::{Command, Moment, Release};
 

@@ -1,10 +1,10 @@
 //! The words of a claim's life.
 
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::changes::ChangeId;
-use super::renewal::RenewalPolicy;
 use crate::{Arrival, Capacity, Command, Moment, Reply, StoreTime, Token, Validity};
 
 /// Which answers of a store count only once others have acknowledged them.
@@ -242,4 +242,83 @@ pub(super) enum Verdict {
     Mismatch(Capacity),
     /// The claim id is another client's: a new claim needs a new id.
     Taken,
+}
+
+/// Names a change of one claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ChangeId(pub(super) u64);
+
+/// Who renews a lease.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RenewalPolicy {
+    /// The watchdog, when this share of the TTL is over (between 0 and 1).
+    Automatic(f64),
+    /// The caller.
+    Manual,
+    /// Nobody: the lease ends after its TTL.
+    Fixed,
+}
+
+impl Hash for RenewalPolicy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        if let Self::Automatic(share) = self {
+            // Both zeros are one share.
+            (share + 0.0).to_bits().hash(state);
+        }
+    }
+}
+
+/// Why a lease was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Loss {
+    /// The store says that the claim has gone: another may hold the key.
+    Gone,
+    /// The store knows the claim, and not this grant: it has forgotten it, as a replica
+    /// may that was promoted, or gave a new one, since another of the owner's claims was
+    /// adopted. Another may hold the key.
+    Forgotten,
+    /// No renewal was answered while the lease was valid.
+    Unanswered,
+    /// The lease was not to be renewed, and its time is over.
+    Expired,
+    /// An administrator took the key.
+    Revoked,
+    /// Another client has adopted the claim, or its id was replaced elsewhere.
+    Superseded,
+    /// It was held for as long as it may be at most.
+    MaxHold,
+    /// It was given to another process.
+    HandedOver,
+    /// The client was shut down and gave the lease back.
+    Shutdown,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gone => {
+                "the store has no such claim any more: it was broken, it expired there, or data was lost"
+            }
+            Self::Forgotten => "the store does not know this grant any more",
+            Self::Unanswered => "no renewal was answered in time",
+            Self::Expired => "its time is over and it is not renewed by itself",
+            Self::Revoked => "an administrator broke the lock",
+            Self::Superseded => "another process has taken over the claim",
+            Self::MaxHold => "it was held for the longest time allowed",
+            Self::HandedOver => "it was handed over to another process",
+            Self::Shutdown => "the client was shut down",
+        })
+    }
+}
+
+/// What is known about a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Standpoint {
+    /// The last renewal was answered.
+    Held,
+    /// The last renewal was not answered; still valid.
+    Unknown,
+    /// Not ours any more, or not to be relied on.
+    Lost(Loss),
 }

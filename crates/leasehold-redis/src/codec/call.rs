@@ -6,10 +6,9 @@ use leasehold_core::{Capacity, Claim, ClientInfo, Inbox, Mode, Release, Renew, R
 use redis::Cmd;
 
 use super::record::trait_of;
-use super::script::Terms;
 
 /// A flag of every script that publishes: the count of `PUBLISH` can be believed.
-pub(super) const BELIEVED: u8 = 4;
+const BELIEVED: u8 = 4;
 
 /// How the scripts count their flags.
 mod flag {
@@ -22,6 +21,21 @@ mod flag {
     pub(super) const NOTE: u8 = 2;
     pub(super) const ROTATE: u8 = 8;
     pub(super) const ADOPT: u8 = 16;
+}
+
+/// What does not change from call to call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// How long an idle key keeps its last token.
+    pub(crate) retention: Duration,
+    /// Whether the count of `PUBLISH` can be believed.
+    pub(crate) believed: bool,
+}
+
+impl Terms {
+    fn flag(self) -> u8 {
+        if self.believed { BELIEVED } else { 0 }
+    }
 }
 
 pub(crate) fn add_claim(call: &mut Cmd, claim: &Claim, terms: Terms) {

@@ -54,7 +54,7 @@ use leasehold_store::StoreError;
 use redis::Value;
 
 pub(crate) use super::bytes::Bytes;
-use super::script;
+use super::reply::unreadable;
 use crate::refusal;
 
 const MAGIC: &[u8] = b"lh";
@@ -133,7 +133,7 @@ impl Record {
         let items = match value {
             Value::Array(items) => items,
             Value::ServerError(error) => return Err(refusal::of_server(&error)),
-            other => return Err(script::unreadable(&other)),
+            other => return Err(unreadable(&other)),
         };
         let mut items = items.into_iter();
         let Some(clock) = items.next().and_then(|item| match item {

@@ -4,12 +4,11 @@
 //! says the same for those who write a client in another language.
 
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use redis::Cmd;
 
 pub(crate) use super::call::{
-    add_break, add_claim, add_claims, add_release, add_renew, add_resize, add_watch, micros,
+    Terms, add_break, add_claim, add_claims, add_release, add_renew, add_resize, add_watch, micros,
     push_short,
 };
 pub(crate) use super::reply::{read_replies, read_reply, unreadable};
@@ -159,25 +158,6 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     init: assemble(include_str!("lua/init.lua"), &PARTS),
     touch: assemble(include_str!("lua/touch.lua"), &PARTS),
 });
-
-/// What does not change from call to call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
-    /// How long an idle key keeps its last token.
-    pub(crate) retention: Duration,
-    /// Whether the count of `PUBLISH` can be believed.
-    pub(crate) believed: bool,
-}
-
-impl Terms {
-    pub(super) fn flag(self) -> u8 {
-        if self.believed {
-            super::call::BELIEVED
-        } else {
-            0
-        }
-    }
-}
 
 /// A call of a script by its hash, so far without arguments.
 pub(crate) fn call(script: &Script, keys: &[&str]) -> Cmd {

@@ -307,18 +307,17 @@ pub(crate) mod tests {
         );
     }
 
-    #[test]
-    fn what_is_not_known_is_not_made_up() {
-        let holder = HolderInfo {
-            mode: Mode::Exclusive,
-            owner: Owner::unknown(),
-            since: SystemTime::UNIX_EPOCH,
-            expires_in: Duration::MAX,
-            token: Token::NONE,
-            id_hint: "0f3a".into(),
-            note: None,
-            kept: false,
-        };
+    #[tokio::test]
+    async fn what_is_not_known_is_not_made_up() {
+        let client = leasehold::connect("memory:").await.unwrap();
+        let lock = client.mutex("k").unwrap();
+        let _lease = lock.lock().await.unwrap();
+        let mut holder = lock.holders().await.unwrap().remove(0);
+        holder.owner = Owner::unknown();
+        holder.since = SystemTime::UNIX_EPOCH;
+        holder.expires_in = Duration::MAX;
+        holder.token = Token::NONE;
+        holder.id_hint = "0f3a".into();
         let view = ClaimView::of_holder(&holder, SystemTime::UNIX_EPOCH);
         assert_eq!(
             held_by(std::slice::from_ref(&view)).unwrap(),

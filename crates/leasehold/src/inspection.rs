@@ -10,6 +10,7 @@ use crate::sync::timeout;
 
 /// A key as it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Inspection {
     /// The key.
     pub key: Key,
@@ -40,6 +41,7 @@ pub enum Kind {
 
 /// One who holds a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HolderInfo {
     /// How it holds.
     pub mode: Mode,
@@ -63,6 +65,7 @@ pub struct HolderInfo {
 
 /// One who waits for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WaiterInfo {
     /// How it wants to hold.
     pub mode: Mode,
@@ -141,6 +144,7 @@ impl Inspection {
 
 /// What breaking a lock did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Broken {
     /// How many held it.
     pub holders: u64,
@@ -152,6 +156,7 @@ pub struct Broken {
 
 /// What shutting down a client did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Shutdown {
     /// Claims whose release was confirmed.
     pub released: u64,

@@ -63,10 +63,7 @@ async fn client(fixture: &dyn Fixture) -> Client {
 }
 
 fn ttl(ttl: Duration) -> Settings {
-    Settings {
-        ttl,
-        ..Settings::default()
-    }
+    Settings::default().with_ttl(ttl)
 }
 
 async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
@@ -394,17 +391,11 @@ pub async fn progress_tells_the_place(fixture: &dyn Fixture) {
     let second = tokio::spawn(async move { lock.lock().await });
     queued(&b, "k", 1).await;
     let (tell, mut told) = mpsc::unbounded_channel();
-    let progress = Arc::new(move |p: &leasehold::Progress| {
+    let how = Acquire::from(Wait::Forever).on_progress(move |p| {
         tell.send(p.position).ok();
     });
     let lock = b.mutex("k").expect("a lock");
-    let third = tokio::spawn(async move {
-        lock.acquire(Acquire {
-            wait: Wait::Forever,
-            progress: Some(progress),
-        })
-        .await
-    });
+    let third = tokio::spawn(async move { lock.acquire(how).await });
     assert_eq!(soon("a place", told.recv()).await, Some(2));
     first.release().await.expect("an answer");
     let second = soon("the second", second)
@@ -458,12 +449,9 @@ pub async fn shutdown_releases_everything(fixture: &dyn Fixture) {
         .expect("a lease");
     let lock = a.mutex("theirs").expect("a lock");
     let (tell, mut told) = mpsc::unbounded_channel();
-    let waits = Acquire {
-        wait: Wait::Forever,
-        progress: Some(Arc::new(move |p: &leasehold::Progress| {
-            tell.send(p.position).ok();
-        })),
-    };
+    let waits = Acquire::from(Wait::Forever).on_progress(move |p| {
+        tell.send(p.position).ok();
+    });
     let waiting = tokio::spawn(async move { lock.acquire(waits).await });
     // The client itself knows of its place, not just the store; where there is one.
     if a.capabilities().queueing {

@@ -147,11 +147,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::mutex`]; `Invalid` for no key, or one that is named twice.
-    pub fn multi<I>(&self, keys: I) -> Result<MultiLock, Error>
-    where
-        I: IntoIterator,
-        I::Item: AsRef<str>,
-    {
+    pub fn multi(&self, keys: impl IntoIterator<Item: AsRef<str>>) -> Result<MultiLock, Error> {
         let keys = check_keys(keys)?;
         MultiLock::new(keys, |first| self.lock_on(first, Mode::Exclusive))
     }
@@ -341,11 +337,7 @@ impl Client {
     }
 }
 
-pub(crate) fn check_keys<I>(keys: I) -> Result<Vec<Key>, Error>
-where
-    I: IntoIterator,
-    I::Item: AsRef<str>,
-{
+pub(crate) fn check_keys(keys: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Key>, Error> {
     let keys = keys.into_iter();
     keys.map(|key| check_key(Operation::Acquire, key)).collect()
 }

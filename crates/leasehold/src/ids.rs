@@ -186,8 +186,7 @@ impl ClaimIds {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use leasehold::ClaimIds;
-    /// use leasehold::core::ClaimId;
+    /// use leasehold::{ClaimId, ClaimIds};
     ///
     /// # fn random_text() -> String { "6b1f0c".to_owned() }
     /// let ids = ClaimIds::custom(Arc::new(|| ClaimId::new(format!("billing.{}", random_text()))));

@@ -63,9 +63,13 @@ pub use hold::Released;
 pub use ids::{ClaimIds, SnowflakeConfig, StepBack};
 pub use inspection::{Broken, HolderInfo, Inspection, Kind, Shutdown, WaiterInfo};
 pub use lease::{Any, Exclusive, GrantNumber, Lease, LeaseKind, Permits, Shared};
+// For the command and for the tests of the stores, which are written against the core.
+#[doc(hidden)]
 pub use leasehold_core as core;
+#[doc(inline)]
 pub use leasehold_core::{
-    Key, Loss, Mode, Note, Owner as OwnerInfo, RenewalPolicy, Retry, Standpoint, Token,
+    ClaimId, Invalid, Key, Loss, Marked, Mode, Note, Owner as OwnerInfo, RenewalPolicy, Retry,
+    Standpoint, Token,
 };
 #[doc(inline)]
 pub use leasehold_store::access::{Access, TlsFiles};
@@ -83,7 +87,7 @@ pub use parts::{LeaseParts, Recovered};
 pub use reentrant::{Owner, Reentrant};
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
-pub use settings::{MAX_OPERATION_TIMEOUT, MAX_TTL, MIN_TTL, Settings};
+pub use settings::Settings;
 #[doc(inline)]
 pub use store::scheme::Initialised;
 pub use waiting::{Acquire, Progress, Wait};

@@ -95,11 +95,10 @@ impl Lock {
     ///
     /// # Errors
     /// As [`Client::multi`](crate::Client::multi).
-    pub fn on_all<I>(&self, keys: I) -> Result<MultiLock<Any>, Error>
-    where
-        I: IntoIterator,
-        I::Item: AsRef<str>,
-    {
+    pub fn on_all(
+        &self,
+        keys: impl IntoIterator<Item: AsRef<str>>,
+    ) -> Result<MultiLock<Any>, Error> {
         MultiLock::new(check_keys(keys)?, |first| {
             let mut lock = self.clone();
             lock.wish.key = first.clone();

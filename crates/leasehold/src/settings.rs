@@ -50,11 +50,11 @@ impl Default for Settings {
 }
 
 /// The shortest TTL.
-pub const MIN_TTL: Duration = Duration::from_millis(50);
+const MIN_TTL: Duration = Duration::from_millis(50);
 /// The longest TTL.
-pub const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 /// The longest operation time-out: released ids are remembered for longer.
-pub const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Refuses a TTL out of bounds.
 pub(crate) fn check_ttl(ttl: Duration) -> Result<(), Invalid> {

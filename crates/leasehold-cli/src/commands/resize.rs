@@ -21,7 +21,7 @@ struct Done<'a> {
 /// Changes the number of permits, if it is what was said.
 pub(crate) async fn resize(args: &ResizeArgs, printer: &Printer) -> Result<u8, Failure> {
     let (key, from, to) = (&*args.key, args.from, args.to);
-    leasehold::core::Key::new(key)?;
+    leasehold::Key::new(key)?;
     let client = connect(&args.store).await?;
     client.semaphore(key, from)?.resize(to).await?;
     // While nobody uses it a key has no number, and nothing was changed.

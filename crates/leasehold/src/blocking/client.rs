@@ -29,31 +29,31 @@ face! {
 
 face! { impl Client {
     /// A lock on `key` in a mode that is known at run time only.
-    fn lock(&self, key: impl AsRef<str>, mode: Mode) -> Result<Lock, Error>;
+    now fn lock(&self, key: impl AsRef<str>, mode: Mode) -> Result<Lock, Error>;
     /// A mutex on `key`.
-    fn mutex(&self, key: impl AsRef<str>) -> Result<Mutex, Error>;
+    now fn mutex(&self, key: impl AsRef<str>) -> Result<Mutex, Error>;
     /// A read-write lock on `key`.
-    fn rwlock(&self, key: impl AsRef<str>) -> Result<RwLock, Error>;
+    now fn rwlock(&self, key: impl AsRef<str>) -> Result<RwLock, Error>;
     /// A semaphore on `key`.
-    fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Result<Semaphore, Error>;
+    now fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Result<Semaphore, Error>;
     /// A mutex that `owner` may enter again.
-    fn reentrant(&self, key: impl AsRef<str>, owner: &Owner) -> Result<Reentrant, Error>;
+    now fn reentrant(&self, key: impl AsRef<str>, owner: &Owner) -> Result<Reentrant, Error>;
+    /// Several keys as one lock.
+    now fn multi(&self, keys: impl IntoIterator<Item: AsRef<str>>) -> Result<MultiLock, Error>;
     /// An election on `key`.
-    fn election(&self, key: impl AsRef<str>) -> Result<Election, Error>;
+    now fn election(&self, key: impl AsRef<str>) -> Result<Election, Error>;
     /// Looks at a key.
     wait fn inspect(&self, key: impl AsRef<str>) -> Result<Inspection, Error>;
     /// The keys that somebody holds or waits for.
     wait fn list(&self, pattern: impl AsRef<str>) -> Result<Vec<Inspection>, Error>;
     /// The same part by part.
-    fn listing(&self, pattern: impl AsRef<str>) -> Listing<'_>;
+    now fn listing(&self, pattern: impl AsRef<str>) -> Listing<'_>;
     /// Takes the key from all who hold it.
     wait fn break_key(&self, key: impl AsRef<str>) -> Result<Broken, Error>;
-    /// Gives back all that this client holds or waits for.
-    wait fn shutdown(&self, within: Duration) -> Shutdown;
     /// The store's URL, without a password.
-    fn store_url(&self) -> &str;
+    now fn store_url(&self) -> &str;
     /// What the store can do.
-    fn capabilities(&self) -> Capabilities;
+    now fn capabilities(&self) -> Capabilities;
 }}
 
 impl Client {
@@ -63,16 +63,9 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// Several keys as one lock: see [`crate::Client::multi`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn multi<I>(&self, keys: I) -> Result<MultiLock, Error>
-    where
-        I: IntoIterator,
-        I::Item: AsRef<str>,
-    {
-        self.0.multi(keys).map(MultiLock)
+    /// Gives back all that this client holds or waits for. See [`crate::Client::shutdown`].
+    pub fn shutdown(&self, within: Duration) -> Shutdown {
+        block_on(self.0.shutdown(within))
     }
 }
 
@@ -84,25 +77,25 @@ face! {
 
 face! { impl ClientBuilder {
     /// The store's URL. `local:` unless given.
-    fn store(self, url: impl AsRef<str>) -> Self;
+    now fn store(self, url: impl AsRef<str>) -> Self;
     /// A store that is open already.
-    fn with_store(self, store: Arc<dyn LockStore>) -> Self;
+    now fn with_store(self, store: Arc<dyn LockStore>) -> Self;
     /// How the client's locks behave unless told otherwise.
-    fn settings(self, settings: Settings) -> Self;
+    now fn settings(self, settings: Settings) -> Self;
     /// How others see this client, beside host and process id.
-    fn label(self, label: impl Into<String>) -> Self;
+    now fn label(self, label: impl Into<String>) -> Self;
     /// Where the ids of claims come from: random, unless given.
-    fn claim_ids(self, ids: ClaimIds) -> Self;
+    now fn claim_ids(self, ids: ClaimIds) -> Self;
     /// The user to log in as; wins over the URL.
-    fn user(self, user: impl Into<String>) -> Self;
+    now fn user(self, user: impl Into<String>) -> Self;
     /// The password to log in with; wins over the URL, and is shown nowhere.
-    fn password(self, password: impl Into<String>) -> Self;
+    now fn password(self, password: impl Into<String>) -> Self;
     /// A file whose first line is the password.
-    fn password_file(self, file: impl Into<PathBuf>) -> Self;
+    now fn password_file(self, file: impl Into<PathBuf>) -> Self;
     /// All of that at once.
-    fn access(self, access: Access) -> Self;
+    now fn access(self, access: Access) -> Self;
     /// Certificates for TLS.
-    fn tls(self, files: TlsFiles) -> Self;
+    now fn tls(self, files: TlsFiles) -> Self;
 }}
 
 impl ClientBuilder {

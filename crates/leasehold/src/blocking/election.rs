@@ -30,7 +30,7 @@ face! { impl Election {
     /// Who leads now.
     wait fn leader(&self) -> Result<Option<Leader>, Error>;
     /// The leaders from now on.
-    fn observe(&self) -> Leaders;
+    now fn observe(&self) -> Leaders;
 }}
 
 face! {
@@ -43,21 +43,16 @@ losing!(Leadership);
 
 face! { impl Leadership {
     /// The term: the fencing token.
-    fn term(&self) -> Token;
+    now fn term(&self) -> Token;
     /// Whether it leads, and may rely on it.
-    fn is_leader(&self) -> bool;
+    now fn is_leader(&self) -> bool;
     /// Tells those who observe something else.
     wait fn proclaim(&self, note: impl AsRef<str>) -> Result<(), Error>;
     /// Steps down.
     wait fn resign(self) -> Result<Released, Error>;
-}}
-
-impl Leadership {
     /// The lease behind it, on its own.
-    pub fn into_lease(self) -> Lease {
-        Lease(self.0.into_lease())
-    }
-}
+    now fn into_lease(self) -> Lease;
+}}
 
 face! {
     /// The leaders of an election, one after the other: as [`crate::Leaders`], as

@@ -2,12 +2,12 @@
 
 /// Declares a type of the blocking face, or methods of one.
 ///
-/// `struct Mutex;` wraps `crate::Mutex`. A method is its signature, after what it does. Its
-/// documentation ends with a link to the async method of that name, which it calls:
-/// - `wait fn` runs the future of that method on this thread;
-/// - `fn` answers at once.
+/// `struct Mutex;` wraps `crate::Mutex`. A method is its signature, after when it answers:
+/// - `wait fn` runs the future of the async method of that name on this thread;
+/// - `now fn` calls a method that waits for nothing.
 ///
-/// Either way what comes of it is turned into the type that the signature names.
+/// Either way the answer is turned into the type that the signature names, and the
+/// documentation ends with a link to the async method.
 macro_rules! face {
     ($(#[$meta:meta])* struct $face:ident $(<$kind:ident: $bound:ident = $of:ident>)?;) => {
         $(#[$meta])*
@@ -33,6 +33,7 @@ macro_rules! face {
         }
     };
     (impl $(<$kind:ident: $bound:ident>)? $face:ident $(<$of:ident>)? { $($methods:tt)* }) => {
+        #[allow(clippy::double_must_use, reason = "some types are not to be dropped, and some are")]
         impl $(<$kind: $bound>)? $face $(<$of>)? {
             $crate::blocking::face::methods! { $face; $($methods)* }
         }
@@ -43,64 +44,32 @@ macro_rules! face {
 macro_rules! methods {
     ($face:ident;) => {};
     (
-        $face:ident; $(#[$meta:meta])* wait fn $method:ident $(<$kind:ident: $bound:ident>)?
+        $face:ident; $(#[$meta:meta])* $when:ident fn $method:ident $(<$kind:ident: $bound:ident>)?
         ($(&$($lt:lifetime)?)? $self:ident $(, $arg:ident: $ty:ty)*) -> Result<Option<$ok:ty>, Error>;
         $($rest:tt)*
     ) => {
         $(#[$meta])*
-        #[doc = concat!("See [`crate::", stringify!($face), "::", stringify!($method), "`].")]
-        ///
-        /// # Errors
-        /// As there.
+        #[doc = concat!("See [`crate::", stringify!($face), "::", stringify!($method), "`].\n\n# Errors\nAs there.")]
         pub fn $method $(<$kind: $bound>)? ($(&$($lt)?)? $self $(, $arg: $ty)*) -> Result<Option<$ok>, Error> {
-            $crate::blocking::runtime::block_on($self.0.$method($($arg),*)).map(|ok| ok.map(<$ok>::from))
+            let answer = $crate::blocking::face::answer!($when $self.0.$method($($arg),*));
+            answer.map(|ok| ok.map(<$ok>::from))
         }
         $crate::blocking::face::methods! { $face; $($rest)* }
     };
     (
-        $face:ident; $(#[$meta:meta])* wait fn $method:ident $(<$kind:ident: $bound:ident>)?
+        $face:ident; $(#[$meta:meta])* $when:ident fn $method:ident $(<$kind:ident: $bound:ident>)?
         ($(&$($lt:lifetime)?)? $self:ident $(, $arg:ident: $ty:ty)*) -> Result<$ok:ty, Error>;
         $($rest:tt)*
     ) => {
         $(#[$meta])*
-        #[doc = concat!("See [`crate::", stringify!($face), "::", stringify!($method), "`].")]
-        ///
-        /// # Errors
-        /// As there.
+        #[doc = concat!("See [`crate::", stringify!($face), "::", stringify!($method), "`].\n\n# Errors\nAs there.")]
         pub fn $method $(<$kind: $bound>)? ($(&$($lt)?)? $self $(, $arg: $ty)*) -> Result<$ok, Error> {
-            $crate::blocking::runtime::block_on($self.0.$method($($arg),*)).map(<$ok>::from)
+            $crate::blocking::face::answer!($when $self.0.$method($($arg),*)).map(<$ok>::from)
         }
         $crate::blocking::face::methods! { $face; $($rest)* }
     };
     (
-        $face:ident; $(#[$meta:meta])* wait fn $method:ident
-        ($(&$($lt:lifetime)?)? $self:ident $(, $arg:ident: $ty:ty)*) -> $done:ty;
-        $($rest:tt)*
-    ) => {
-        $(#[$meta])*
-        #[doc = concat!("See [`crate::", stringify!($face), "::", stringify!($method), "`].")]
-        pub fn $method($(&$($lt)?)? $self $(, $arg: $ty)*) -> $done {
-            $crate::blocking::runtime::block_on($self.0.$method($($arg),*)).into()
-        }
-        $crate::blocking::face::methods! { $face; $($rest)* }
-    };
-    (
-        $face:ident; $(#[$meta:meta])* fn $method:ident
-        ($(&$($lt:lifetime)?)? $self:ident $(, $arg:ident: $ty:ty)*) -> Result<$ok:ty, Error>;
-        $($rest:tt)*
-    ) => {
-        $(#[$meta])*
-        #[doc = concat!("See [`crate::", stringify!($face), "::", stringify!($method), "`].")]
-        ///
-        /// # Errors
-        /// As there.
-        pub fn $method($(&$($lt)?)? $self $(, $arg: $ty)*) -> Result<$ok, Error> {
-            $self.0.$method($($arg),*).map(<$ok>::from)
-        }
-        $crate::blocking::face::methods! { $face; $($rest)* }
-    };
-    (
-        $face:ident; $(#[$meta:meta])* fn $method:ident
+        $face:ident; $(#[$meta:meta])* $when:ident fn $method:ident
         ($(&$($lt:lifetime)?)? $self:ident $(, $arg:ident: $ty:ty)*) -> $done:ty;
         $($rest:tt)*
     ) => {
@@ -108,10 +77,20 @@ macro_rules! methods {
         #[doc = concat!("See [`crate::", stringify!($face), "::", stringify!($method), "`].")]
         #[must_use]
         pub fn $method($(&$($lt)?)? $self $(, $arg: $ty)*) -> $done {
-            $self.0.$method($($arg),*).into()
+            $crate::blocking::face::answer!($when $self.0.$method($($arg),*)).into()
         }
         $crate::blocking::face::methods! { $face; $($rest)* }
     };
 }
 
-pub(super) use {face, methods};
+/// When a method of [`face`] has its answer.
+macro_rules! answer {
+    (wait $future:expr) => {
+        $crate::blocking::runtime::block_on($future)
+    };
+    (now $answer:expr) => {
+        $answer
+    };
+}
+
+pub(super) use {answer, face, methods};

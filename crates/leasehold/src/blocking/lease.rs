@@ -15,9 +15,8 @@ macro_rules! losing {
     ($lease:ident $(, <$kind:ident: $bound:ident>)?) => {
         face! { impl $(<$kind: $bound>)? $lease $(<$kind>)? {
             /// What other threads watch it by.
-            fn loss_signal(&self) -> LossSignal;
+            now fn loss_signal(&self) -> LossSignal;
             /// Waits until it is lost: for a thread that stops the work then.
-            #[must_use]
             wait fn lost(&self) -> Loss;
         }}
 
@@ -43,37 +42,37 @@ losing!(Lease, <K: LeaseKind>);
 
 face! { impl Lease {
     /// The fencing token.
-    fn token(&self) -> Token;
+    now fn token(&self) -> Token;
     /// Turns a writer into a reader.
     wait fn downgrade(self) -> Result<Lease<Shared>, Error>;
 }}
 
 face! { impl Lease<Any> {
     /// The fencing token, if the lease fences.
-    fn token(&self) -> Option<Token>;
+    now fn token(&self) -> Option<Token>;
 }}
 
 face! { impl<K: LeaseKind> Lease<K> {
     /// The key.
-    fn key(&self) -> &Key;
+    now fn key(&self) -> &Key;
     /// The number of the grant.
-    fn number(&self) -> GrantNumber;
+    now fn number(&self) -> GrantNumber;
     /// How it holds; for permits, how many of how many.
-    fn mode(&self) -> Mode;
+    now fn mode(&self) -> Mode;
     /// Whether the lease may be relied on now. Costs no round trip.
-    fn is_valid(&self) -> bool;
+    now fn is_valid(&self) -> bool;
     /// How long the lease may be relied on without another renewal.
-    fn remaining(&self) -> Duration;
+    now fn remaining(&self) -> Duration;
     /// What is known about the lease. Costs no round trip.
-    fn standpoint(&self) -> Standpoint;
+    now fn standpoint(&self) -> Standpoint;
     /// Why the last renewal failed.
-    fn last_error(&self) -> Option<Error>;
+    now fn last_error(&self) -> Option<Error>;
     /// Who has the lease besides the server that granted it.
-    fn acknowledged(&self) -> Option<Acknowledged>;
+    now fn acknowledged(&self) -> Option<Acknowledged>;
     /// How long it took to get it.
-    fn waited(&self) -> Duration;
+    now fn waited(&self) -> Duration;
     /// How often the place in the queue was lost while waiting.
-    fn rejoined(&self) -> u32;
+    now fn rejoined(&self) -> u32;
     /// Renews the lease now.
     wait fn renew(&self) -> Result<(), Error>;
     /// Renews the lease now, to live `ttl` from now.
@@ -81,19 +80,14 @@ face! { impl<K: LeaseKind> Lease<K> {
     /// Replaces the claim id.
     wait fn rotate(&self) -> Result<(), Error>;
     /// A copy of what the lease is.
-    fn parts(&self) -> LeaseParts<K>;
+    now fn parts(&self) -> LeaseParts<K>;
     /// Turns the lease into data.
     wait fn into_parts(self) -> Result<LeaseParts<K>, Error>;
+    /// The same lease, whose mode is known at run time only.
+    now fn into_any(self) -> Lease<Any>;
     /// Gives the key back.
     wait fn release(self) -> Result<Released, Error>;
 }}
-
-impl<K: LeaseKind> Lease<K> {
-    /// The same lease, whose mode is known at run time only.
-    pub fn into_any(self) -> Lease<Any> {
-        Lease(self.0.into_any())
-    }
-}
 
 impl Lease<Any> {
     /// The lease as one of that kind: see [`crate::Lease::downcast`].
@@ -124,11 +118,10 @@ face! {
 
 face! { impl LossSignal {
     /// Whether the lease is lost. Costs no round trip.
-    fn is_lost(&self) -> bool;
+    now fn is_lost(&self) -> bool;
     /// Why the lease is lost, if it is. Costs no round trip.
-    fn reason(&self) -> Option<Loss>;
+    now fn reason(&self) -> Option<Loss>;
     /// Waits until the lease is lost; `None` when it was given back before.
-    #[must_use]
     wait fn lost(&self) -> Option<Loss>;
 }}
 
@@ -162,13 +155,15 @@ losing!(MultiLease, <K: LeaseKind>);
 
 face! { impl<K: LeaseKind> MultiLease<K> {
     /// Whether all parts may be relied on now.
-    fn is_valid(&self) -> bool;
+    now fn is_valid(&self) -> bool;
     /// How long all parts may be relied on without another renewal.
-    fn remaining(&self) -> Duration;
+    now fn remaining(&self) -> Duration;
     /// How long it took to get all.
-    fn waited(&self) -> Duration;
+    now fn waited(&self) -> Duration;
     /// Renews all parts now.
     wait fn renew(&self) -> Result<(), Error>;
+    /// The same lease, whose mode is known at run time only.
+    now fn into_any(self) -> MultiLease<Any>;
     /// Gives all keys back.
     wait fn release(self) -> Result<Released, Error>;
 }}
@@ -185,10 +180,5 @@ impl<K: LeaseKind> MultiLease<K> {
     #[must_use = "leases that are dropped are released"]
     pub fn into_leases(self) -> Vec<Lease<K>> {
         self.0.into_leases().into_iter().map(Lease).collect()
-    }
-
-    /// The same lease, whose mode is known at run time only.
-    pub fn into_any(self) -> MultiLease<Any> {
-        MultiLease(self.0.into_any())
     }
 }

@@ -15,17 +15,17 @@ macro_rules! options {
     ($lock:ident $(, <$kind:ident: $bound:ident>)?) => {
         face! { impl $(<$kind: $bound>)? $lock $(<$kind>)? {
             /// The key.
-            fn key(&self) -> &Key;
+            now fn key(&self) -> &Key;
             /// Another TTL than the client's.
-            fn with_ttl(self, ttl: Duration) -> Result<Self, Error>;
+            now fn with_ttl(self, ttl: Duration) -> Result<Self, Error>;
             /// Who renews the lease.
-            fn with_renewal(self, policy: RenewalPolicy) -> Result<Self, Error>;
+            now fn with_renewal(self, policy: RenewalPolicy) -> Result<Self, Error>;
             /// The longest that a lease is renewed.
-            fn with_max_hold(self, max_hold: Duration) -> Result<Self, Error>;
+            now fn with_max_hold(self, max_hold: Duration) -> Result<Self, Error>;
             /// The least that the key stays taken.
-            fn with_min_hold(self, min_hold: Duration) -> Result<Self, Error>;
+            now fn with_min_hold(self, min_hold: Duration) -> Result<Self, Error>;
             /// How others see who holds or waits.
-            fn with_label(self, label: impl AsRef<str>) -> Self;
+            now fn with_label(self, label: impl AsRef<str>) -> Self;
         }}
     };
 }
@@ -47,7 +47,7 @@ macro_rules! retrying {
     ($lock:ident) => {
         face! { impl $lock {
             /// Asks again and again instead of standing in line.
-            fn retrying(self, retry: Retry) -> Self;
+            now fn retrying(self, retry: Retry) -> Self;
         }}
     };
 }
@@ -58,7 +58,7 @@ macro_rules! fairness {
         retrying!($lock);
         face! { impl $lock {
             /// Gives up fairness for throughput.
-            fn unfair(self) -> Self;
+            now fn unfair(self) -> Self;
         }}
     };
 }
@@ -133,28 +133,16 @@ adopting!(Lock, Any);
 
 face! { impl Lock {
     /// How the key is claimed.
-    fn mode(&self) -> Mode;
+    now fn mode(&self) -> Mode;
     /// Claims as this owner, who may enter again where it holds.
-    fn with_owner(self, owner: &Owner) -> Result<Self, Error>;
+    now fn with_owner(self, owner: &Owner) -> Result<Self, Error>;
     /// What is told to those who look at the key.
-    fn with_note(self, note: impl AsRef<str>) -> Result<Self, Error>;
+    now fn with_note(self, note: impl AsRef<str>) -> Result<Self, Error>;
+    /// The same on these keys, as one lock.
+    now fn on_all(&self, keys: impl IntoIterator<Item: AsRef<str>>) -> Result<MultiLock<Any>, Error>;
     /// Looks at the key: who holds it and who waits.
     wait fn inspect(&self) -> Result<Inspection, Error>;
 }}
-
-impl Lock {
-    /// The same on these keys, as one lock: see [`crate::Lock::on_all`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn on_all<I>(&self, keys: I) -> Result<MultiLock<Any>, Error>
-    where
-        I: IntoIterator,
-        I::Item: AsRef<str>,
-    {
-        self.0.on_all(keys).map(MultiLock)
-    }
-}
 
 face! {
     /// A fair, fenced mutex: as [`crate::Mutex`].
@@ -182,7 +170,7 @@ adopting!(Reentrant, Exclusive);
 
 face! { impl Reentrant {
     /// Whose claims these are.
-    fn owner(&self) -> &Owner;
+    now fn owner(&self) -> &Owner;
 }}
 
 face! {
@@ -246,7 +234,7 @@ working!(Semaphore, with_permit, acquire, Lease<Permits>);
 
 face! { impl Semaphore {
     /// How many permits there are, says this handle.
-    fn permits(&self) -> u32;
+    now fn permits(&self) -> u32;
     /// How many permits nobody holds now.
     wait fn available_permits(&self) -> Result<u32, Error>;
     /// Waits for a permit.
@@ -278,12 +266,12 @@ locking!(MultiLock, MultiLease<K>, <K: LeaseKind>);
 
 face! { impl MultiLock {
     /// The same keys, as a reader of each.
-    fn shared(self) -> MultiLock<Shared>;
+    now fn shared(self) -> MultiLock<Shared>;
 }}
 
 face! { impl<K: LeaseKind> MultiLock<K> {
     /// The keys, as they were named.
-    fn keys(&self) -> &[Key];
+    now fn keys(&self) -> &[Key];
     /// The same lock, whose mode is known at run time only.
-    fn into_any(self) -> MultiLock<Any>;
+    now fn into_any(self) -> MultiLock<Any>;
 }}

@@ -62,7 +62,7 @@ impl Leaders {
     /// call goes on. `Closed`: no call tells anything any more.
     ///
     /// # Examples
-    /// See [`Election::observe`].
+    /// See [`Election::observe`](crate::Election::observe).
     pub async fn next(&mut self) -> Result<Option<Leader>, Error> {
         match futures_util::StreamExt::next(&mut self.0).await {
             Some(told) => told,

@@ -166,7 +166,7 @@ impl<K: LeaseKind> MultiLease<K> {
     /// As [`Lease::release`], for the first part that fails; all are tried.
     ///
     /// # Examples
-    /// See [`MultiLock`].
+    /// See [`MultiLock`](crate::MultiLock).
     pub async fn release(self) -> Result<Released, Error> {
         release_all(self.parts).await
     }

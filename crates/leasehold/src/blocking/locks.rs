@@ -121,6 +121,15 @@ pub(super) use options;
 
 face! {
     /// A lock whose mode is a value: as [`crate::Lock`].
+    ///
+    /// ```
+    /// use leasehold::{Mode, blocking};
+    /// let client = blocking::connect("memory:")?;
+    /// let both = client.lock("a", Mode::Exclusive)?.on_all(["a", "b"])?;
+    /// let leases = both.lock()?.into_leases();
+    /// assert!(leases.iter().all(|lease| lease.token().is_some()));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     #[derive(Clone)]
     struct Lock;
 }

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use leasehold::{
-    Acquire, Client, Election, Error, Exclusive, Lease, LossSignal, MultiLease, MultiLock, Mutex,
-    Permits, Reentrant, RwLock, Semaphore, Shared, Wait,
+    Acquire, Any, Client, Election, Error, Exclusive, Lease, Lock, LossSignal, MultiLease,
+    MultiLock, Mutex, Permits, Reentrant, RwLock, Semaphore, Shared, Wait,
 };
 
 fn can_be_sent<T: Send + 'static>() {}
@@ -17,6 +17,7 @@ fn can_be_spawned<T>(_: impl Future<Output = T> + Send) {}
 #[test]
 fn handles_and_leases_belong_to_no_thread() {
     can_be_shared::<Client>();
+    can_be_shared::<Lock>();
     can_be_shared::<Mutex>();
     can_be_shared::<RwLock>();
     can_be_shared::<Semaphore>();
@@ -26,6 +27,7 @@ fn handles_and_leases_belong_to_no_thread() {
     can_be_shared::<Lease<Exclusive>>();
     can_be_shared::<Lease<Shared>>();
     can_be_shared::<Lease<Permits>>();
+    can_be_shared::<Lease<Any>>();
     can_be_shared::<MultiLease>();
     can_be_shared::<LossSignal>();
     can_be_shared::<Error>();

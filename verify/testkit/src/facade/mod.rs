@@ -588,7 +588,7 @@ macro_rules! facade {
             a_minimum_hold_outlives_its_lease, a_minimum_hold_counts_from_use, a_maximum_hold_ends_a_lease,
             retries_get_the_key, blocking_calls_work_anywhere);
         $crate::facade!(@cases $fixture;
-            handles_tell_who_holds, a_loss_is_told_to_those_who_watch,
+            handles_tell_who_holds, an_untyped_lock_is_any_kind, a_loss_is_told_to_those_who_watch,
             work_under_a_lock_ends_with_it, an_owner_may_retry);
         $crate::facade!(@cases $fixture;
             a_rotation_makes_a_leaked_id_stale, of_two_rotations_one_wins, the_watchdog_rotates,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use leasehold::core::{Mode, Owner};
-use leasehold::{HolderInfo, Inspection, Kind, Token, WaiterInfo};
+use leasehold::{HolderInfo, Inspection, Token, WaiterInfo};
 use serde::Serialize;
 
 use crate::duration::{millis, spoken};
@@ -63,10 +63,8 @@ pub(crate) struct OwnerView {
 
 impl From<&Inspection> for KeyView {
     fn from(seen: &Inspection) -> Self {
-        let (kind, permits) = match seen.kind {
-            Kind::Semaphore { permits } => ("semaphore", Some(permits)),
-            _ => ("lock", None),
-        };
+        let permits = seen.permits;
+        let kind = permits.map_or("lock", |_| "semaphore");
         // A claim knows the number of permits from before a resize.
         let now = |claim: ClaimView| ClaimView {
             of: claim.of.and(permits),

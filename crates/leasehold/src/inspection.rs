@@ -14,8 +14,9 @@ use crate::sync::timeout;
 pub struct Inspection {
     /// The key.
     pub key: Key,
-    /// What it is, or would be: a key that nobody holds shows as a lock.
-    pub kind: Kind,
+    /// How many permits there are of a semaphore in use. `None`: a lock, or a key that nobody
+    /// holds or waits for.
+    pub permits: Option<u32>,
     /// The highest token issued; zero if none is remembered.
     pub last_token: Token,
     /// When the store was looked at, by its own clock.
@@ -24,19 +25,6 @@ pub struct Inspection {
     pub holders: Vec<HolderInfo>,
     /// Those who wait, in order of arrival.
     pub waiters: Vec<WaiterInfo>,
-}
-
-/// The kind of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// A mutex, read-write lock or election.
-    Lock,
-    /// A semaphore.
-    Semaphore {
-        /// How many permits there are.
-        permits: u32,
-    },
 }
 
 /// One who holds a key.
@@ -105,9 +93,9 @@ impl Inspection {
         };
         Self {
             key,
-            kind: match look.capacity {
-                None | Some(Capacity::Lock) => Kind::Lock,
-                Some(Capacity::Permits(permits)) => Kind::Semaphore { permits },
+            permits: match look.capacity {
+                None | Some(Capacity::Lock) => None,
+                Some(Capacity::Permits(permits)) => Some(permits),
             },
             last_token: look.last_token,
             at: wall(at),

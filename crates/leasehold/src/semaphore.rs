@@ -6,7 +6,6 @@ use std::time::Duration;
 use leasehold_core::{Capacity, Mode, Reply};
 
 use crate::error::{Error, ErrorKind, Operation, StoreError};
-use crate::inspection::Kind;
 use crate::lease::{Lease, Permits};
 use crate::lock::Lock;
 use crate::session::unanswered;
@@ -175,10 +174,10 @@ impl Semaphore {
     /// See [`Semaphore::with_permit`].
     pub async fn available_permits(&self) -> Result<u32, Error> {
         let seen = self.lock.inspect().await?;
-        let all = match seen.kind {
-            Kind::Semaphore { permits } => permits,
-            Kind::Lock if seen.holders.is_empty() && seen.waiters.is_empty() => self.permits,
-            Kind::Lock => {
+        let all = match seen.permits {
+            Some(permits) => permits,
+            None if seen.holders.is_empty() && seen.waiters.is_empty() => self.permits,
+            None => {
                 let error = mismatch(self.lock.wish.mode, Capacity::Lock);
                 return Err(Error::new(Operation::Inspect, Some(seen.key), error));
             }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use leasehold::{
-    Acquire, Any, Client, Election, Error, Exclusive, Lease, Lock, LossSignal, MultiLease,
+    Acquire, Any, Client, Election, Error, Exclusive, Lease, Lock, LossSignal, Mode, MultiLease,
     MultiLock, Mutex, Permits, Reentrant, RwLock, Semaphore, Shared, Wait,
 };
 
@@ -42,6 +42,12 @@ async fn futures_can_be_spawned() {
     can_be_spawned(lock.try_lock());
     can_be_spawned(lock.lock_within(Duration::from_secs(1)));
     can_be_spawned(lock.acquire(Wait::Forever.into()));
+    let untyped = client.lock("k", Mode::Exclusive).unwrap();
+    can_be_spawned(untyped.lock());
+    can_be_spawned(untyped.acquire(Wait::Forever.into()));
+    let both = untyped.on_all(["k", "l"]).unwrap();
+    can_be_spawned(both.lock());
+    can_be_spawned(both.acquire(Wait::Forever.into()));
     can_be_spawned(client.inspect("k"));
     can_be_spawned(client.shutdown(Duration::from_secs(1)));
     let lease = lock.lock().await.unwrap();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
-use leasehold::core::{Mode, Owner};
+use leasehold::core::{Mode, ClientInfo};
 use leasehold::{HolderInfo, Inspection, Token, WaiterInfo};
 use serde::Serialize;
 
@@ -114,10 +114,10 @@ impl From<&WaiterInfo> for ClaimView {
 }
 
 impl ClaimView {
-    fn new(mode: Mode, owner: &Owner, since: SystemTime, expires_in: Duration) -> Self {
+    fn new(mode: Mode, owner: &ClientInfo, since: SystemTime, expires_in: Duration) -> Self {
         let (mode, weight, of) = match mode {
-            Mode::Exclusive => ("exclusive", None, None),
-            Mode::Shared => ("shared", None, None),
+            Mode::EXCLUSIVE => ("exclusive", None, None),
+            Mode::SHARED => ("shared", None, None),
             Mode::Permits { take, of } => ("permits", Some(take), Some(of)),
         };
         Self {
@@ -204,8 +204,8 @@ impl ClaimView {
     }
 }
 
-impl From<&Owner> for OwnerView {
-    fn from(owner: &Owner) -> Self {
+impl From<&ClientInfo> for OwnerView {
+    fn from(owner: &ClientInfo) -> Self {
         Self {
             host: owner.host.clone(),
             pid: owner.pid,
@@ -246,7 +246,7 @@ pub(crate) fn held_by(holders: &[ClaimView]) -> Option<String> {
 }
 
 /// The beginning of an id, where the owner is not known.
-fn hint_of(owner: &Owner, hint: &str) -> Option<String> {
+fn hint_of(owner: &ClientInfo, hint: &str) -> Option<String> {
     owner.is_unknown().then(|| hint.to_owned())
 }
 
@@ -277,10 +277,10 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn claim(label: Option<&str>) -> ClaimView {
-        let owner = Owner::new("build7", 812, label);
+        let owner = ClientInfo::new("build7", 812, label);
         let since = SystemTime::UNIX_EPOCH + Duration::from_micros(1_769_860_800_123_456);
         ClaimView::new(
-            Mode::Exclusive,
+            Mode::EXCLUSIVE,
             &owner,
             since,
             Duration::from_millis(12_345),
@@ -311,7 +311,7 @@ pub(crate) mod tests {
         let lock = client.mutex("k").unwrap();
         let _lease = lock.lock().await.unwrap();
         let mut holder = lock.holders().await.unwrap().remove(0);
-        holder.owner = Owner::unknown();
+        holder.owner = ClientInfo::unknown();
         holder.since = SystemTime::UNIX_EPOCH;
         holder.expires_in = Duration::MAX;
         holder.token = Token::NONE;
@@ -332,8 +332,8 @@ pub(crate) mod tests {
 
     #[test]
     fn permits_have_their_weight() {
-        let owner = Owner::new("h", 1, None);
-        let mode = Mode::Permits { of: 3, take: 2 };
+        let owner = ClientInfo::new("h", 1, None);
+        let mode = Mode::permits(3, 2);
         let view = ClaimView::new(mode, &owner, SystemTime::UNIX_EPOCH, Duration::ZERO);
         assert_eq!(
             (view.mode, view.weight, view.mode()),

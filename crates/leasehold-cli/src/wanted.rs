@@ -41,12 +41,12 @@ impl Wanted {
     /// What the arguments ask for. Refuses what cannot work, before anything is asked of the store.
     pub(crate) fn of(lock: &LockArgs, lease: &LeaseArgs) -> Result<Self, Failure> {
         let mode = match lock.limit {
-            _ if lock.shared => Mode::Shared,
+            _ if lock.shared => Mode::SHARED,
             Some(of) if !lock.reentrant => Mode::Permits {
                 of,
                 take: lock.take.unwrap_or(1),
             },
-            _ => Mode::Exclusive,
+            _ => Mode::EXCLUSIVE,
         };
         let reentrant = lock.reentrant && !lock.shared;
         let wanted = Self {
@@ -72,7 +72,7 @@ impl Wanted {
         Note::new(&note)?;
         let wanted = Self {
             keys: vec![key.to_owned()],
-            mode: Mode::Exclusive,
+            mode: Mode::EXCLUSIVE,
             owner: None,
             note: Some(note),
             min_hold: None,

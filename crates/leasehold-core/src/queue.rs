@@ -30,7 +30,7 @@ use self::record::Record;
 use self::tombstone::Tombstone;
 use crate::mutant::mutated;
 use crate::{
-    Arrival, Capacity, ClaimId, Command, Event, Inbox, Invalid, Mode, Note, Now, Outcome, Owner,
+    Arrival, Capacity, ClaimId, Command, Event, Inbox, Invalid, Mode, Note, Now, Outcome, ClientInfo,
     OwnerSecret, Reply, StoreTime, Token,
 };
 
@@ -67,7 +67,7 @@ pub const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
 ///
 /// let mut queue = Queue::default();
 /// let ttl = Duration::from_secs(30);
-/// let claim = Command::Claim(Claim::new(ClaimId::from_random(1), Mode::Exclusive, ttl));
+/// let claim = Command::Claim(Claim::new(ClaimId::from_random(1), Mode::EXCLUSIVE, ttl));
 /// let outcome = queue.apply(&claim, StoreTime(1_000_000));
 /// assert!(matches!(outcome.reply, Reply::Standing(s) if s.token.is_some()));
 /// ```
@@ -111,7 +111,7 @@ struct Entry {
     /// When it joined; from the grant on, when it was granted.
     since: StoreTime,
     inbox: Option<Inbox>,
-    owner: Owner,
+    owner: ClientInfo,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     secret: Option<OwnerSecret>,
     #[serde(default, skip_serializing_if = "Duration::is_zero")]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
-use leasehold_core::{Key, Mode, Owner as OwnerInfo, Reply};
+use leasehold_core::{Key, Mode, ClientInfo, Reply};
 
 pub use self::builder::ClientBuilder;
 use crate::election::Election;
@@ -64,7 +64,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Client, Error> {
 #[derive(Clone)]
 pub struct Client {
     session: Arc<Session>,
-    owner: OwnerInfo,
+    owner: ClientInfo,
     url: Arc<str>,
 }
 
@@ -112,7 +112,7 @@ impl Client {
     /// # Errors
     /// `Invalid`: a key is 1 to 512 bytes without control characters.
     pub fn mutex(&self, key: impl AsRef<str>) -> Result<Mutex, Error> {
-        self.lock(key, Mode::Exclusive).map(Mutex::new)
+        self.lock(key, Mode::EXCLUSIVE).map(Mutex::new)
     }
 
     /// A read-write lock on `key`. No I/O: a bad key fails here.
@@ -120,7 +120,7 @@ impl Client {
     /// # Errors
     /// As [`Client::mutex`].
     pub fn rwlock(&self, key: impl AsRef<str>) -> Result<RwLock, Error> {
-        self.lock(key, Mode::Exclusive).map(RwLock::new)
+        self.lock(key, Mode::EXCLUSIVE).map(RwLock::new)
     }
 
     /// A semaphore of so many permits on `key`. No I/O: a bad key fails here.
@@ -140,7 +140,7 @@ impl Client {
     /// # Errors
     /// As [`Client::mutex`].
     pub fn reentrant(&self, key: impl AsRef<str>, owner: &Owner) -> Result<Reentrant, Error> {
-        Reentrant::new(self.lock(key, Mode::Exclusive)?, owner)
+        Reentrant::new(self.lock(key, Mode::EXCLUSIVE)?, owner)
     }
 
     /// Several keys as one lock: all or nothing. No I/O: bad keys fail here.
@@ -149,7 +149,7 @@ impl Client {
     /// As [`Client::mutex`]; `Invalid` for no key, or one that is named twice.
     pub fn multi(&self, keys: impl IntoIterator<Item: AsRef<str>>) -> Result<MultiLock, Error> {
         let keys = check_keys(keys)?;
-        MultiLock::new(keys, |first| self.lock_on(first, Mode::Exclusive))
+        MultiLock::new(keys, |first| self.lock_on(first, Mode::EXCLUSIVE))
     }
 
     /// An election on `key`. No I/O: a bad key fails here.
@@ -157,7 +157,7 @@ impl Client {
     /// # Errors
     /// As [`Client::mutex`].
     pub fn election(&self, key: impl AsRef<str>) -> Result<Election, Error> {
-        self.lock(key, Mode::Exclusive).map(Election::new)
+        self.lock(key, Mode::EXCLUSIVE).map(Election::new)
     }
 
     /// Looks at a key; changes nothing.

@@ -5,7 +5,7 @@ mod observe;
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
-use leasehold_core::{Arrival, Change, Loss, Note, Owner, Token};
+use leasehold_core::{Arrival, Change, Loss, Note, ClientInfo, Token};
 
 pub use self::observe::Leaders;
 use self::observe::{look, observe_error};
@@ -53,7 +53,7 @@ pub struct Leader {
     /// What the leader tells, such as its address.
     pub note: Option<String>,
     /// Who it is.
-    pub owner: Owner,
+    pub owner: ClientInfo,
     /// Since when, by the store's clock.
     pub since: SystemTime,
     /// How long it leads without renewal, when the store was asked.

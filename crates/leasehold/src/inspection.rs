@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold_core::{Capacity, ClaimView, Key, Mode, Owner, Snapshot, StoreTime, Token};
+use leasehold_core::{Capacity, ClaimView, Key, Mode, ClientInfo, Snapshot, StoreTime, Token};
 
 use crate::error::{Error, Operation};
 use crate::session::{Session, unanswered};
@@ -33,8 +33,8 @@ pub struct Inspection {
 pub struct HolderInfo {
     /// How it holds.
     pub mode: Mode,
-    /// Who; [`Owner::unknown`] where the store does not keep it.
-    pub owner: Owner,
+    /// Who; [`ClientInfo::unknown`] where the store does not keep it.
+    pub owner: ClientInfo,
     /// Since when, by the store's clock; 1970 where the store does not keep it.
     pub since: SystemTime,
     /// How long the lease lives without renewal; [`Duration::MAX`] for a lock of
@@ -58,7 +58,7 @@ pub struct WaiterInfo {
     /// How it wants to hold.
     pub mode: Mode,
     /// Who.
-    pub owner: Owner,
+    pub owner: ClientInfo,
     /// Since when, by the store's clock.
     pub since: SystemTime,
     /// How long the place lasts without renewal.

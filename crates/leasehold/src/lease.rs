@@ -89,7 +89,7 @@ impl Lease {
             return Err(hold.error(Operation::Downgrade, error));
         }
         hold.change(Operation::Downgrade, Change::Downgrade).await?;
-        hold.set_mode(Mode::Shared);
+        hold.set_mode(Mode::SHARED);
         Ok(Lease::of(hold))
     }
 }

@@ -68,7 +68,7 @@ pub use lease::{Any, Exclusive, GrantNumber, Lease, LeaseKind, Permits, Shared};
 pub use leasehold_core as core;
 #[doc(inline)]
 pub use leasehold_core::{
-    ClaimId, Invalid, Key, Loss, Marked, Mode, Note, Owner as OwnerInfo, RenewalPolicy, Retry,
+    ClaimId, Invalid, Key, Loss, Marked, Mode, Note, ClientInfo, RenewalPolicy, Retry,
     Standpoint, Token,
 };
 #[doc(inline)]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Mode, Note, Owner, RenewalPolicy, Retry, Terms};
+use leasehold_core::{Key, Mode, Note, ClientInfo, RenewalPolicy, Retry, Terms};
 
 use crate::client::check_keys;
 use crate::clock;
@@ -32,10 +32,10 @@ use crate::waiting::{Acquire, Wait};
 /// # async fn main() -> Result<(), leasehold::Error> {
 /// use leasehold::Mode;
 /// let client = leasehold::connect("memory:").await?;
-/// let reader = client.lock("config", Mode::Shared)?.lock().await?;
+/// let reader = client.lock("config", Mode::SHARED)?.lock().await?;
 /// assert_eq!(reader.token(), None, "readers overlap, so nothing is fenced");
 /// reader.release().await?;
-/// let writer = client.lock("config", Mode::Exclusive)?.lock().await?;
+/// let writer = client.lock("config", Mode::EXCLUSIVE)?.lock().await?;
 /// println!("write with token {}", writer.token().expect("a writer is alone"));
 /// # Ok(()) }
 /// ```
@@ -123,7 +123,7 @@ impl Lock {
 
 /// What the typed kinds are made of.
 impl Lock {
-    pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner, mode: Mode) -> Self {
+    pub(crate) fn new(session: Arc<Session>, key: Key, owner: ClientInfo, mode: Mode) -> Self {
         let settings = &session.settings;
         let wish = Wish {
             key,
@@ -197,7 +197,7 @@ impl Lock {
 
     pub(crate) fn set_label(&mut self, label: &str) {
         let owner = &self.wish.owner;
-        self.wish.owner = Owner::new(&owner.host, owner.pid, Some(label));
+        self.wish.owner = ClientInfo::new(&owner.host, owner.pid, Some(label));
     }
 
     /// An owner's claims stay fair: the queue does not let them pass others.

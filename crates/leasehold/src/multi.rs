@@ -57,7 +57,7 @@ impl MultiLock {
     #[must_use]
     pub fn shared(self) -> MultiLock<Shared> {
         MultiLock {
-            lock: self.lock.with_mode(Mode::Shared),
+            lock: self.lock.with_mode(Mode::SHARED),
             keys: self.keys,
             kind: PhantomData,
         }

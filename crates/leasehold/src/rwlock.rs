@@ -56,7 +56,7 @@ impl RwLock {
     }
 
     fn reader(&self) -> Lock {
-        self.lock.with_mode(Mode::Shared)
+        self.lock.with_mode(Mode::SHARED)
     }
 
     /// Waits to read, as long as it takes.

@@ -125,7 +125,7 @@ face! {
     /// ```
     /// use leasehold::{Mode, blocking};
     /// let client = blocking::connect("memory:")?;
-    /// let both = client.lock("a", Mode::Exclusive)?.on_all(["a", "b"])?;
+    /// let both = client.lock("a", Mode::EXCLUSIVE)?.on_all(["a", "b"])?;
     /// let leases = both.lock()?.into_leases();
     /// assert!(leases.iter().all(|lease| lease.token().is_some()));
     /// # Ok::<(), leasehold::Error>(())

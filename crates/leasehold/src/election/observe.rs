@@ -167,7 +167,7 @@ pub(super) async fn look(session: &Session, key: &Key) -> Result<Option<Leader>,
     let arrivals: Vec<_> = look.holders.iter().map(|it| it.claim.arrival).collect();
     let seen = Inspection::new(key.clone(), look);
     let mut holders = seen.holders.into_iter().zip(arrivals);
-    let leader = holders.find(|(holder, _)| holder.mode == Mode::Exclusive && !holder.kept);
+    let leader = holders.find(|(holder, _)| holder.mode == Mode::EXCLUSIVE && !holder.kept);
     Ok(leader.map(|(holder, arrival)| Leader {
         arrival,
         term: holder.token,

@@ -39,13 +39,13 @@ mod sealed {
 
 impl LeaseKind for Exclusive {
     fn is(mode: Mode) -> bool {
-        mode == Mode::Exclusive
+        mode == Mode::EXCLUSIVE
     }
 }
 
 impl LeaseKind for Shared {
     fn is(mode: Mode) -> bool {
-        mode == Mode::Shared
+        mode == Mode::SHARED
     }
 }
 
@@ -100,7 +100,7 @@ impl Lease<Any> {
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::{Exclusive, Mode, Shared};
     /// let client = leasehold::connect("memory:").await?;
-    /// let lease = client.lock("config", Mode::Exclusive)?.lock().await?;
+    /// let lease = client.lock("config", Mode::EXCLUSIVE)?.lock().await?;
     /// let lease = lease.downcast::<Shared>().expect_err("it is a writer");
     /// let writer = lease.downcast::<Exclusive>().expect("it is a writer");
     /// let reader = writer.downgrade().await?.into_any();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Capacity, Claim, ClaimId, Key, Limits, Mode, Moment, Note, Owner, OwnerSecret, Retry, Terms,
+    Capacity, Claim, ClaimId, Key, Limits, Mode, Moment, Note, ClientInfo, OwnerSecret, Retry, Terms,
 };
 
 use super::{GRACE, Session, random_u64};
@@ -19,7 +19,7 @@ pub(crate) struct Wish {
     pub(crate) ahead: bool,
     /// Instead of standing in the queue: ask again and again.
     pub(crate) retry: Option<Retry>,
-    pub(crate) owner: Owner,
+    pub(crate) owner: ClientInfo,
     pub(crate) secret: Option<OwnerSecret>,
     pub(crate) min_hold: Duration,
     pub(crate) note: Option<Note>,

@@ -42,7 +42,7 @@ async fn futures_can_be_spawned() {
     can_be_spawned(lock.try_lock());
     can_be_spawned(lock.lock_within(Duration::from_secs(1)));
     can_be_spawned(lock.acquire(Wait::Forever.into()));
-    let untyped = client.lock("k", Mode::Exclusive).unwrap();
+    let untyped = client.lock("k", Mode::EXCLUSIVE).unwrap();
     can_be_spawned(untyped.lock());
     can_be_spawned(untyped.acquire(Wait::Forever.into()));
     let both = untyped.on_all(["k", "l"]).unwrap();

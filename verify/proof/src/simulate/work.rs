@@ -21,9 +21,9 @@ const PERMITS: u32 = 3;
 impl Wanted {
     fn mode(&self) -> Mode {
         match (self.capacity, self.weight) {
-            (WHOLE, weight) if weight < WHOLE => Mode::Shared,
-            (PERMITS, take) => Mode::Permits { of: PERMITS, take },
-            _ => Mode::Exclusive,
+            (WHOLE, weight) if weight < WHOLE => Mode::SHARED,
+            (PERMITS, take) => Mode::permits(PERMITS, take),
+            _ => Mode::EXCLUSIVE,
         }
     }
 }

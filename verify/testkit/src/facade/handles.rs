@@ -53,7 +53,7 @@ pub async fn handles_tell_who_holds(fixture: &dyn Fixture) {
 /// A lock whose mode is a value makes the same claims as the typed kind of that mode.
 pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) {
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let ours = a.lock("k", Mode::Exclusive).expect("a lock");
+    let ours = a.lock("k", Mode::EXCLUSIVE).expect("a lock");
     let lease = ours.lock().await.expect("a lease");
     assert_eq!(lease.token().is_some(), a.capabilities().tokens);
     let mutex = b.mutex("k").expect("a lock");
@@ -67,7 +67,7 @@ pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) {
         return;
     }
 
-    let reads = a.lock("k", Mode::Shared).expect("a lock");
+    let reads = a.lock("k", Mode::SHARED).expect("a lock");
     let (one, two) = (reads.lock().await, reads.lock().await);
     let (one, two) = (one.expect("a lease"), two.expect("shared"));
     assert!(one.token().is_none() && two.number() > one.number());
@@ -76,9 +76,9 @@ pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) {
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     let parts = one.into_parts().await.expect("parts");
     assert!(parts.clone().downcast::<Exclusive>().is_err());
-    let adopter = b.lock("k", Mode::Shared).expect("a lock");
+    let adopter = b.lock("k", Mode::SHARED).expect("a lock");
     let adopted = adopter.adopt(&parts).await.expect("a lease");
-    assert_eq!(adopted.mode(), Mode::Shared);
+    assert_eq!(adopted.mode(), Mode::SHARED);
     drop((two, adopted));
 
     let owner = Owner::new();
@@ -92,13 +92,13 @@ pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) {
     assert!(reads.with_owner(&owner).is_err(), "readers do not nest");
     drop((outer, inner));
 
-    let permits = Mode::Permits { of: 3, take: 2 };
+    let permits = Mode::permits(3, 2);
     let several = a.lock("x", permits).expect("a lock").on_all(["x", "y"]);
     let several = several.expect("a lock").lock().await.expect("a lease");
     let typed = several.downcast::<Permits>().expect("permits of each");
     let single = b.semaphore("y", 3).expect("a semaphore");
     assert_eq!(single.available_permits().await.expect("a look"), 1);
-    assert!(a.lock("y", Mode::Permits { of: 1, take: 2 }).is_err());
+    assert!(a.lock("y", Mode::permits(1, 2)).is_err());
     typed.release().await.expect("an answer");
     assert_eq!(single.available_permits().await.expect("a look"), 3);
 }

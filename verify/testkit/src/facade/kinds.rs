@@ -73,7 +73,7 @@ pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) {
         .expect("a lease");
     assert_eq!(a.inspect("k").await.expect("a look").waiters.len(), 1);
     assert!(downgraded.is_valid(), "and it stays");
-    assert_eq!(downgraded.mode(), Mode::Shared);
+    assert_eq!(downgraded.mode(), Mode::SHARED);
     downgraded.renew().await.expect("it is renewed as a reader");
     assert_eq!(
         downgraded.release().await.expect("an answer"),

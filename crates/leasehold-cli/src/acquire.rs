@@ -2,11 +2,10 @@
 
 use std::future::pending;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold::{Acquire, Client, ErrorKind, OnProgress, Progress, Wait};
+use leasehold::{Acquire, Any, Client, ErrorKind, MultiLease, Wait};
 use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio::time::{Instant, interval, timeout};
@@ -15,14 +14,13 @@ use crate::cli::WaitArgs;
 use crate::duration::{self, millis};
 use crate::exit;
 use crate::failure::Failure;
-use crate::held::Held;
 use crate::output::{Acknowledgements, Event, Keys, Printer};
 use crate::retries::Retries;
 use crate::signals::Signals;
-use crate::sys;
 use crate::view::{ClaimView, KeyView};
 use crate::waiting::Live;
 use crate::wanted::{Got, Wanted};
+use crate::{standing, sys};
 
 /// How long asking who holds may take, when it is only for a message.
 const CURIOSITY: Duration = Duration::from_secs(1);
@@ -35,7 +33,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// How it came out.
 pub(crate) enum Outcome {
     /// We hold it.
-    Granted(Held),
+    Granted(MultiLease<Any>),
     /// Not in time.
     Conflict,
     /// A signal ended the waiting. The queue was left.
@@ -102,9 +100,9 @@ pub(crate) async fn acquire(
             scene.retries.usable();
             printer.event(&Event::Acquired {
                 keys: Keys::from(&*wanted.keys),
-                tokens: held.tokens(),
+                tokens: standing::tokens(&held),
                 waited_ms: millis(scene.retries.waited(held.waited())),
-                acknowledged: held.acknowledged().map(Acknowledgements::from),
+                acknowledged: standing::acknowledged(&held).map(Acknowledgements::from),
                 recovered,
                 announced: scene.announced || scene.retries.was_interrupted(),
             });
@@ -200,13 +198,9 @@ impl Scene<'_, '_> {
     /// One try.
     async fn play(&mut self, wait: Wait, signals: &mut Signals) -> Result<Ending, Failure> {
         let (report, mut progress) = watch::channel((0, 0));
-        let report: OnProgress = Arc::new(move |now: &Progress| {
+        let how = Acquire::from(wait).on_progress(move |now| {
             report.send_replace((now.position, now.rejoined));
         });
-        let how = Acquire {
-            wait,
-            progress: Some(report),
-        };
         let (client, wanted, start) = (self.client, self.wanted, self.retries.start());
         let mut asking = pin!(wanted.acquire(client, how));
         let mut tick = interval(TICK);

@@ -30,11 +30,9 @@ pub(crate) async fn connect_to_hold(
     retries: &mut Retries<'_>,
     signals: &mut Signals,
 ) -> Result<ControlFlow<Signal, Client>, Failure> {
-    let settings = Settings {
-        ttl: lease.ttl,
-        label: lease.label.clone(),
-        ..Settings::default()
-    };
+    let settings = Settings::default()
+        .with_ttl(lease.ttl)
+        .with_label(lease.label.clone());
     settings.check()?;
     loop {
         let opened = tokio::select! {

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::core::Invalid;
+use leasehold::Invalid;
 use leasehold::{ErrorKind, StoreError};
 
 use crate::exit;

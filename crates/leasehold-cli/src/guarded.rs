@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use leasehold::{Client, Released};
+use leasehold::{Any, Client, MultiLease, Released};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -12,7 +12,6 @@ use crate::child::{self, End, Ended, Guard, Start, Supervision};
 use crate::cli::{GuardArgs, StoreArgs};
 use crate::connect::Opening;
 use crate::failure::Failure;
-use crate::held::Held;
 use crate::nested::HandedOn;
 use crate::output::{Event, Keys, Printer};
 use crate::signals::Signals;
@@ -97,7 +96,7 @@ impl<'a> Guarded<'a> {
         &self,
         client: &Client,
         wanted: &Wanted,
-        held: Held,
+        held: MultiLease<Any>,
         lifeline: Option<BorrowedFd<'_>>,
         signals: &mut Signals,
         printer: &Printer,
@@ -168,7 +167,7 @@ impl Guarded<'_> {
 
 /// A release that fails changes nothing about what the command did. One that comes too late does:
 /// the lock was lost under the command, and nobody had noticed.
-async fn give_back(held: Held, wanted: &Wanted, printer: &Printer) -> Option<Released> {
+async fn give_back(held: MultiLease<Any>, wanted: &Wanted, printer: &Printer) -> Option<Released> {
     match held.release().await {
         Ok(released) => {
             let still_ours = released == Released::StillOurs;

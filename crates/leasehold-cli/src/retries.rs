@@ -113,9 +113,9 @@ impl<'a> Retries<'a> {
             return Err(failure);
         }
         let left = match self.left() {
-            Wait::No => return Err(self.gave_up(failure)),
             Wait::For(left) => left,
             Wait::Forever => Duration::MAX,
+            _ => return Err(self.gave_up(failure)),
         };
         self.unusable(&failure);
         let shortest = self.pauses.pause();
@@ -154,7 +154,7 @@ impl<'a> Retries<'a> {
             left_ms: match self.left() {
                 Wait::Forever => None,
                 Wait::For(left) => Some(millis(left)),
-                Wait::No => Some(0),
+                _ => Some(0),
             },
         });
     }

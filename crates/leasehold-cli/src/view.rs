@@ -4,8 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
-use leasehold::core::{Capacity, ClientInfo, Mode};
-use leasehold::{HolderInfo, Inspection, Kind, Token, WaiterInfo};
+use leasehold::{Capacity, ClientInfo, HolderInfo, Inspection, Mode, Token, WaiterInfo};
 use serde::Serialize;
 
 use crate::duration::{millis, spoken};
@@ -63,10 +62,8 @@ pub(crate) struct OwnerView {
 
 impl From<&Inspection> for KeyView {
     fn from(seen: &Inspection) -> Self {
-        let (kind, permits) = match seen.kind {
-            Kind::Semaphore { permits } => ("semaphore", Some(permits)),
-            _ => ("lock", None),
-        };
+        let permits = seen.permits;
+        let kind = permits.map_or("lock", |_| "semaphore");
         // A claim knows the number of permits from before a resize.
         let now = |claim: ClaimView| ClaimView {
             of: claim.of.and(permits),
@@ -307,18 +304,17 @@ pub(crate) mod tests {
         );
     }
 
-    #[test]
-    fn what_is_not_known_is_not_made_up() {
-        let holder = HolderInfo {
-            mode: Mode::EXCLUSIVE,
-            owner: ClientInfo::unknown(),
-            since: SystemTime::UNIX_EPOCH,
-            expires_in: Duration::MAX,
-            token: Token::NONE,
-            id_hint: "0f3a".into(),
-            note: None,
-            kept: false,
-        };
+    #[tokio::test]
+    async fn what_is_not_known_is_not_made_up() {
+        let client = leasehold::connect("memory:").await.unwrap();
+        let lock = client.mutex("k").unwrap();
+        let _lease = lock.lock().await.unwrap();
+        let mut holder = lock.holders().await.unwrap().remove(0);
+        holder.owner = ClientInfo::unknown();
+        holder.since = SystemTime::UNIX_EPOCH;
+        holder.expires_in = Duration::MAX;
+        holder.token = Token::NONE;
+        holder.id_hint = "0f3a".into();
         let view = ClaimView::of_holder(&holder, SystemTime::UNIX_EPOCH);
         assert_eq!(
             held_by(std::slice::from_ref(&view)).unwrap(),

@@ -2,83 +2,55 @@
 
 use std::time::Duration;
 
-use leasehold::core::Key;
 use leasehold::{
-    Acquire, Client, Error, LeaseKind, LeaseParts, MultiLock, Note, Owner, Settings, Wait,
+    Acquire, Any, Client, Error, Key, LeaseParts, Lock, Mode, MultiLease, Note, Owner, Settings,
+    Wait,
 };
 
 use crate::cli::{LeaseArgs, LockArgs};
 use crate::env;
 use crate::failure::Failure;
-use crate::held::{Held, Part};
 use crate::output::ByKey;
+use crate::standing::tokens;
 
 /// What is asked of the store.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     /// At least one.
     pub(crate) keys: Vec<String>,
-    pub(crate) kind: Kind,
+    mode: Mode,
+    /// Held again where this owner holds already.
+    owner: Option<Owner>,
+    /// As a leader who tells this.
+    note: Option<String>,
     pub(crate) min_hold: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
-    /// The lease of a process that is gone, to be gone on with.
-    pub(crate) recover: Option<LeaseParts>,
-}
-
-/// How the keys are to be held.
-#[derive(Debug, Clone)]
-pub(crate) enum Kind {
-    Exclusive,
-    Shared,
-    Permits {
-        of: u32,
-        take: u32,
-    },
-    /// Held again where this owner holds already.
-    Reentrant(Owner),
-    /// As a leader who tells this.
-    Leader {
-        note: String,
-    },
+    /// The lease of a crashed process, to be recovered.
+    pub(crate) recover: Option<LeaseParts<Any>>,
 }
 
 /// What was got.
 #[derive(Debug)]
 pub(crate) struct Got {
-    pub(crate) held: Held,
+    pub(crate) held: MultiLease<Any>,
     /// Whether it is the lease of the process before, gone on with.
     pub(crate) recovered: bool,
-}
-
-/// Sets what every kind of lock can be told.
-macro_rules! with_holds {
-    ($wanted:expr, $lock:expr) => {{
-        let mut lock = $lock;
-        if let Some(min_hold) = $wanted.min_hold {
-            lock = lock.with_min_hold(min_hold)?;
-        }
-        if let Some(max_hold) = $wanted.max_hold {
-            lock = lock.with_max_hold(max_hold)?;
-        }
-        lock
-    }};
 }
 
 impl Wanted {
     /// What the arguments ask for. Refuses what cannot work, before anything is asked of the store.
     pub(crate) fn of(lock: &LockArgs, lease: &LeaseArgs) -> Result<Self, Failure> {
-        let kind = match lock.limit {
-            _ if lock.shared => Kind::Shared,
-            _ if lock.reentrant => Kind::Reentrant(owner()?),
-            Some(of) => Kind::Permits {
-                of,
-                take: lock.take.unwrap_or(1),
-            },
-            None => Kind::Exclusive,
+        let mode = match lock.limit {
+            _ if lock.shared => Mode::SHARED,
+            Some(of) if !lock.reentrant => Mode::permits(of, lock.take.unwrap_or(1)),
+            _ => Mode::EXCLUSIVE,
         };
+        let reentrant = lock.reentrant && !lock.shared;
         let wanted = Self {
             keys: lock.key.iter().chain(&lock.keys).cloned().collect(),
-            kind,
+            mode,
+            owner: reentrant.then(owner).transpose()?,
+            note: None,
             min_hold: lock.min_hold,
             max_hold: lock.max_hold,
             recover: None,
@@ -97,7 +69,9 @@ impl Wanted {
         Note::new(&note)?;
         let wanted = Self {
             keys: vec![key.to_owned()],
-            kind: Kind::Leader { note },
+            mode: Mode::EXCLUSIVE,
+            owner: None,
+            note: Some(note),
             min_hold: None,
             max_hold: None,
             recover: None,
@@ -110,10 +84,7 @@ impl Wanted {
         for key in &self.keys {
             Key::new(key)?;
         }
-        let settings = Settings {
-            ttl: lease.ttl,
-            ..Settings::default()
-        };
+        let settings = Settings::default().with_ttl(lease.ttl);
         Ok(settings.check()?)
     }
 
@@ -133,72 +104,43 @@ impl Wanted {
         client: &Client,
         how: Acquire,
     ) -> Result<Option<Got>, Error> {
-        let key = self.key();
-        let held = match &self.kind {
-            Kind::Exclusive if self.keys.len() > 1 => {
-                several(
-                    with_holds!(self, client.multi(&self.keys)?),
-                    how,
-                    Part::Exclusive,
-                )
-                .await?
-            }
-            Kind::Shared if self.keys.len() > 1 => {
-                let multi = with_holds!(self, client.multi(&self.keys)?);
-                several(multi.shared(), how, Part::Shared).await?
-            }
-            Kind::Exclusive => {
-                let mutex = with_holds!(self, client.mutex(key)?);
-                if let Some(parts) = &self.recover {
-                    let recovered = mutex.recover(parts, how).await?;
-                    return Ok(recovered.map(|recovered| Got {
-                        held: Part::Exclusive(recovered.lease).into(),
-                        recovered: !recovered.anew,
-                    }));
-                }
-                mutex
-                    .acquire(how)
-                    .await?
-                    .map(|lease| Part::Exclusive(lease).into())
-            }
-            Kind::Shared => {
-                let lock = with_holds!(self, client.rwlock(key)?);
-                lock.acquire_read(how)
-                    .await?
-                    .map(|lease| Part::Shared(lease).into())
-            }
-            Kind::Permits { of, take } => {
-                let lock = with_holds!(self, client.semaphore(key, *of)?);
-                lock.acquire_with(*take, how)
-                    .await?
-                    .map(|lease| Part::Permits(lease).into())
-            }
-            Kind::Reentrant(owner) => {
-                let lock = with_holds!(self, client.reentrant(key, owner)?);
-                lock.acquire(how)
-                    .await?
-                    .map(|lease| Part::Exclusive(lease).into())
-            }
-            Kind::Leader { note } => {
-                let leads = client.election(key)?.campaign_with(note, how).await?;
-                leads.map(|leads| Part::Exclusive(leads.into_lease()).into())
-            }
+        let lock = self.lock(client)?;
+        let (held, recovered) = match (&*self.keys, &self.recover) {
+            ([_], Some(parts)) => match lock.recover(parts, how).await? {
+                Some(recovered) => (Some(recovered.lease.into()), !recovered.anew),
+                None => (None, false),
+            },
+            ([_], None) => (lock.acquire(how).await?.map(MultiLease::from), false),
+            (keys, _) => (lock.on_all(keys)?.acquire(how).await?, false),
         };
-        Ok(held.map(|held| Got {
-            held,
-            recovered: false,
-        }))
+        Ok(held.map(|held| Got { held, recovered }))
+    }
+
+    fn lock(&self, client: &Client) -> Result<Lock, Error> {
+        let mut lock = client.lock(self.key(), self.mode)?;
+        if let Some(owner) = &self.owner {
+            lock = lock.with_owner(owner)?;
+        }
+        if let Some(note) = &self.note {
+            lock = lock.with_note(note)?;
+        }
+        if let Some(min_hold) = self.min_hold {
+            lock = lock.with_min_hold(min_hold)?;
+        }
+        if let Some(max_hold) = self.max_hold {
+            lock = lock.with_max_hold(max_hold)?;
+        }
+        Ok(lock)
     }
 
     /// Why the store grants nothing now although the key is free, if it does not: it is asked
     /// for the key without waiting.
     pub(crate) async fn closed(&self, client: &Client) -> Option<Failure> {
         let asked = Self {
-            keys: self.keys.clone(),
-            kind: self.kind.clone(),
             min_hold: None,
             max_hold: None,
             recover: None,
+            ..self.clone()
         };
         match asked.acquire(client, Wait::No.into()).await {
             // What was got is given back in the background.
@@ -208,30 +150,22 @@ impl Wanted {
     }
 
     /// What the guarded command is told beside its keys and tokens.
-    pub(crate) fn given(&self, held: &Held) -> Vec<(&'static str, String)> {
-        let tokens = held.tokens();
+    pub(crate) fn given(&self, held: &MultiLease<Any>) -> Vec<(&'static str, String)> {
+        let tokens = tokens(held);
         let token = tokens.first().and_then(|(_, token)| *token);
         let mut given = vec![(env::KEY, self.key().to_owned())];
         if let Some(token) = token {
             given.push((env::TOKEN, token.to_string()));
             given.push((env::TOKENS, object(&tokens)));
         }
-        match (&self.kind, token) {
-            (Kind::Reentrant(owner), _) => given.push((env::OWNER, owner.expose())),
-            (Kind::Leader { .. }, Some(token)) => given.push((env::TERM, token.to_string())),
-            _ => {}
+        if let Some(owner) = &self.owner {
+            given.push((env::OWNER, owner.expose()));
+        }
+        if let (Some(_), Some(token)) = (&self.note, token) {
+            given.push((env::TERM, token.to_string()));
         }
         given
     }
-}
-
-async fn several<K: LeaseKind>(
-    lock: MultiLock<K>,
-    how: Acquire,
-    part: fn(leasehold::Lease<K>) -> Part,
-) -> Result<Option<Held>, Error> {
-    let lease = lock.acquire(how).await?;
-    Ok(lease.map(|lease| Held::several(lease.into_leases().into_iter().map(part).collect())))
 }
 
 /// The owner that an outer leasehold has left us, or a new one.

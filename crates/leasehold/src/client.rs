@@ -14,6 +14,7 @@ use crate::election::Election;
 use crate::error::{Error, Operation, StoreError};
 use crate::inspection::{Broken, Inspection, Shutdown};
 use crate::listing::{Listing, Skipped};
+use crate::lock::Lock;
 use crate::multi::MultiLock;
 use crate::mutex::Mutex;
 use crate::reentrant::{Owner, Reentrant};
@@ -76,7 +77,7 @@ impl Client {
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// use std::time::Duration;
     /// use leasehold::{Client, Settings};
-    /// let settings = Settings { ttl: Duration::from_secs(60), ..Settings::default() };
+    /// let settings = Settings::default().with_ttl(Duration::from_secs(60));
     /// let client = Client::builder().store("memory:").settings(settings).label("billing").connect().await?;
     /// # Ok(()) }
     /// ```
@@ -85,13 +86,33 @@ impl Client {
         ClientBuilder::default()
     }
 
+    /// A lock on `key` in a mode that is known at run time only. No I/O: a bad key fails here.
+    ///
+    /// # Errors
+    /// As [`Client::mutex`]; `Invalid` for a mode that could never be granted, such as more
+    /// permits than there are.
+    ///
+    /// # Examples
+    /// See [`Lock`].
+    pub fn lock(&self, key: impl AsRef<str>, mode: Mode) -> Result<Lock, Error> {
+        let key = check_key(Operation::Acquire, key)?;
+        let lock = self.lock_on(&key, mode);
+        match mode.check() {
+            Ok(()) => Ok(lock),
+            Err(invalid) => Err(lock.error(invalid.into())),
+        }
+    }
+
+    fn lock_on(&self, key: &Key, mode: Mode) -> Lock {
+        Lock::new(self.session.clone(), key.clone(), self.owner.clone(), mode)
+    }
+
     /// A mutex on `key`. No I/O: a bad key fails here.
     ///
     /// # Errors
     /// `Invalid`: a key is 1 to 512 bytes without control characters.
     pub fn mutex(&self, key: impl AsRef<str>) -> Result<Mutex, Error> {
-        let key = check_key(Operation::Acquire, key)?;
-        Ok(Mutex::new(self.session.clone(), key, self.owner.clone()))
+        self.lock(key, Mode::EXCLUSIVE).map(Mutex::new)
     }
 
     /// A read-write lock on `key`. No I/O: a bad key fails here.
@@ -99,8 +120,7 @@ impl Client {
     /// # Errors
     /// As [`Client::mutex`].
     pub fn rwlock(&self, key: impl AsRef<str>) -> Result<RwLock, Error> {
-        let key = check_key(Operation::Acquire, key)?;
-        Ok(RwLock::new(self.session.clone(), key, self.owner.clone()))
+        self.lock(key, Mode::EXCLUSIVE).map(RwLock::new)
     }
 
     /// A semaphore of so many permits on `key`. No I/O: a bad key fails here.
@@ -108,14 +128,8 @@ impl Client {
     /// # Errors
     /// As [`Client::mutex`]; `Invalid` for no permits.
     pub fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Result<Semaphore, Error> {
-        let key = check_key(Operation::Acquire, key)?;
         let mode = Mode::permits(permits, 1);
-        let invalid = |invalid: leasehold_core::Invalid| {
-            Error::new(Operation::Acquire, Some(key.clone()), invalid.into())
-        };
-        mode.check().map_err(invalid)?;
-        let (session, owner) = (self.session.clone(), self.owner.clone());
-        Ok(Semaphore::new(session, key, owner, permits))
+        Ok(Semaphore::new(self.lock(key, mode)?, permits))
     }
 
     /// A mutex on `key` that `owner` may enter again. No I/O: a bad key fails here.
@@ -123,25 +137,16 @@ impl Client {
     /// # Errors
     /// As [`Client::mutex`].
     pub fn reentrant(&self, key: impl AsRef<str>, owner: &Owner) -> Result<Reentrant, Error> {
-        let key = check_key(Operation::Acquire, key)?;
-        let (session, who) = (self.session.clone(), self.owner.clone());
-        Ok(Reentrant::new(session, key, who, *owner))
+        Reentrant::new(self.lock(key, Mode::EXCLUSIVE)?, owner)
     }
 
     /// Several keys as one lock: all or nothing. No I/O: bad keys fail here.
     ///
     /// # Errors
     /// As [`Client::mutex`]; `Invalid` for no key, or one that is named twice.
-    pub fn multi<I>(&self, keys: I) -> Result<MultiLock, Error>
-    where
-        I: IntoIterator,
-        I::Item: AsRef<str>,
-    {
-        let keys: Result<Vec<_>, _> = keys
-            .into_iter()
-            .map(|key| check_key(Operation::Acquire, key))
-            .collect();
-        MultiLock::new(&self.session, keys?, &self.owner)
+    pub fn multi(&self, keys: impl IntoIterator<Item: AsRef<str>>) -> Result<MultiLock, Error> {
+        let keys = check_keys(keys)?;
+        MultiLock::new(keys, |first| self.lock_on(first, Mode::EXCLUSIVE))
     }
 
     /// An election on `key`. No I/O: a bad key fails here.
@@ -149,8 +154,7 @@ impl Client {
     /// # Errors
     /// As [`Client::mutex`].
     pub fn election(&self, key: impl AsRef<str>) -> Result<Election, Error> {
-        let key = check_key(Operation::Acquire, key)?;
-        Ok(Election::new(self.session.clone(), key, self.owner.clone()))
+        self.lock(key, Mode::EXCLUSIVE).map(Election::new)
     }
 
     /// Looks at a key; changes nothing.
@@ -323,6 +327,11 @@ impl Client {
             .await
             .unwrap_or_else(|_| Err(unanswered(limit)))
     }
+}
+
+pub(crate) fn check_keys(keys: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Key>, Error> {
+    let keys = keys.into_iter();
+    keys.map(|key| check_key(Operation::Acquire, key)).collect()
 }
 
 fn check_key(operation: Operation, key: impl AsRef<str>) -> Result<Key, Error> {

@@ -35,8 +35,6 @@ pub enum Operation {
     Adopt,
     /// Turning a writer into a reader.
     Downgrade,
-    /// Turning a reader into a writer.
-    Upgrade,
     /// Changing the number of permits.
     Resize,
     /// Telling the others something.
@@ -60,7 +58,6 @@ impl fmt::Display for Operation {
             Self::HandOver => "cannot hand over",
             Self::Adopt => "cannot take over",
             Self::Downgrade => "cannot downgrade",
-            Self::Upgrade => "cannot upgrade",
             Self::Resize => "cannot resize",
             Self::Proclaim => "cannot proclaim on",
             Self::Observe => "cannot observe",

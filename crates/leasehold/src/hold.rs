@@ -18,6 +18,7 @@ use crate::store::Acknowledged;
 
 /// What a release found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Released {
     /// The lease was ours up to now.
     StillOurs,

@@ -72,6 +72,7 @@ struct Places {
 
 /// What makes a process's Snowflake ids its own; see [`ClaimIds::snowflake`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SnowflakeConfig {
     /// Where time begins: at most 69 years ago, by whole milliseconds.
     /// Everywhere the same, and never moved.
@@ -88,6 +89,7 @@ pub struct SnowflakeConfig {
 /// What to do while the wall clock is behind the last id made, for then a new
 /// id could be an old one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StepBack {
     /// Wait until it has caught up; refuse when that takes longer than this
     /// altogether.
@@ -184,8 +186,7 @@ impl ClaimIds {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use leasehold::ClaimIds;
-    /// use leasehold::core::ClaimId;
+    /// use leasehold::{ClaimId, ClaimIds};
     ///
     /// # fn random_text() -> String { "6b1f0c".to_owned() }
     /// let ids = ClaimIds::custom(Arc::new(|| ClaimId::new(format!("billing.{}", random_text()))));

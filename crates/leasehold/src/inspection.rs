@@ -10,11 +10,13 @@ use crate::sync::timeout;
 
 /// A key as it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Inspection {
     /// The key.
     pub key: Key,
-    /// What it is, or would be: a key that nobody holds shows as a lock.
-    pub kind: Kind,
+    /// How many permits there are of a semaphore in use. `None`: a lock, or a key that nobody
+    /// holds or waits for.
+    pub permits: Option<u32>,
     /// The highest token issued; zero if none is remembered.
     pub last_token: Token,
     /// When the store was looked at, by its own clock.
@@ -25,21 +27,9 @@ pub struct Inspection {
     pub waiters: Vec<WaiterInfo>,
 }
 
-/// The kind of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// A mutex, read-write lock or election.
-    Lock,
-    /// A semaphore.
-    Semaphore {
-        /// How many permits there are.
-        permits: u32,
-    },
-}
-
 /// One who holds a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HolderInfo {
     /// How it holds.
     pub mode: Mode,
@@ -63,6 +53,7 @@ pub struct HolderInfo {
 
 /// One who waits for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WaiterInfo {
     /// How it wants to hold.
     pub mode: Mode,
@@ -102,9 +93,9 @@ impl Inspection {
         };
         Self {
             key,
-            kind: match look.capacity {
-                None | Some(Capacity::Lock) => Kind::Lock,
-                Some(Capacity::Permits(permits)) => Kind::Semaphore { permits },
+            permits: match look.capacity {
+                None | Some(Capacity::Lock) => None,
+                Some(Capacity::Permits(permits)) => Some(permits),
             },
             last_token: look.last_token,
             at: wall(at),
@@ -141,6 +132,7 @@ impl Inspection {
 
 /// What breaking a lock did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Broken {
     /// How many held it.
     pub holders: u64,
@@ -152,6 +144,7 @@ pub struct Broken {
 
 /// What shutting down a client did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Shutdown {
     /// Claims whose release was confirmed.
     pub released: u64,

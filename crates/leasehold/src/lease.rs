@@ -1,12 +1,15 @@
-//! The guard.
+//! The guard: a lease, and how it holds.
+
+mod kinds;
 
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use leasehold_core::{Capacity, Change, Key, Loss, Mode, Standpoint, Token};
+use leasehold_core::{Change, Key, Loss, Mode, Standpoint, Token};
 
+pub use self::kinds::{Any, Exclusive, GrantNumber, LeaseKind, Permits, Shared};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::hold::{Hold, Released};
@@ -24,7 +27,8 @@ use crate::store::Acknowledged;
 ///
 /// `K` says how it holds: alone ([`Exclusive`], the default: mutex, writer,
 /// leader, re-entrant owner), together with other readers ([`Shared`]), or with
-/// other permits ([`Permits`]). Only exclusive leases have a fencing token.
+/// other permits ([`Permits`]). Only exclusive leases have a fencing token. A
+/// `Lease<`[`Any`]`>` knows its mode at run time only.
 ///
 /// Dropping a lease releases it in the background: it never blocks, and the TTL
 /// bounds it if the store cannot be reached. [`Lease::release`] says whether the
@@ -33,75 +37,6 @@ use crate::store::Acknowledged;
 pub struct Lease<K: LeaseKind = Exclusive> {
     hold: Hold,
     kind: PhantomData<fn() -> K>,
-}
-
-/// Held alone: its token fences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exclusive {}
-
-/// Held together with other readers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shared {}
-
-/// Held together with other holders of permits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permits {}
-
-/// How a [`Lease`] holds: [`Exclusive`], [`Shared`] or [`Permits`].
-pub trait LeaseKind: sealed::Sealed + Copy + Eq + fmt::Debug + 'static {
-    /// Whether a claim of that mode is held so.
-    #[doc(hidden)]
-    fn is(mode: Mode) -> bool;
-}
-
-/// A way to hold together with others: such leases do not fence.
-pub trait Overlapping: LeaseKind {}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Exclusive {}
-    impl Sealed for super::Shared {}
-    impl Sealed for super::Permits {}
-}
-
-impl LeaseKind for Exclusive {
-    fn is(mode: Mode) -> bool {
-        mode == Mode::EXCLUSIVE
-    }
-}
-
-impl LeaseKind for Shared {
-    fn is(mode: Mode) -> bool {
-        mode == Mode::SHARED
-    }
-}
-
-impl LeaseKind for Permits {
-    fn is(mode: Mode) -> bool {
-        mode.capacity() != Capacity::Lock
-    }
-}
-
-impl Overlapping for Shared {}
-impl Overlapping for Permits {}
-
-/// Orders the grants of a key, and fences nothing: those who hold together have
-/// different numbers, and all of them may write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GrantNumber(u64);
-
-impl GrantNumber {
-    /// The number.
-    #[must_use]
-    pub fn get(self) -> u64 {
-        self.0
-    }
-}
-
-impl fmt::Display for GrantNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
 }
 
 impl Lease {
@@ -120,7 +55,8 @@ impl Lease {
     }
 
     /// Turns a writer into a reader, in one step: no other writer comes between,
-    /// and readers that wait next in line come in.
+    /// and readers that wait next in line come in. There is no way back: see
+    /// [`RwLock`](crate::RwLock).
     ///
     /// # Cancel safety
     /// Dropping the future releases the lease.
@@ -158,46 +94,6 @@ impl Lease {
     }
 }
 
-impl Lease<Shared> {
-    /// Always refused: a reader cannot become a writer.
-    ///
-    /// Two readers that both wanted to would wait for each other for ever: each
-    /// keeps reading until it may write, and neither may before the other has
-    /// stopped. Release, write, and look again at what you read, since another
-    /// writer may have come between.
-    ///
-    /// # Errors
-    /// `Unsupported`, always; the lease is untouched.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::ErrorKind;
-    /// let client = leasehold::connect("memory:").await?;
-    /// let reader = client.rwlock("config")?.read().await?;
-    /// assert_eq!(reader.upgrade().unwrap_err().kind(), ErrorKind::Unsupported);
-    /// # Ok(()) }
-    /// ```
-    pub fn upgrade(&self) -> Result<Lease, Error> {
-        let error = StoreError::new(
-            ErrorKind::Unsupported,
-            "a reader cannot become a writer: two that both waited to would wait for each other for ever",
-        )
-        .with_hint("release it, take write(), and look again at what you read");
-        Err(self.hold.error(Operation::Upgrade, error))
-    }
-}
-
-impl<K: Overlapping> Lease<K> {
-    /// The number of the grant: higher than that of every grant of this key
-    /// before. It orders, and does not fence.
-    #[must_use]
-    pub fn number(&self) -> GrantNumber {
-        GrantNumber(self.hold.token().get())
-    }
-}
-
 impl<K: LeaseKind> Lease<K> {
     /// A lease that its caller does not have in hand yet.
     pub(crate) fn new(grant: Grant, wish: &Wish, waited: Duration) -> Self {
@@ -229,6 +125,13 @@ impl<K: LeaseKind> Lease<K> {
     #[must_use]
     pub fn key(&self) -> &Key {
         self.hold.key()
+    }
+
+    /// The number of the grant: higher than that of every grant of this key
+    /// before. It orders, and does not fence.
+    #[must_use]
+    pub fn number(&self) -> GrantNumber {
+        GrantNumber(self.hold.token().get())
     }
 
     /// How it holds; for permits, how many of how many.

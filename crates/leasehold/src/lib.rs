@@ -27,7 +27,6 @@ mod client;
 pub mod doctor;
 mod election;
 mod error;
-mod face;
 pub mod fence;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -37,6 +36,7 @@ mod ids;
 mod inspection;
 mod lease;
 mod listing;
+mod lock;
 mod loss;
 mod multi;
 mod mutex;
@@ -54,6 +54,7 @@ mod stores;
 pub mod sync;
 #[cfg(not(shuttle))]
 mod sync;
+mod verbs;
 mod waiting;
 
 pub use client::{Client, ClientBuilder, connect};
@@ -61,11 +62,15 @@ pub use election::{Election, Leader, Leaders, Leadership};
 pub use error::{Error, ErrorKind, Operation, StoreError};
 pub use hold::Released;
 pub use ids::{ClaimIds, SnowflakeConfig, StepBack};
-pub use inspection::{Broken, HolderInfo, Inspection, Kind, Shutdown, WaiterInfo};
-pub use lease::{Exclusive, GrantNumber, Lease, LeaseKind, Overlapping, Permits, Shared};
+pub use inspection::{Broken, HolderInfo, Inspection, Shutdown, WaiterInfo};
+pub use lease::{Any, Exclusive, GrantNumber, Lease, LeaseKind, Permits, Shared};
+// For the command and for the tests of the stores, which are written against the core.
+#[doc(hidden)]
 pub use leasehold_core as core;
+#[doc(inline)]
 pub use leasehold_core::{
-    ClientInfo, Key, Loss, Mode, Note, RenewalPolicy, Retry, Standpoint, Token,
+    Capacity, ClaimId, ClientInfo, Invalid, Key, Loss, Marked, Mode, Note, RenewalPolicy, Retry,
+    Standpoint, Token,
 };
 #[doc(inline)]
 pub use leasehold_store::access::{Access, TlsFiles};
@@ -75,6 +80,7 @@ pub use leasehold_store::simulation;
 // Inside, the client names them as its own.
 use leasehold_store::{access, clock};
 pub use listing::{Listed, Listing, Skipped};
+pub use lock::Lock;
 pub use loss::LossSignal;
 pub use multi::{MultiLease, MultiLock};
 pub use mutex::Mutex;
@@ -82,10 +88,10 @@ pub use parts::{LeaseParts, Recovered};
 pub use reentrant::{Owner, Reentrant};
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
-pub use settings::{MAX_OPERATION_TIMEOUT, MAX_TTL, MIN_TTL, Settings};
+pub use settings::Settings;
 #[doc(inline)]
 pub use store::scheme::Initialised;
-pub use waiting::{Acquire, OnProgress, Progress, Wait};
+pub use waiting::{Acquire, Progress, Wait};
 
 /// The examples of the pages: `cargo test --doc` compiles and runs them.
 #[cfg(doctest)]

@@ -1,24 +1,24 @@
 //! Several keys as one lock.
 
+mod lease;
+
 use std::fmt;
-use std::future::Future;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_all};
-use leasehold_core::{ClientInfo, Key, Loss, Mode, Token};
+use futures_util::future::select_all;
+use leasehold_core::{Key, Mode, Moment};
 
+pub use self::lease::MultiLease;
+use self::lease::release_all;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
-use crate::face::{Face, options, patience};
-use crate::hold::Released;
-use crate::lease::{Exclusive, Lease, LeaseKind, Shared};
-use crate::loss::LossSignal;
-use crate::session::Session;
+use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
+use crate::lock::{Lock, patience};
 use crate::session::together::Together;
 use crate::session::wish::{Patience, Wish, timed_out};
-use crate::waiting::{Acquire, Progress, Wait};
+use crate::verbs::options;
+use crate::waiting::{Acquire, Wait};
 
 /// Several keys as one lock: all of them, or none.
 ///
@@ -44,20 +44,30 @@ use crate::waiting::{Acquire, Progress, Wait};
 #[derive(Clone)]
 pub struct MultiLock<K: LeaseKind = Exclusive> {
     /// The lock on the key that was named first; the others are alike.
-    face: Face,
+    lock: Lock,
     /// As they were named.
     keys: Vec<Key>,
     kind: PhantomData<fn() -> K>,
 }
 
-options!(MultiLock<K>, K: LeaseKind);
+options!(MultiLock<K>: lock, K: LeaseKind);
 
 impl MultiLock {
-    pub(crate) fn new(
-        session: &Arc<Session>,
-        keys: Vec<Key>,
-        owner: &ClientInfo,
-    ) -> Result<Self, Error> {
+    /// The same keys, as a reader of each.
+    #[must_use]
+    pub fn shared(self) -> MultiLock<Shared> {
+        MultiLock {
+            lock: self.lock.with_mode(Mode::SHARED),
+            keys: self.keys,
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K: LeaseKind> MultiLock<K> {
+    /// As `lock` makes it for the first of the keys. Whether `K` is its mode is for the caller
+    /// to know.
+    pub(crate) fn new(keys: Vec<Key>, lock: impl FnOnce(&Key) -> Lock) -> Result<Self, Error> {
         let invalid = |key: Option<&Key>, message: &str, hint: &str| {
             let error = StoreError::new(ErrorKind::Invalid, message).with_hint(hint);
             Error::new(Operation::Acquire, key.cloned(), error)
@@ -72,31 +82,23 @@ impl MultiLock {
             let hint = "name what is to be protected";
             return Err(invalid(None, "a multi-lock needs a key", hint));
         };
-        let face = Face::new(
-            session.clone(),
-            first.clone(),
-            owner.clone(),
-            Mode::EXCLUSIVE,
-        );
         Ok(Self {
-            face,
+            lock: lock(first),
             keys,
             kind: PhantomData,
         })
     }
 
-    /// The same keys, as a reader of each.
+    /// The same lock, whose mode is known at run time only.
     #[must_use]
-    pub fn shared(self) -> MultiLock<Shared> {
+    pub fn into_any(self) -> MultiLock<Any> {
         MultiLock {
-            face: self.face.with_mode(Mode::SHARED),
+            lock: self.lock,
             keys: self.keys,
             kind: PhantomData,
         }
     }
-}
 
-impl<K: LeaseKind> MultiLock<K> {
     /// The keys, as they were named.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
@@ -149,7 +151,7 @@ impl<K: LeaseKind> MultiLock<K> {
 
     async fn obtain(&self, wait: Wait) -> Result<MultiLease<K>, Error> {
         let lease = self.acquire(wait.into()).await?;
-        lease.ok_or_else(|| self.face.error(timed_out()))
+        lease.ok_or_else(|| self.lock.error(timed_out()))
     }
 
     /// Waits for all keys, runs `work` under them, and releases them.
@@ -188,74 +190,81 @@ impl<K: LeaseKind> MultiLock<K> {
     pub async fn acquire(&self, how: Acquire) -> Result<Option<MultiLease<K>>, Error> {
         let started = clock::now();
         let patience = patience(how.wait);
-        let session = &self.face.session;
         let mut keys = self.keys.clone();
         keys.sort();
         let wishes: Vec<_> = keys.into_iter().map(|key| self.wish(key, &how)).collect();
-        let waited = || clock::now().since(started);
-        let error =
-            |wish: &Wish, error| Error::new(Operation::Acquire, Some(wish.key.clone()), error);
-        let together = session.acquire_all(&wishes).await;
+        let together = self.lock.session.acquire_all(&wishes).await;
         match together.map_err(|(part, failed)| error(&wishes[part], failed))? {
             Together::Granted(grants) => {
+                let waited = clock::now().since(started);
                 let leases = grants.into_iter().zip(&wishes);
-                let leases = leases
-                    .map(|(grant, wish)| Lease::new(grant, wish, waited()))
-                    .collect();
-                return Ok(Some(self.lease(leases)));
+                let leases = leases.map(|(grant, wish)| Lease::new(grant, wish, waited));
+                return Ok(Some(self.lease(leases.collect())));
             }
             Together::Busy if matches!(patience, Patience::No) => return Ok(None),
             Together::Busy | Together::Apart => {}
         }
         let mut begun_again = 0;
         loop {
-            // In hand only when all are there: no minimum hold counts before.
-            let mut leases: Vec<Lease<K>> = Vec::with_capacity(wishes.len());
-            for wish in &wishes {
-                let tell = |position, rejoined| {
-                    if let Some(progress) = &how.progress {
-                        progress(&Progress {
-                            position,
-                            waited: waited(),
-                            rejoined: rejoined + begun_again,
-                        });
-                    }
-                };
-                let next = session.acquire(wish, patience, tell);
-                let granted = tokio::select! {
-                    biased;
-                    () = any_lost(&leases) => break,
-                    granted = next => granted,
-                };
-                match granted {
-                    Ok(Some(grant)) => {
-                        leases.push(Lease::new(grant, wish, waited()));
-                    }
-                    Ok(None) => {
-                        release_all(leases).await.ok();
-                        return Ok(None);
-                    }
-                    Err(failed) => {
-                        // Its own error is told by the one that failed.
-                        release_all(leases).await.ok();
-                        return Err(error(wish, failed));
-                    }
+            let tell = |position, rejoined| {
+                how.tell(
+                    position,
+                    clock::now().since(started),
+                    rejoined + begun_again,
+                );
+            };
+            match self.one_by_one(&wishes, patience, started, tell).await? {
+                OneByOne::All(leases) => return Ok(Some(self.lease(leases))),
+                OneByOne::Busy => return Ok(None),
+                OneByOne::Lost => begun_again += 1,
+            }
+        }
+    }
+
+    /// Claims the keys in the order of their names, each while the ones before are held. What
+    /// was got is given back unless it is all.
+    async fn one_by_one(
+        &self,
+        wishes: &[Wish],
+        patience: Patience,
+        started: Moment,
+        tell: impl Fn(u64, u32),
+    ) -> Result<OneByOne<K>, Error> {
+        // In hand only when all are there: no minimum hold counts before.
+        let mut leases = Vec::with_capacity(wishes.len());
+        for wish in wishes {
+            let granted = tokio::select! {
+                biased;
+                () = any_lost(&leases) => break,
+                granted = self.lock.session.acquire(wish, patience, &tell) => granted,
+            };
+            match granted {
+                Ok(Some(grant)) => {
+                    leases.push(Lease::new(grant, wish, clock::now().since(started)));
+                }
+                // An error of a release is told by nobody: what failed first counts.
+                Ok(None) => {
+                    release_all(leases).await.ok();
+                    return Ok(OneByOne::Busy);
+                }
+                Err(failed) => {
+                    release_all(leases).await.ok();
+                    return Err(error(wish, failed));
                 }
             }
-            if leases.len() == wishes.len() && leases.iter().all(Lease::is_valid) {
-                return Ok(Some(self.lease(leases)));
-            }
-            // One was lost while the others were waited for: all from the start.
-            begun_again += 1;
-            release_all(leases).await.ok();
         }
+        if leases.len() == wishes.len() && leases.iter().all(Lease::is_valid) {
+            return Ok(OneByOne::All(leases));
+        }
+        release_all(leases).await.ok();
+        Ok(OneByOne::Lost)
     }
 
     fn wish(&self, key: Key, how: &Acquire) -> Wish {
         Wish {
             key,
             tells_position: how.progress.is_some(),
-            ..self.face.wish.clone()
+            ..self.lock.wish.clone()
         }
     }
 
@@ -263,10 +272,22 @@ impl<K: LeaseKind> MultiLock<K> {
     fn lease(&self, mut leases: Vec<Lease<K>>) -> MultiLease<K> {
         let named = |lease: &Lease<K>| self.keys.iter().position(|key| key == lease.key());
         leases.sort_by_key(named);
-        MultiLease {
-            parts: leases.into_iter().map(Lease::hand_out).collect(),
-        }
+        MultiLease::of(leases.into_iter().map(Lease::hand_out).collect())
     }
+}
+
+/// How claiming the keys one by one came out, where it did not fail.
+enum OneByOne<K: LeaseKind> {
+    /// In the order of their names.
+    All(Vec<Lease<K>>),
+    /// One is held by another, and nobody wants to wait.
+    Busy,
+    /// One was lost while the others were waited for: all are to be claimed again.
+    Lost,
+}
+
+fn error(wish: &Wish, error: StoreError) -> Error {
+    Error::new(Operation::Acquire, Some(wish.key.clone()), error)
 }
 
 /// Completes when one of them is lost; never for none.
@@ -277,151 +298,10 @@ async fn any_lost<K: LeaseKind>(leases: &[Lease<K>]) {
     select_all(leases.iter().map(|lease| Box::pin(lease.lost()))).await;
 }
 
-async fn release_all<K: LeaseKind>(leases: Vec<Lease<K>>) -> Result<Released, Error> {
-    let mut whole = Released::StillOurs;
-    // All at once, and each is tried whatever becomes of the others.
-    for released in join_all(leases.into_iter().map(Lease::release)).await {
-        if released? == Released::AlreadyGone {
-            whole = Released::AlreadyGone;
-        }
-    }
-    Ok(whole)
-}
-
 impl<K: LeaseKind> fmt::Debug for MultiLock<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MultiLock")
             .field("keys", &self.keys)
             .finish_non_exhaustive()
-    }
-}
-
-/// A hold on several keys. Losing one part loses the whole.
-///
-/// Dropping it releases all parts in the background.
-#[derive(Debug)]
-#[must_use = "a lease that is dropped is released"]
-pub struct MultiLease<K: LeaseKind = Exclusive> {
-    /// As the keys were named; at least one.
-    parts: Vec<Lease<K>>,
-}
-
-impl MultiLease {
-    /// Each key with its own fencing token, as they were named.
-    pub fn tokens(&self) -> impl Iterator<Item = (&Key, Token)> {
-        self.parts.iter().map(|part| (part.key(), part.token()))
-    }
-}
-
-impl<K: LeaseKind> MultiLease<K> {
-    /// The leases of the keys, as they were named.
-    pub fn parts(&self) -> &[Lease<K>] {
-        &self.parts
-    }
-
-    /// The leases of the keys, each on its own from now on.
-    pub fn into_leases(self) -> Vec<Lease<K>> {
-        self.parts
-    }
-
-    /// Whether all parts may be relied on now. Costs no round trip.
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
-        self.parts.iter().all(Lease::is_valid)
-    }
-
-    /// How long all parts may be relied on without another renewal.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        let remaining = self.parts.iter().map(Lease::remaining);
-        remaining.min().unwrap_or_default()
-    }
-
-    /// How long it took to get all.
-    #[must_use]
-    pub fn waited(&self) -> Duration {
-        let waited = self.parts.iter().map(Lease::waited);
-        waited.max().unwrap_or_default()
-    }
-
-    /// What other tasks watch all parts by: it tells the first loss.
-    ///
-    /// # Examples
-    /// See [`LossSignal`].
-    #[must_use]
-    pub fn loss_signal(&self) -> LossSignal {
-        let signals = self.parts.iter().map(|part| part.hold().signal().clone());
-        LossSignal::of(signals)
-    }
-
-    /// As [`Lease::give_back`].
-    pub(crate) async fn give_back<T>(self, done: T) -> Result<T, Error> {
-        let given = self.parts.into_iter().map(|part| part.give_back(()));
-        for part in join_all(given).await {
-            part?;
-        }
-        Ok(done)
-    }
-
-    /// Completes when any part is lost: stop working then.
-    ///
-    /// # Cancel safety
-    /// Dropping the future costs nothing.
-    ///
-    /// # Examples
-    /// See [`Lease::lost`].
-    pub async fn lost(&self) -> Loss {
-        let lost = self.parts.iter().map(|part| Box::pin(part.lost()));
-        select_all(lost).await.0
-    }
-
-    /// Runs `work`, and drops it the moment any part is lost.
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops `work`; the lease stays.
-    ///
-    /// # Errors
-    /// `Lost`: as [`Lease::run`].
-    ///
-    /// # Examples
-    /// See [`Lease::run`].
-    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
-        tokio::select! {
-            biased;
-            loss = self.lost() => {
-                let hold = self.parts[0].hold();
-                Err(hold.lost_error(Operation::Hold, loss))
-            }
-            done = work => Ok(done),
-        }
-    }
-
-    /// Renews all parts now, by their whole TTL.
-    ///
-    /// # Cancel safety
-    /// As [`Lease::renew`].
-    ///
-    /// # Errors
-    /// As [`Lease::renew`], for the first part that fails.
-    ///
-    /// # Examples
-    /// See [`Lease::renew`].
-    pub async fn renew(&self) -> Result<(), Error> {
-        let renewed = join_all(self.parts.iter().map(Lease::renew)).await;
-        renewed.into_iter().collect()
-    }
-
-    /// Gives all keys back. `AlreadyGone` if any had gone before.
-    ///
-    /// # Cancel safety
-    /// Dropping the future goes on releasing in the background.
-    ///
-    /// # Errors
-    /// As [`Lease::release`], for the first part that fails; all are tried.
-    ///
-    /// # Examples
-    /// See [`MultiLock`].
-    pub async fn release(self) -> Result<Released, Error> {
-        release_all(self.parts).await
     }
 }

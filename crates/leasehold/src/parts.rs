@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
-use crate::face::Face;
-use crate::lease::{Exclusive, Lease, LeaseKind};
+use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
+use crate::lock::Lock;
 use crate::session::acquire::Adopted;
 use crate::waiting::Acquire;
 
@@ -46,6 +46,15 @@ impl<K: LeaseKind> From<LeaseParts<K>> for Written {
     }
 }
 
+impl Written {
+    fn parts<K: LeaseKind>(self) -> LeaseParts<K> {
+        LeaseParts {
+            written: self,
+            kind: PhantomData,
+        }
+    }
+}
+
 impl<K: LeaseKind> TryFrom<Written> for LeaseParts<K> {
     type Error = Invalid;
 
@@ -57,10 +66,7 @@ impl<K: LeaseKind> TryFrom<Written> for LeaseParts<K> {
             ));
         }
         written.mode.check()?;
-        Ok(Self {
-            written,
-            kind: PhantomData,
-        })
+        Ok(written.parts())
     }
 }
 
@@ -90,11 +96,36 @@ impl<K: LeaseKind> LeaseParts<K> {
         self.written.token
     }
 
+    /// How the lease was held.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.written.mode
+    }
+
+    /// The same parts, whose mode is known at run time only.
+    #[must_use]
+    pub fn into_any(self) -> LeaseParts<Any> {
+        self.written.parts()
+    }
+
     /// Whether the giver had stopped relying on it: made by
     /// [`Lease::into_parts`], not by [`Lease::parts`].
     #[must_use]
     pub fn is_handed_over(&self) -> bool {
         self.written.handed_over
+    }
+}
+
+impl LeaseParts<Any> {
+    /// The parts as those of one kind, or as they were if the lease was held in another mode.
+    ///
+    /// # Errors
+    /// The parts themselves.
+    pub fn downcast<K: LeaseKind>(self) -> Result<LeaseParts<K>, Self> {
+        match K::is(self.mode()) {
+            true => Ok(self.written.parts()),
+            false => Err(self),
+        }
     }
 }
 
@@ -115,12 +146,12 @@ impl<K: LeaseKind> Lease<K> {
     /// lease stays ours; a rotation makes the copy stale.
     #[must_use]
     pub fn parts(&self) -> LeaseParts<K> {
-        self.written(false)
+        self.written(false).parts()
     }
 
-    fn written(&self, handed_over: bool) -> LeaseParts<K> {
+    fn written(&self, handed_over: bool) -> Written {
         let (claim, version) = self.hold().identity();
-        let written = Written {
+        Written {
             key: self.key().clone(),
             claim,
             version,
@@ -128,10 +159,6 @@ impl<K: LeaseKind> Lease<K> {
             mode: self.mode(),
             reentrant: self.hold().is_reentrant(),
             handed_over,
-        };
-        LeaseParts {
-            written,
-            kind: PhantomData,
         }
     }
 
@@ -159,22 +186,15 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn into_parts(self) -> Result<LeaseParts<K>, Error> {
-        let parts = self.written(true);
-        let (claim, version) = self.into_hold().hand_over().await?;
-        let written = Written {
-            claim,
-            version,
-            ..parts.written
-        };
-        Ok(LeaseParts {
-            written,
-            kind: PhantomData,
-        })
+        let mut written = self.written(true);
+        (written.claim, written.version) = self.into_hold().hand_over().await?;
+        Ok(written.parts())
     }
 }
 
 /// What [`crate::Mutex::recover`] and its like give.
 #[derive(Debug)]
+#[non_exhaustive]
 #[must_use = "a lease that is dropped is released"]
 pub struct Recovered<K: LeaseKind = Exclusive> {
     /// The lease.
@@ -184,9 +204,9 @@ pub struct Recovered<K: LeaseKind = Exclusive> {
     pub anew: bool,
 }
 
-impl Face {
+impl Lock {
     /// Takes over a claim whose giver has ended its validity.
-    pub(crate) async fn adopt<K: LeaseKind>(
+    pub(crate) async fn adopt_as<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
     ) -> Result<Lease<K>, Error> {
@@ -200,10 +220,10 @@ impl Face {
             );
             return Err(self.adopt_error(error));
         }
-        self.adopt_by_force(parts).await
+        self.force_as(parts).await
     }
 
-    pub(crate) async fn adopt_by_force<K: LeaseKind>(
+    pub(crate) async fn force_as<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
     ) -> Result<Lease<K>, Error> {
@@ -217,15 +237,24 @@ impl Face {
         }
     }
 
-    pub(crate) async fn recover<K: LeaseKind>(
+    pub(crate) async fn recover_as<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
         how: Acquire,
     ) -> Result<Option<Recovered<K>>, Error> {
+        let mode = parts.mode();
+        if !same_kind(mode, self.wish.mode) {
+            let error = StoreError::new(
+                ErrorKind::Invalid,
+                format!("these are the parts of a lease held as {mode:?}"),
+            )
+            .with_hint("recover it with a lock of that mode");
+            return Err(self.adopt_error(error));
+        }
         if let Ok(lease) = self.take_over(parts).await? {
             return Ok(Some(Recovered { lease, anew: false }));
         }
-        let lease = self.acquire(how).await?;
+        let lease = self.acquire_as(how).await?;
         Ok(lease.map(|lease| Recovered { lease, anew: true }))
     }
 
@@ -274,68 +303,10 @@ impl Face {
     }
 }
 
-/// The verbs that take over a lease, for a lock whose leases are of one kind.
-macro_rules! adopting {
-    ($lock:ty, $kind:ty) => {
-        impl $lock {
-            /// Takes over a lease that was handed over with
-            /// [`crate::Lease::into_parts`], with a new claim id and a higher token.
-            ///
-            /// # Cancel safety
-            /// Dropping the future releases what it may have taken, in the background.
-            ///
-            /// # Errors
-            /// `Lost`: the claim has gone, or another process has taken it, or its id was
-            /// replaced since the parts were made. `Invalid`: another key or kind, or it
-            /// was not handed over. Else as acquiring.
-            ///
-            /// # Examples
-            /// See [`crate::Lease::into_parts`].
-            pub async fn adopt(
-                &self,
-                parts: &crate::LeaseParts<$kind>,
-            ) -> Result<crate::Lease<$kind>, crate::Error> {
-                self.face.adopt(parts).await
-            }
-
-            /// Takes over a lease whose holder may still be alive and rely on it: the
-            /// holder is told, but **for a while both may work**. Only fencing protects
-            /// then. Exclusion holds if the holder is known to be gone.
-            ///
-            /// # Cancel safety
-            /// As [`Self::adopt`].
-            ///
-            /// # Errors
-            /// As [`Self::adopt`].
-            pub async fn adopt_by_force(
-                &self,
-                parts: &crate::LeaseParts<$kind>,
-            ) -> Result<crate::Lease<$kind>, crate::Error> {
-                self.face.adopt_by_force(parts).await
-            }
-
-            /// Goes on after a crash: takes over the lease that these parts describe
-            /// (as [`Self::adopt_by_force`]: be sure that its holder is gone), or
-            /// acquires a new one if that claim has gone. `None`: busy, with
-            /// [`crate::Wait::No`].
-            ///
-            /// # Cancel safety
-            /// As [`Self::adopt`].
-            ///
-            /// # Errors
-            /// As acquiring.
-            pub async fn recover(
-                &self,
-                parts: &crate::LeaseParts<$kind>,
-                how: impl Into<crate::Acquire>,
-            ) -> Result<Option<crate::Recovered<$kind>>, crate::Error> {
-                self.face.recover(parts, how.into()).await
-            }
-        }
-    };
+/// Whether both are held alone, both as readers, or both with permits.
+fn same_kind(one: Mode, other: Mode) -> bool {
+    (Exclusive::is(one), Shared::is(one)) == (Exclusive::is(other), Shared::is(other))
 }
-
-pub(crate) use adopting;
 
 #[cfg(test)]
 mod tests {

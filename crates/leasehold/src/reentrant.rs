@@ -1,17 +1,12 @@
 //! One owner at a time, who may enter again.
 
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
-
-use leasehold_core::{Key, Mode, OwnerSecret, Retry};
+use leasehold_core::OwnerSecret;
 
 use crate::error::{Error, Operation};
-use crate::face::{Face, looking, options};
-use crate::lease::Lease;
-use crate::parts::adopting;
-use crate::session::{Session, random_u128};
-use crate::waiting::{Acquire, Wait};
+use crate::lease::Exclusive;
+use crate::lock::Lock;
+use crate::session::random_u128;
+use crate::verbs::{adopting, debug, locking, looking, options, retrying};
 
 /// Who owns a [`Reentrant`] lock: a value that you make, clone and pass on. It
 /// has nothing to do with threads or tasks.
@@ -47,6 +42,10 @@ impl Owner {
         Ok(Self(secret))
     }
 
+    pub(crate) fn secret(&self) -> OwnerSecret {
+        self.0
+    }
+
     /// The secret, for a process that is to be the same owner.
     #[must_use]
     pub fn expose(&self) -> String {
@@ -80,135 +79,28 @@ impl Owner {
 /// ```
 #[derive(Clone)]
 pub struct Reentrant {
-    face: Face,
+    lock: Lock,
     owner: Owner,
 }
 
-options!(Reentrant);
-looking!(Reentrant);
-adopting!(Reentrant, crate::Exclusive);
+options!(Reentrant: lock);
+looking!(Reentrant: lock);
+retrying!(Reentrant: lock);
+locking!(Reentrant: lock, Exclusive);
+adopting!(Reentrant: lock, Exclusive);
+debug!(Reentrant);
 
 impl Reentrant {
-    pub(crate) fn new(
-        session: Arc<Session>,
-        key: Key,
-        who: leasehold_core::ClientInfo,
-        owner: Owner,
-    ) -> Self {
-        let mut face = Face::new(session, key, who, Mode::EXCLUSIVE);
-        face.wish.secret = Some(owner.0);
-        Self { face, owner }
+    pub(crate) fn new(lock: Lock, owner: &Owner) -> Result<Self, Error> {
+        Ok(Self {
+            lock: lock.with_owner(owner)?,
+            owner: *owner,
+        })
     }
 
     /// Whose claims these are.
     #[must_use]
     pub fn owner(&self) -> &Owner {
         &self.owner
-    }
-
-    /// Enters, or waits until no other owner holds the key.
-    ///
-    /// # Cancel safety
-    /// As [`crate::Mutex::lock`].
-    ///
-    /// # Errors
-    /// As [`crate::Mutex::lock`].
-    ///
-    /// # Examples
-    /// See [`Reentrant`].
-    pub async fn lock(&self) -> Result<Lease, Error> {
-        self.face.obtain(Wait::Forever).await
-    }
-
-    /// Enters if this owner holds the key, or if nobody holds it or waits;
-    /// `None` when it is busy.
-    ///
-    /// # Cancel safety
-    /// As [`crate::Mutex::try_lock`].
-    ///
-    /// # Errors
-    /// As [`crate::Mutex::try_lock`].
-    ///
-    /// # Examples
-    /// See [`crate::Mutex::try_lock`].
-    pub async fn try_lock(&self) -> Result<Option<Lease>, Error> {
-        self.face.attempt().await
-    }
-
-    /// Enters, or waits for so long at most.
-    ///
-    /// # Cancel safety
-    /// As [`crate::Mutex::lock`].
-    ///
-    /// # Errors
-    /// As [`crate::Mutex::lock_within`].
-    ///
-    /// # Examples
-    /// See [`crate::Mutex::lock_within`].
-    pub async fn lock_within(&self, limit: Duration) -> Result<Lease, Error> {
-        self.face.obtain(Wait::For(limit)).await
-    }
-
-    /// Does not stand in the queue: asks again and again, after the pauses of `retry`, until
-    /// the key is free and nobody waits for it, or its owner holds it. Unfair to whoever asks
-    /// so, as [`crate::Mutex::retrying`].
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::{Owner, Retry};
-    /// let client = leasehold::connect("memory:").await?;
-    /// let owner = Owner::new();
-    /// let lock = client.reentrant("menu", &owner)?.retrying(Retry::default());
-    /// let outer = lock.lock().await?;
-    /// let inner = lock.lock().await?;
-    /// assert_eq!(outer.token(), inner.token());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn retrying(mut self, retry: Retry) -> Self {
-        self.face.set_retry(retry);
-        self
-    }
-
-    /// Waits for the key, runs `work` under it, and releases it.
-    ///
-    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops the work, and releases in the background.
-    ///
-    /// # Errors
-    /// As [`crate::Mutex::lock`]; `Lost` when the lease was lost before the work was done:
-    /// another may hold the key, and what the work did last may have overlapped with it.
-    ///
-    /// # Examples
-    /// See [`crate::Mutex::with_lock`].
-    pub async fn with_lock<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T, Error> {
-        self.face.with(work).await
-    }
-
-    /// The verb behind the others, with every option. `None`: busy, with
-    /// [`Wait::No`].
-    ///
-    /// # Cancel safety
-    /// As [`crate::Mutex::lock`].
-    ///
-    /// # Errors
-    /// As [`crate::Mutex::lock_within`].
-    ///
-    /// # Examples
-    /// See [`crate::Mutex::acquire`].
-    pub async fn acquire(&self, how: Acquire) -> Result<Option<Lease>, Error> {
-        self.face.acquire(how).await
-    }
-}
-
-impl fmt::Debug for Reentrant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reentrant")
-            .field("key", self.key())
-            .finish_non_exhaustive()
     }
 }

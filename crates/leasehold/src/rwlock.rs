@@ -1,16 +1,14 @@
 //! Many readers, or one writer.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{ClientInfo, Key, Mode};
+use leasehold_core::Mode;
 
 use crate::error::Error;
-use crate::face::{Face, looking, options, unfair_options};
 use crate::lease::{Exclusive, Lease, LeaseKind, Shared};
+use crate::lock::Lock;
 use crate::parts::{LeaseParts, Recovered};
-use crate::session::Session;
+use crate::verbs::{debug, fairness, looking, options};
 use crate::waiting::{Acquire, Wait};
 
 /// A fair read-write lock: many readers together, or one writer alone.
@@ -21,6 +19,11 @@ use crate::waiting::{Acquire, Wait};
 ///
 /// A writer is the same claim as a [`crate::Mutex`] on the same key: they
 /// exclude each other.
+///
+/// A writer can become a reader ([`Lease::downgrade`]), and a reader cannot become a
+/// writer: two readers that both wanted to would wait for each other for ever, since each
+/// keeps reading until it may write. Release, [`write`](Self::write), and look again at
+/// what you read, since another writer may have come between.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -38,21 +41,22 @@ use crate::waiting::{Acquire, Wait};
 #[derive(Clone)]
 pub struct RwLock {
     /// As a writer.
-    face: Face,
+    lock: Lock,
 }
 
-options!(RwLock);
-looking!(RwLock);
-unfair_options!(RwLock);
+options!(RwLock: lock);
+looking!(RwLock: lock);
+fairness!(RwLock: lock);
+debug!(RwLock);
 
 impl RwLock {
-    pub(crate) fn new(session: Arc<Session>, key: Key, owner: ClientInfo) -> Self {
-        let face = Face::new(session, key, owner, Mode::EXCLUSIVE);
-        Self { face }
+    /// Of a lock that is held alone.
+    pub(crate) fn new(lock: Lock) -> Self {
+        Self { lock }
     }
 
-    fn reader(&self) -> Face {
-        self.face.with_mode(Mode::SHARED)
+    fn reader(&self) -> Lock {
+        self.lock.with_mode(Mode::SHARED)
     }
 
     /// Waits to read, as long as it takes.
@@ -109,7 +113,7 @@ impl RwLock {
     /// # Examples
     /// See [`RwLock`].
     pub async fn write(&self) -> Result<Lease, Error> {
-        self.face.obtain(Wait::Forever).await
+        self.lock.obtain(Wait::Forever).await
     }
 
     /// Writes if nobody holds or waits; `None` when it is busy.
@@ -123,7 +127,7 @@ impl RwLock {
     /// # Examples
     /// See [`RwLock`].
     pub async fn try_write(&self) -> Result<Option<Lease>, Error> {
-        self.face.attempt().await
+        self.lock.attempt().await
     }
 
     /// Waits to write for so long at most.
@@ -148,7 +152,7 @@ impl RwLock {
     /// # Ok(()) }
     /// ```
     pub async fn write_within(&self, limit: Duration) -> Result<Lease, Error> {
-        self.face.obtain(Wait::For(limit)).await
+        self.lock.obtain(Wait::For(limit)).await
     }
 
     /// Waits to read, runs `work` as a reader, and releases the key.
@@ -194,7 +198,7 @@ impl RwLock {
     /// # Ok(()) }
     /// ```
     pub async fn with_write<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T, Error> {
-        self.face.with(work).await
+        self.lock.with(work).await
     }
 
     /// The verb behind those that read, with every option. `None`: busy, with
@@ -209,7 +213,7 @@ impl RwLock {
     /// # Examples
     /// See [`crate::Mutex::acquire`].
     pub async fn acquire_read(&self, how: Acquire) -> Result<Option<Lease<Shared>>, Error> {
-        self.reader().acquire(how).await
+        self.reader().acquire_as(how).await
     }
 
     /// The verb behind those that write, with every option. `None`: busy, with
@@ -224,7 +228,7 @@ impl RwLock {
     /// # Examples
     /// See [`crate::Mutex::acquire`].
     pub async fn acquire_write(&self, how: Acquire) -> Result<Option<Lease>, Error> {
-        self.face.acquire(how).await
+        self.lock.acquire_as(how).await
     }
 
     /// Takes over a reader's or a writer's lease that was handed over.
@@ -238,7 +242,7 @@ impl RwLock {
     /// # Examples
     /// See [`Lease::into_parts`].
     pub async fn adopt<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Lease<K>, Error> {
-        self.face.adopt(parts).await
+        self.lock.adopt_as(parts).await
     }
 
     /// Takes over a lease whose holder may still rely on it: as
@@ -253,7 +257,7 @@ impl RwLock {
         &self,
         parts: &LeaseParts<K>,
     ) -> Result<Lease<K>, Error> {
-        self.face.adopt_by_force(parts).await
+        self.lock.force_as(parts).await
     }
 
     /// Goes on writing after a crash: as [`crate::Mutex::recover`]. A reader
@@ -269,14 +273,6 @@ impl RwLock {
         parts: &LeaseParts<Exclusive>,
         how: impl Into<Acquire>,
     ) -> Result<Option<Recovered>, Error> {
-        self.face.recover(parts, how.into()).await
-    }
-}
-
-impl fmt::Debug for RwLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RwLock")
-            .field("key", self.key())
-            .finish_non_exhaustive()
+        self.lock.recover_as(parts, how.into()).await
     }
 }

@@ -1,20 +1,18 @@
 //! So many at a time.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Capacity, ClientInfo, Key, Mode, ResizeReply};
+use leasehold_core::{Capacity, Mode, ResizeReply};
 
 use crate::error::{Error, Operation};
-use crate::face::{Face, looking, options, unfair_options};
-use crate::inspection::Kind;
 use crate::lease::{Lease, Permits};
-use crate::parts::adopting;
+use crate::lock::Lock;
+use crate::session::unanswered;
 use crate::session::wish::mismatch;
-use crate::session::{Session, unanswered};
 use crate::store::Verbs as _;
 use crate::sync::timeout;
+use crate::verbs::{adopting, fairness, looking, options};
 use crate::waiting::{Acquire, Wait};
 
 /// A fair semaphore: so many permits, first come, first served.
@@ -40,20 +38,19 @@ use crate::waiting::{Acquire, Wait};
 /// ```
 #[derive(Clone)]
 pub struct Semaphore {
-    face: Face,
+    lock: Lock,
     permits: u32,
 }
 
-options!(Semaphore);
-looking!(Semaphore);
-unfair_options!(Semaphore);
-adopting!(Semaphore, Permits);
+options!(Semaphore: lock);
+looking!(Semaphore: lock);
+fairness!(Semaphore: lock);
+adopting!(Semaphore: lock, Permits);
 
 impl Semaphore {
-    pub(crate) fn new(session: Arc<Session>, key: Key, owner: ClientInfo, permits: u32) -> Self {
-        let mode = Mode::permits(permits, 1);
-        let face = Face::new(session, key, owner, mode);
-        Self { face, permits }
+    /// Of a lock that claims one of so many permits.
+    pub(crate) fn new(lock: Lock, permits: u32) -> Self {
+        Self { lock, permits }
     }
 
     /// How many permits there are, says this handle.
@@ -62,8 +59,8 @@ impl Semaphore {
         self.permits
     }
 
-    fn many(&self, take: u32) -> Face {
-        self.face.with_mode(Mode::permits(self.permits, take))
+    fn many(&self, take: u32) -> Lock {
+        self.lock.with_mode(Mode::permits(self.permits, take))
     }
 
     /// Waits for a permit, as long as it takes.
@@ -79,7 +76,7 @@ impl Semaphore {
     /// # Examples
     /// See [`Semaphore`].
     pub async fn acquire(&self) -> Result<Lease<Permits>, Error> {
-        self.face.obtain(Wait::Forever).await
+        self.lock.obtain(Wait::Forever).await
     }
 
     /// Waits for `take` permits, all in one lease.
@@ -107,7 +104,7 @@ impl Semaphore {
     /// # Examples
     /// See [`Semaphore`].
     pub async fn try_acquire(&self) -> Result<Option<Lease<Permits>>, Error> {
-        self.face.attempt().await
+        self.lock.attempt().await
     }
 
     /// Takes `take` permits if they are free and nobody waits; `None` when busy.
@@ -135,7 +132,7 @@ impl Semaphore {
     /// # Examples
     /// See [`crate::Mutex::lock_within`].
     pub async fn acquire_within(&self, limit: Duration) -> Result<Lease<Permits>, Error> {
-        self.face.obtain(Wait::For(limit)).await
+        self.lock.obtain(Wait::For(limit)).await
     }
 
     /// Waits for `take` permits for so long at most.
@@ -173,12 +170,12 @@ impl Semaphore {
     /// # Examples
     /// See [`Semaphore::with_permit`].
     pub async fn available_permits(&self) -> Result<u32, Error> {
-        let seen = self.face.inspect().await?;
-        let all = match seen.kind {
-            Kind::Semaphore { permits } => permits,
-            Kind::Lock if seen.holders.is_empty() && seen.waiters.is_empty() => self.permits,
-            Kind::Lock => {
-                let error = mismatch(self.face.wish.mode, Capacity::Lock);
+        let seen = self.lock.inspect().await?;
+        let all = match seen.permits {
+            Some(permits) => permits,
+            None if seen.holders.is_empty() && seen.waiters.is_empty() => self.permits,
+            None => {
+                let error = mismatch(self.lock.wish.mode, Capacity::Lock);
                 return Err(Error::new(Operation::Inspect, Some(seen.key), error));
             }
         };
@@ -212,7 +209,7 @@ impl Semaphore {
         &self,
         work: impl AsyncFnOnce(&Lease<Permits>) -> T,
     ) -> Result<T, Error> {
-        self.face.with(work).await
+        self.lock.with(work).await
     }
 
     /// The verb behind the others, with every option. `None`: busy, with
@@ -231,7 +228,7 @@ impl Semaphore {
         take: u32,
         how: Acquire,
     ) -> Result<Option<Lease<Permits>>, Error> {
-        self.many(take).acquire(how).await
+        self.many(take).acquire_as(how).await
     }
 
     /// Changes the number of permits, if it is still what this handle says, and
@@ -266,18 +263,18 @@ impl Semaphore {
         let key = self.key();
         let fail = |error| Error::new(Operation::Resize, Some(key.clone()), error);
         let resized = Self {
-            face: self.face.with_mode(Mode::permits(permits, 1)),
+            lock: self.lock.with_mode(Mode::permits(permits, 1)),
             permits,
         };
-        let mode = resized.face.wish.mode;
+        let mode = resized.lock.wish.mode;
         mode.check().map_err(|invalid| fail(invalid.into()))?;
-        let session = &self.face.session;
+        let session = &self.lock.session;
         let limit = session.settings.operation_timeout;
         let answer = timeout(limit, session.store.resize(key, self.permits, permits)).await;
         let answer = answer.unwrap_or_else(|_| Err(unanswered(limit)));
         match answer.map_err(fail)?.reply {
             ResizeReply::Resized | ResizeReply::Absent => Ok(resized),
-            ResizeReply::Mismatch { in_use } => Err(fail(mismatch(self.face.wish.mode, in_use))),
+            ResizeReply::Mismatch { in_use } => Err(fail(mismatch(self.lock.wish.mode, in_use))),
         }
     }
 }

@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 ///
 /// ```
 /// use std::time::Duration;
-/// let settings = leasehold::Settings { ttl: Duration::from_secs(60), ..Default::default() };
+/// let settings = leasehold::Settings::default().with_ttl(Duration::from_secs(60));
 /// assert!(settings.check().is_ok());
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Settings {
     /// How long a lease lives without renewal. Default 30 s; 50 ms to 24 h.
     pub ttl: Duration,
@@ -49,11 +50,11 @@ impl Default for Settings {
 }
 
 /// The shortest TTL.
-pub const MIN_TTL: Duration = Duration::from_millis(50);
+const MIN_TTL: Duration = Duration::from_millis(50);
 /// The longest TTL.
-pub const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 /// The longest operation time-out: released ids are remembered for longer.
-pub const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Refuses a TTL out of bounds.
 pub(crate) fn check_ttl(ttl: Duration) -> Result<(), Invalid> {
@@ -67,6 +68,42 @@ pub(crate) fn check_ttl(ttl: Duration) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Refuses a share of the TTL at which no lease can be renewed.
+pub(crate) fn check_renewal(share: f64) -> Result<(), Invalid> {
+    if (0.05..=0.8).contains(&share) {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        format!("renewal at {share} of the TTL (renew_at) is out of bounds"),
+        "choose a share of the TTL between 0.05 and 0.8",
+    ))
+}
+
+/// A setter for each setting.
+macro_rules! setters {
+    ($($set:ident: $setting:ident: $ty:ty;)*) => {
+        impl Settings {
+            $(
+                #[doc = concat!("With another [`", stringify!($setting), "`](Self::", stringify!($setting), ").")]
+                #[must_use]
+                pub fn $set(mut self, $setting: impl Into<$ty>) -> Self {
+                    self.$setting = $setting.into();
+                    self
+                }
+            )*
+        }
+    };
+}
+
+setters! {
+    with_ttl: ttl: Duration;
+    with_waiter_ttl: waiter_ttl: Duration;
+    with_renew_at: renew_at: f64;
+    with_operation_timeout: operation_timeout: Duration;
+    with_label: label: Option<String>;
+    with_rotate_every: rotate_every: Option<Duration>;
+}
+
 impl Settings {
     /// Refuses settings that cannot work.
     ///
@@ -75,12 +112,7 @@ impl Settings {
     pub fn check(&self) -> Result<(), Invalid> {
         check_ttl(self.ttl)?;
         check_ttl(self.waiter_ttl)?;
-        if !(0.05..=0.8).contains(&self.renew_at) {
-            return Err(Invalid::new(
-                format!("renew_at = {} is out of bounds", self.renew_at),
-                "choose a share of the TTL between 0.05 and 0.8",
-            ));
-        }
+        check_renewal(self.renew_at)?;
         let timeout = self.operation_timeout;
         if timeout < Duration::from_millis(10) || timeout > MAX_OPERATION_TIMEOUT {
             return Err(Invalid::new(

@@ -1,12 +1,16 @@
-//! The port between leasehold and whatever keeps its queues, and the stores of this build.
+//! The stores of this build, and what a client's store can do.
 //!
-//! For who writes a store of their own: the crate `leasehold-store` has all of this and
-//! more, without the client.
+//! A [`LockStore`] that is opened here is handed to
+//! [`ClientBuilder::with_store`](crate::ClientBuilder::with_store). The port itself, for who
+//! writes a store of their own, is the crate `leasehold-store`.
 
 #[doc(inline)]
+pub use leasehold_store::{Acknowledged, Acknowledges, Capabilities, LockStore};
+// For the tests of the stores beside this crate.
+#[doc(hidden)]
 pub use leasehold_store::{
-    Acknowledged, Acknowledges, AllAnswer, Answer, Capabilities, ListPage, Listening, Listing,
-    LockStore, OnePage, Push, PushSink, Records, Step, Taken, Transacted, Verbs,
+    AllAnswer, Answer, ListPage, Listening, Listing, OnePage, Push, PushSink, Records, Step, Taken,
+    Transacted, Verbs,
 };
 pub(crate) use leasehold_store::{report, scheme};
 
@@ -28,8 +32,10 @@ pub mod memory {
 pub mod redis {
     #[doc(inline)]
     pub use leasehold_redis::{
-        Acknowledge, AcknowledgedBy, Baseline, ClassicStore, Quarantine, RedisAddress,
-        RedisClusterOptions, RedisLayout, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
-        Restart, Sentinels, ServerCost,
+        Acknowledge, AcknowledgedBy, ClassicStore, Quarantine, RedisAddress, RedisClusterOptions,
+        RedisLayout, RedisOptions, RedisStore, RedlockOptions, RedlockStore, Restart, Sentinels,
     };
+    // What `leasehold bench` compares with.
+    #[doc(hidden)]
+    pub use leasehold_redis::{Baseline, ServerCost};
 }

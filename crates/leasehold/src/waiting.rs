@@ -4,13 +4,37 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How to acquire: one struct for every option of the verb.
+/// How to acquire: every option of the verb. Made from how long to wait.
+///
+/// # Examples
+/// See [`Mutex::acquire`](crate::Mutex::acquire).
 #[derive(Clone, Default)]
 pub struct Acquire {
-    /// How long to wait.
-    pub wait: Wait,
-    /// Called when the claim begins to wait and whenever its place changes.
-    pub progress: Option<OnProgress>,
+    pub(crate) wait: Wait,
+    pub(crate) progress: Option<OnProgress>,
+}
+
+/// Hears of a waiting claim's progress.
+type OnProgress = Arc<dyn Fn(&Progress) + Send + Sync>;
+
+impl Acquire {
+    /// Calls `hear` when the claim begins to wait and whenever its place changes, on the task
+    /// that waits.
+    #[must_use]
+    pub fn on_progress(mut self, hear: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(hear));
+        self
+    }
+
+    pub(crate) fn tell(&self, position: u64, waited: Duration, rejoined: u32) {
+        if let Some(hear) = &self.progress {
+            hear(&Progress {
+                position,
+                waited,
+                rejoined,
+            });
+        }
+    }
 }
 
 impl From<Wait> for Acquire {
@@ -22,11 +46,9 @@ impl From<Wait> for Acquire {
     }
 }
 
-/// Hears of a waiting claim's progress, on the task that waits.
-pub type OnProgress = Arc<dyn Fn(&Progress) + Send + Sync>;
-
 /// How long to wait for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Wait {
     /// Not at all: busy is an answer.
     No,
@@ -39,6 +61,7 @@ pub enum Wait {
 
 /// Where a waiting claim stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// 1 is next in line; an upper bound.
     pub position: u64,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold::Loss;
+use leasehold::{Any, Loss, MultiLease};
 use rustix::process::{Pid, Signal};
 use tokio::signal::unix;
 use tokio::time::{Instant, sleep};
@@ -14,9 +14,9 @@ use super::{Change, Child, End, Guard, Refusal, Start, program};
 use crate::duration::millis;
 use crate::exit;
 use crate::failure::Failure;
-use crate::held::{Held, Standing, Trouble};
 use crate::output::{Event, Measure, Printer, Sequel};
 use crate::signals::{self, Signals};
+use crate::standing::{Standing, Trouble};
 use crate::sys;
 
 /// How soon it is looked again whether all that was killed is gone.
@@ -73,7 +73,7 @@ impl<'a> Supervision<'a> {
     pub(crate) async fn run(
         mut self,
         start: Start<'_>,
-        held: &Held,
+        held: &MultiLease<Any>,
         mut guard: Guard,
     ) -> Result<Ended, Failure> {
         let program = start.program;
@@ -112,11 +112,11 @@ impl<'a> Supervision<'a> {
     async fn watch(
         &mut self,
         child: &mut Child,
-        held: &Held,
+        held: &MultiLease<Any>,
         guard: &mut Guard,
     ) -> std::io::Result<()> {
         loop {
-            let (now, standing) = (Instant::now(), held.standing());
+            let (now, standing) = (Instant::now(), Standing::of(held));
             self.look(child, guard, now, held, standing);
             if guard.kills() {
                 self.kill(child, guard, standing.key);
@@ -126,7 +126,7 @@ impl<'a> Supervision<'a> {
                 Some(Change::Stopped(signal)) => {
                     if self.stopped(child, signal) {
                         // The lease may have ended meanwhile: that comes first.
-                        self.look(child, guard, Instant::now(), held, held.standing());
+                        self.look(child, guard, Instant::now(), held, Standing::of(held));
                         self.resume(child);
                     }
                     continue;
@@ -155,11 +155,11 @@ impl<'a> Supervision<'a> {
 
     /// Kills all that is left of the child after its own end: a lease that is not lost is given
     /// back only then. What is not ours to kill is named, and waited for where that is safer.
-    async fn end_all(&mut self, child: &Child, held: &Held, guard: &mut Guard) {
+    async fn end_all(&mut self, child: &Child, held: &MultiLease<Any>, guard: &mut Guard) {
         let begun = Instant::now();
         let mut pause = ROUND;
         loop {
-            let standing = held.standing();
+            let standing = Standing::of(held);
             self.look(child, guard, Instant::now(), held, standing);
             let left = self.kill(child, guard, standing.key);
             let waits = match left {
@@ -186,7 +186,7 @@ impl<'a> Supervision<'a> {
         child: &Child,
         guard: &mut Guard,
         now: Instant,
-        held: &Held,
+        held: &MultiLease<Any>,
         standing: Standing<'_>,
     ) {
         if let Some(action) = guard.look(now, standing.remaining, standing.standpoint) {
@@ -195,7 +195,7 @@ impl<'a> Supervision<'a> {
                 guard,
                 action,
                 standing.key,
-                held.trouble(standing.key),
+                Trouble::of(held, standing.key),
             );
         }
     }

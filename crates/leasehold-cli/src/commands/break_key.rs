@@ -1,7 +1,7 @@
 //! `leasehold break`: the administrator's verb.
 
+use leasehold::Key;
 use leasehold::Token;
-use leasehold::core::Key;
 use serde::Serialize;
 
 use crate::cli::BreakArgs;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use leasehold::{Client, Wait};
+use leasehold::{Any, Client, MultiLease, Wait};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
@@ -13,12 +13,11 @@ use crate::connect::{connect_to_hold, leave};
 use crate::duration::millis;
 use crate::failure::Failure;
 use crate::guarded::{Done, Guarded, Status, conclude, ended_by};
-use crate::held::Held;
 use crate::output::{Event, Printer};
 use crate::retries::Retries;
 use crate::signals::Signals;
 use crate::wanted::Wanted;
-use crate::{exit, place};
+use crate::{exit, place, standing};
 
 /// Stands, leads, stands again; answers the exit status.
 pub(crate) async fn elect(args: &ElectArgs) -> u8 {
@@ -94,13 +93,13 @@ impl Candidate<'_> {
     /// One term: the end, or how long to pause before standing again.
     async fn lead(
         &mut self,
-        held: Held,
+        held: MultiLease<Any>,
         signals: &mut Signals,
     ) -> Result<ControlFlow<Status, Duration>, Failure> {
         let begun = Instant::now();
         self.printer.event(&Event::Leading {
             key: self.args.key.clone(),
-            term: held.tokens().first().and_then(|(_, term)| *term),
+            term: standing::tokens(&held).first().and_then(|(_, term)| *term),
         });
         let run = self
             .command

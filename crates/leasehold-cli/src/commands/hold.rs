@@ -3,17 +3,17 @@
 use std::fmt::Write;
 use std::ops::ControlFlow;
 
-use leasehold::{Client, Loss};
+use leasehold::{Any, Client, Lease, Loss, MultiLease, Standpoint};
 use serde::Serialize;
 
 use crate::acquire::{self, Outcome, Patience};
 use crate::cli::HoldArgs;
 use crate::connect::{connect_to_hold, leave};
 use crate::failure::Failure;
-use crate::held::Held;
 use crate::output::{ByKey, Event, Measure, Printer};
 use crate::retries::Retries;
 use crate::signals::Signals;
+use crate::standing::{Trouble, tokens};
 use crate::wanted::Wanted;
 use crate::{exit, place};
 
@@ -60,17 +60,19 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failu
 
 async fn keep(
     client: &Client,
-    held: Held,
+    held: MultiLease<Any>,
     args: &HoldArgs,
     signals: &mut Signals,
     printer: &Printer,
 ) -> Result<u8, Failure> {
-    show(client, &held.tokens(), args, printer)?;
+    show(client, &tokens(&held), args, printer)?;
     tokio::select! {
         biased;
-        (key, reason) = held.lost() => {
-            let trouble = held.trouble(key).filter(|_| reason == Loss::Unanswered);
-            let key = key.to_owned();
+        reason = held.lost() => {
+            let lost = |lease: &&Lease<Any>| lease.standpoint() == Standpoint::Lost(reason);
+            let lost = held.parts().iter().find(lost);
+            let key = lost.map_or_else(String::new, |lease| lease.key().to_string());
+            let trouble = Trouble::of(&held, &key).filter(|_| reason == Loss::Unanswered);
             printer.event(&Event::Lost { key, reason, action: Measure::None, trouble });
             return Ok(exit::LOST);
         }

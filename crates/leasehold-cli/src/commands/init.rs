@@ -1,7 +1,7 @@
 //! `leasehold init`: servers that are known to be new.
 
 use leasehold::Initialised;
-use leasehold::core::Marked;
+use leasehold::Marked;
 use serde::Serialize;
 
 use crate::cli::InitArgs;

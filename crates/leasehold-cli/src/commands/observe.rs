@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use leasehold::core::Key;
+use leasehold::Key;
 use leasehold::{Leader, Token, Wait};
 use serde::Serialize;
 

@@ -1,6 +1,5 @@
 //! `leasehold resize`: another number of permits.
 
-use leasehold::Kind;
 use serde::Serialize;
 
 use crate::cli::ResizeArgs;
@@ -21,11 +20,11 @@ struct Done<'a> {
 /// Changes the number of permits, if it is what was said.
 pub(crate) async fn resize(args: &ResizeArgs, printer: &Printer) -> Result<u8, Failure> {
     let (key, from, to) = (&*args.key, args.from, args.to);
-    leasehold::core::Key::new(key)?;
+    leasehold::Key::new(key)?;
     let client = connect(&args.store).await?;
     client.semaphore(key, from)?.resize(to).await?;
     // While nobody uses it a key has no number, and nothing was changed.
-    let in_use = matches!(client.inspect(key).await?.kind, Kind::Semaphore { .. });
+    let in_use = client.inspect(key).await?.permits.is_some();
     if args.json {
         printer.json(&Done {
             key,

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use leasehold::Client;
+use leasehold::{Any, Client, MultiLease};
 
 use crate::acquire::{self, Outcome, Patience};
 use crate::child::OnLost;
@@ -11,7 +11,6 @@ use crate::cli::{LeaseArgs, RunArgs};
 use crate::connect::{connect_to_hold, leave};
 use crate::failure::Failure;
 use crate::guarded::{Guarded, Status, conclude, ended_by};
-use crate::held::Held;
 use crate::output::Printer;
 use crate::recovery::Recovery;
 use crate::retries::Retries;
@@ -102,7 +101,7 @@ async fn guarded(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
 async fn under(
     client: &Client,
     wanted: &Wanted,
-    held: Held,
+    held: MultiLease<Any>,
     recovery: Option<Recovery>,
     command: &Guarded<'_>,
     signals: &mut Signals,

@@ -1,6 +1,6 @@
 //! `leasehold show`: one key, its holders and its queue.
 
-use leasehold::core::Key;
+use leasehold::Key;
 
 use crate::cli::ShowArgs;
 use crate::connect::connect;

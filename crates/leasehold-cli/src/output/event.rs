@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use crate::child::Refusal;
 use crate::duration::millis;
 use crate::failure::Failure;
-use crate::held::Trouble;
+use crate::standing::Trouble;
 use crate::view::{ClaimView, KeyView};
 
 /// One thing that happened: an object per line with `--json`, otherwise a sentence, or nothing.
@@ -289,6 +289,7 @@ fn reason_name(reason: &Loss) -> &'static str {
         Loss::Superseded => "superseded",
         Loss::MaxHold => "max-hold",
         Loss::HandedOver => "handed-over",
+        _ => "lost",
     }
 }
 

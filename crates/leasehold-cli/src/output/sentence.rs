@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::event::{Event, Measure, Sequel};
 use crate::child::Refusal;
 use crate::duration::spoken;
-use crate::held::Trouble;
+use crate::standing::Trouble;
 use crate::view::{held_by, ran};
 
 impl Event {

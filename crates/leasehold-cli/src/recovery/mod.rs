@@ -12,13 +12,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold::{Client, LeaseParts};
+use leasehold::{Any, Client, LeaseParts, MultiLease};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use self::file::Opened;
 use crate::failure::Failure;
-use crate::held::Held;
 use crate::output::Printer;
 use crate::sys;
 use crate::wanted::Wanted;
@@ -92,7 +91,7 @@ impl Recovery {
             Opened::Ours(mut before) => {
                 file::permitted(&before, &path)?;
                 match read(&mut before, name, store, wanted.key()) {
-                    Ok(state) => wanted.recover = state.map(|state| state.parts),
+                    Ok(state) => wanted.recover = state.map(|state| state.parts.into_any()),
                     Err(why) => printer.warn(format!("{} is ignored: {why}", path.display())),
                 }
                 Some(before)
@@ -115,13 +114,16 @@ impl Recovery {
     }
 
     /// Writes down what is held now. Without the file all works but the recovery.
-    pub(crate) fn keep(self, held: &Held, printer: &Printer) -> Option<Kept> {
+    pub(crate) fn keep(self, held: &MultiLease<Any>, printer: &Printer) -> Option<Kept> {
+        // Of an exclusive lease on one key.
+        let [lease] = held.parts() else { return None };
+        let parts = lease.parts().downcast().ok()?;
         let state = State {
             name: self.name,
             store: self.store,
             host: sys::host(),
             boot: sys::boot(),
-            parts: held.parts()?,
+            parts,
         };
         let written = serde_json::to_vec(&state).map_err(io::Error::from);
         match written.and_then(|state| file::replace(&self.path, &state)) {

@@ -271,6 +271,7 @@ impl Hash for RenewalPolicy {
 
 /// Why a lease was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Loss {
     /// The store says that the claim has gone: another may hold the key.
     Gone,

@@ -170,7 +170,7 @@ impl ClientBuilder {
     /// `leasehold init`.
     ///
     /// A server that is marked already stays as it is: see
-    /// [`Marked`](crate::core::Marked) for what becomes of each.
+    /// [`Marked`](crate::Marked) for what becomes of each.
     ///
     /// **Only for servers that have no data because they never had any**: one that
     /// has lost its data would grant while leases that it has forgotten are valid.
@@ -187,8 +187,7 @@ impl ClientBuilder {
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::Client;
-    /// use leasehold::core::Marked;
+    /// use leasehold::{Client, Marked};
     /// let servers = Client::builder().store("redlock://a,b,c/").initialise().await?;
     /// for server in servers {
     ///     match server.outcome {

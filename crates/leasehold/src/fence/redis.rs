@@ -71,6 +71,7 @@ pub struct Register {
 
 /// What stands at the key of a [`Register`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub struct Stored {
     /// The highest token seen; 0 before the first.
     pub seen: Token,

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use leasehold::{
-    Acquire, Client, Election, Error, Exclusive, Lease, LossSignal, MultiLease, MultiLock, Mutex,
-    Permits, Reentrant, RwLock, Semaphore, Shared, Wait,
+    Acquire, Any, Client, Election, Error, Exclusive, Lease, Lock, LossSignal, Mode, MultiLease,
+    MultiLock, Mutex, Permits, Reentrant, RwLock, Semaphore, Shared, Wait,
 };
 
 fn can_be_sent<T: Send + 'static>() {}
@@ -17,6 +17,7 @@ fn can_be_spawned<T>(_: impl Future<Output = T> + Send) {}
 #[test]
 fn handles_and_leases_belong_to_no_thread() {
     can_be_shared::<Client>();
+    can_be_shared::<Lock>();
     can_be_shared::<Mutex>();
     can_be_shared::<RwLock>();
     can_be_shared::<Semaphore>();
@@ -26,6 +27,7 @@ fn handles_and_leases_belong_to_no_thread() {
     can_be_shared::<Lease<Exclusive>>();
     can_be_shared::<Lease<Shared>>();
     can_be_shared::<Lease<Permits>>();
+    can_be_shared::<Lease<Any>>();
     can_be_shared::<MultiLease>();
     can_be_shared::<LossSignal>();
     can_be_shared::<Error>();
@@ -40,6 +42,12 @@ async fn futures_can_be_spawned() {
     can_be_spawned(lock.try_lock());
     can_be_spawned(lock.lock_within(Duration::from_secs(1)));
     can_be_spawned(lock.acquire(Wait::Forever.into()));
+    let untyped = client.lock("k", Mode::EXCLUSIVE).unwrap();
+    can_be_spawned(untyped.lock());
+    can_be_spawned(untyped.acquire(Wait::Forever.into()));
+    let both = untyped.on_all(["k", "l"]).unwrap();
+    can_be_spawned(both.lock());
+    can_be_spawned(both.acquire(Wait::Forever.into()));
     can_be_spawned(client.inspect("k"));
     can_be_spawned(client.shutdown(Duration::from_secs(1)));
     let lease = lock.lock().await.unwrap();

@@ -17,10 +17,10 @@ async fn connect(server: &RedisServer) -> MultiplexedConnection {
 }
 
 fn stored(seen: u64, value: Option<&str>) -> Stored {
-    Stored {
-        seen: Token(seen),
-        value: value.map(|value| value.as_bytes().to_vec()),
-    }
+    let mut stored = Stored::default();
+    stored.seen = Token(seen);
+    stored.value = value.map(|value| value.as_bytes().to_vec());
+    stored
 }
 
 fn fenced<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u64, u64) {

@@ -95,10 +95,7 @@ async fn who_holds_in_a_directory_that_has_gone_has_lost() {
 async fn who_holds_in_a_replaced_directory_has_lost() {
     let place = TempDir::new().unwrap();
     let directory = place.path().join("d");
-    let settings = Settings {
-        ttl: Duration::from_secs(3),
-        ..Settings::default()
-    };
+    let settings = Settings::default().with_ttl(Duration::from_secs(3));
     let client = Client::builder().store(url(&directory)).settings(settings);
     let client = client.connect().await.unwrap();
     let lease = client.mutex("k").unwrap().lock().await.unwrap();

@@ -173,10 +173,7 @@ async fn a_key_that_was_idle_is_kept_without_a_free_byte() {
 #[tokio::test]
 async fn a_lease_lives_on_beyond_its_ttl_without_a_free_byte() {
     let Some(disk) = Mounted::new() else { return };
-    let settings = Settings {
-        ttl: TTL,
-        ..Settings::default()
-    };
+    let settings = Settings::default().with_ttl(TTL);
     let client = Client::builder()
         .store(format!("local:{}", disk.path().display()))
         .settings(settings)

@@ -54,10 +54,7 @@ async fn a_lease_that_begins_after_a_sleep_is_renewed_in_time() {
     let _brought = bring(machine.clone());
     let client = Client::builder()
         .with_store(Arc::new(MemoryStore::new()))
-        .settings(Settings {
-            ttl: Duration::from_secs(30),
-            ..Settings::default()
-        })
+        .settings(Settings::default().with_ttl(Duration::from_secs(30)))
         .connect()
         .await
         .unwrap();

@@ -266,10 +266,7 @@ async fn the_least_rights_are_enough() {
 #[tokio::test]
 async fn a_lease_of_a_moment_is_checked_after_a_reconnect() {
     let server = RedisServer::start();
-    let settings = Settings {
-        ttl: Duration::from_secs(60),
-        ..Settings::default()
-    };
+    let settings = Settings::default().with_ttl(Duration::from_secs(60));
     let url = format!("{}?response_timeout=200ms", server.url());
     for down in [false, true] {
         let builder = Client::builder().store(&url).settings(settings.clone());

@@ -43,10 +43,7 @@ async fn client(url: &str) -> Client {
 }
 
 async fn client_with(url: &str, ttl: Duration) -> Client {
-    let settings = Settings {
-        ttl,
-        ..Settings::default()
-    };
+    let settings = Settings::default().with_ttl(ttl);
     let builder = Client::builder().store(url).settings(settings);
     builder.connect().await.unwrap()
 }
@@ -211,10 +208,7 @@ async fn clients_that_disagree_are_refused() {
     let left = init(&url(&server, "restart=quarantine&max_ttl=2s")).await;
     assert_eq!(left, Duration::from_secs(4));
     // A lease may not outlive the quarantine.
-    let long = Settings {
-        ttl: Duration::from_secs(5),
-        ..Settings::default()
-    };
+    let long = Settings::default().with_ttl(Duration::from_secs(5));
     let server = RedisServer::start();
     let builder = Client::builder().store(url(&server, SHORT)).settings(long);
     let client = builder.connect().await.unwrap();

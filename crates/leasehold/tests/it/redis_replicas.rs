@@ -46,10 +46,7 @@ async fn client_as(server: &RedisServer, query: &str, settings: Settings) -> Cli
 }
 
 fn short(ttl: Duration) -> Settings {
-    Settings {
-        ttl,
-        ..Settings::default()
-    }
+    Settings::default().with_ttl(ttl)
 }
 
 fn promote(replica: &RedisServer) {

@@ -163,10 +163,7 @@ async fn one_who_hears_is_served_after_one_who_cannot_tell() {
     let short = Duration::from_millis(1_500);
     let client = async |user: &str| {
         let url = server.url_as(user, "secret");
-        let settings = Settings {
-            waiter_ttl: short,
-            ..Settings::default()
-        };
+        let settings = Settings::default().with_waiter_ttl(short);
         let store = Arc::new(connect(&url).await.unwrap());
         let client = Client::builder().with_store(store).settings(settings);
         client.connect().await.unwrap()

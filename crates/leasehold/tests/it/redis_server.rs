@@ -120,10 +120,7 @@ fn make_idle_keys(server: &RedisServer, of: &str, prefix: &str, count: u32) {
 async fn a_listing_takes_as_long_as_it_takes() {
     let server = RedisServer::start();
     let limit = Duration::from_millis(500);
-    let settings = Settings {
-        operation_timeout: limit,
-        ..Settings::default()
-    };
+    let settings = Settings::default().with_operation_timeout(limit);
     let client = Client::builder().store(server.url()).settings(settings);
     let client = client.connect().await.unwrap();
     let used = client.mutex("used").unwrap().lock().await.unwrap();
@@ -667,10 +664,7 @@ async fn an_examination_that_is_given_up_leaves_nothing_for_long() {
 #[tokio::test]
 async fn a_loss_has_what_the_server_said_for_its_cause() {
     let server = RedisServer::start();
-    let settings = Settings {
-        ttl: Duration::from_secs(1),
-        ..Settings::default()
-    };
+    let settings = Settings::default().with_ttl(Duration::from_secs(1));
     let builder = Client::builder().store(server.url()).settings(settings);
     let client = builder.connect().await.unwrap();
     let lease = client.mutex("k").unwrap().lock().await.unwrap();

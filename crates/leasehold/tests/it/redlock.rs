@@ -87,14 +87,8 @@ async fn two_of_five_may_be_down_stopped_or_slow() {
 #[tokio::test]
 async fn with_three_of_five_down_it_fails_in_time_and_says_who_did_what() {
     let set = Set::start(5, "max_ttl=10s").await;
-    let settings = Settings {
-        operation_timeout: Duration::from_secs(2),
-        ..Settings::default()
-    };
-    let settings = Settings {
-        ttl: TTL,
-        ..settings
-    };
+    let settings = Settings::default().with_operation_timeout(Duration::from_secs(2));
+    let settings = settings.with_ttl(TTL);
     let client = set.client_with(settings).await;
     let other = set.store().await;
     set.servers[0].kill();
@@ -257,11 +251,9 @@ type Holds = Arc<std::sync::Mutex<Vec<(std::time::SystemTime, std::time::SystemT
 /// One client that asks again and again, and holds for a while; it works for as
 /// long as its lease is valid by its own clock.
 async fn contend(url: String, ttl: Duration, seed: u64, ended: Arc<AtomicBool>, holds: Holds) {
-    let settings = Settings {
-        ttl,
-        operation_timeout: Duration::from_millis(500),
-        ..Settings::default()
-    };
+    let settings = Settings::default()
+        .with_ttl(ttl)
+        .with_operation_timeout(Duration::from_millis(500));
     let builder = Client::builder().store(url).settings(settings);
     let Ok(client) = builder.connect().await else {
         return;

@@ -88,14 +88,12 @@ impl Plan {
     }
 
     pub(crate) fn settings(&self) -> Settings {
-        Settings {
-            ttl: self.ttl,
-            waiter_ttl: self.waiter_ttl,
-            renew_at: self.renew_at,
-            operation_timeout: self.operation_timeout,
-            rotate_every: self.rotate_every,
-            ..Settings::default()
-        }
+        Settings::default()
+            .with_ttl(self.ttl)
+            .with_waiter_ttl(self.waiter_ttl)
+            .with_renew_at(self.renew_at)
+            .with_operation_timeout(self.operation_timeout)
+            .with_rotate_every(self.rotate_every)
     }
 
     pub(crate) fn server(&self, name: &str) -> RedisOptions {

@@ -4,10 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{
-    Acquire, Client, Error, ErrorKind, Lease, LeaseKind, OnProgress, Permits, Progress, Shared,
-    Wait,
-};
+use leasehold::{Acquire, Any, Client, Error, ErrorKind, Lease, Mode, Wait};
 use tokio::time::sleep;
 
 use super::book::{Attempt, Book, Fact, Outcome, Wanted, Why};
@@ -20,6 +17,16 @@ use super::world;
 /// What a lock of readers and writers can bear.
 const WHOLE: u32 = 1 << 20;
 const PERMITS: u32 = 3;
+
+impl Wanted {
+    fn mode(&self) -> Mode {
+        match (self.capacity, self.weight) {
+            (WHOLE, weight) if weight < WHOLE => Mode::SHARED,
+            (PERMITS, take) => Mode::permits(PERMITS, take),
+            _ => Mode::EXCLUSIVE,
+        }
+    }
+}
 
 const fn exclusive(key: &'static str, whole: u32) -> Wanted {
     Wanted {
@@ -52,13 +59,6 @@ pub(crate) fn keys(deployment: Deployment) -> &'static [Wanted] {
     } else {
         &KEYS
     }
-}
-
-/// A lease of any kind.
-enum Got {
-    Exclusive(Lease),
-    Shared(Lease<Shared>),
-    Permits(Lease<Permits>),
 }
 
 /// How long somebody who is in no hurry holds, at most, in TTLs.
@@ -169,48 +169,18 @@ impl Worker {
         attempt: Attempt,
         wanted: Wanted,
         wait: Wait,
-    ) -> impl Future<Output = Result<Option<Got>, Error>> + use<> {
+    ) -> impl Future<Output = Result<Option<Lease<Any>>, Error>> + use<> {
         let (client, book) = (self.client.clone(), self.book().clone());
-        let progress: OnProgress = Arc::new(move |progress: &Progress| {
+        let how = Acquire::from(wait).on_progress(move |progress| {
             book.note(Fact::Queued {
                 attempt,
                 rejoined: progress.rejoined,
             });
         });
-        let how = Acquire {
-            wait,
-            progress: Some(progress),
-        };
         async move {
-            let Wanted {
-                key,
-                weight,
-                capacity,
-                fair,
-                ..
-            } = wanted;
-            Ok(match (capacity, weight) {
-                (WHOLE, WHOLE) => {
-                    let lock = client.rwlock(key)?;
-                    let lock = if fair { lock } else { lock.unfair() };
-                    lock.acquire_write(how).await?.map(Got::Exclusive)
-                }
-                (WHOLE, _) => {
-                    let lock = client.rwlock(key)?;
-                    let lock = if fair { lock } else { lock.unfair() };
-                    lock.acquire_read(how).await?.map(Got::Shared)
-                }
-                (PERMITS, take) => {
-                    let lock = client.semaphore(key, PERMITS)?;
-                    let lock = if fair { lock } else { lock.unfair() };
-                    lock.acquire_with(take, how).await?.map(Got::Permits)
-                }
-                _ => {
-                    let lock = client.mutex(key)?;
-                    let lock = if fair { lock } else { lock.unfair() };
-                    lock.acquire(how).await?.map(Got::Exclusive)
-                }
-            })
+            let lock = client.lock(wanted.key, wanted.mode())?;
+            let lock = if wanted.fair { lock } else { lock.unfair() };
+            lock.acquire(how).await
         }
     }
 
@@ -219,22 +189,11 @@ impl Worker {
         &mut self,
         attempt: Attempt,
         wanted: Wanted,
-        got: Result<Option<Got>, Error>,
+        got: Result<Option<Lease<Any>>, Error>,
     ) -> bool {
         let why = match got {
-            Ok(Some(Got::Exclusive(lease))) => {
-                let token = lease.token().get();
-                self.hold(attempt, wanted, lease, token).await;
-                return true;
-            }
-            Ok(Some(Got::Shared(lease))) => {
-                let number = lease.number().get();
-                self.hold(attempt, wanted, lease, number).await;
-                return true;
-            }
-            Ok(Some(Got::Permits(lease))) => {
-                let number = lease.number().get();
-                self.hold(attempt, wanted, lease, number).await;
+            Ok(Some(lease)) => {
+                self.hold(attempt, wanted, lease).await;
                 return true;
             }
             Ok(None) => Why::Busy,
@@ -244,13 +203,8 @@ impl Worker {
         false
     }
 
-    async fn hold<K: LeaseKind + Send + Sync>(
-        &mut self,
-        attempt: Attempt,
-        wanted: Wanted,
-        lease: Lease<K>,
-        number: u64,
-    ) {
+    async fn hold(&mut self, attempt: Attempt, wanted: Wanted, lease: Lease<Any>) {
+        let number = lease.number().get();
         let until = world::now() + world::in_world(lease.remaining());
         let rejoined = lease.rejoined();
         self.book().note(Fact::Granted {

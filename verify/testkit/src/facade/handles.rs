@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Owner, Released, Retry};
+use leasehold::{ErrorKind, Exclusive, Mode, Owner, Permits, Released, Retry, Shared, Wait};
 use tokio::sync::Notify;
 
 use super::{Fixture, client, client_with, idle, knows_all_kinds, soon, ttl};
@@ -47,6 +47,59 @@ pub async fn handles_tell_who_holds(fixture: &dyn Fixture) {
     let mismatch = permits.available_permits().await.unwrap_err();
     assert_eq!(mismatch.kind(), ErrorKind::Invalid);
     drop(lock);
+}
+
+/// A lock whose mode is a value makes the same claims as the typed kind of that mode.
+pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) {
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let ours = a.lock("k", Mode::EXCLUSIVE).expect("a lock");
+    let lease = ours.lock().await.expect("a lease");
+    assert_eq!(lease.token().is_some(), a.capabilities().tokens);
+    let mutex = b.mutex("k").expect("a lock");
+    assert!(mutex.try_lock().await.expect("an answer").is_none());
+    let lease = lease.downcast::<Shared>().expect_err("held alone");
+    let lease = lease.downcast::<Exclusive>().expect("held alone");
+    let lease = lease.into_any();
+    assert!(lease.is_valid());
+    lease.release().await.expect("an answer");
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
+
+    let reads = a.lock("k", Mode::SHARED).expect("a lock");
+    let (one, two) = (reads.lock().await, reads.lock().await);
+    let (one, two) = (one.expect("a lease"), two.expect("shared"));
+    assert!(one.token().is_none() && two.number() > one.number());
+    let refused = ours.recover(&one.parts(), Wait::No).await;
+    let refused = refused.expect_err("parts of a reader");
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let parts = one.into_parts().await.expect("parts");
+    assert!(parts.clone().downcast::<Exclusive>().is_err());
+    let adopter = b.lock("k", Mode::SHARED).expect("a lock");
+    let adopted = adopter.adopt(&parts).await.expect("a lease");
+    assert_eq!(adopted.mode(), Mode::SHARED);
+    drop((two, adopted));
+
+    let owner = Owner::new();
+    let nested = ours.clone().with_owner(&owner).expect("held alone");
+    let nested = nested.unfair().with_note("here").expect("a note");
+    let (outer, inner) = (nested.lock().await, nested.lock().await);
+    let (outer, inner) = (outer.expect("a lease"), inner.expect("entered again"));
+    assert_eq!(outer.token(), inner.token());
+    let seen = nested.inspect().await.expect("a look");
+    assert_eq!(seen.holders[0].note.as_deref(), Some("here"));
+    assert!(reads.with_owner(&owner).is_err(), "readers do not nest");
+    drop((outer, inner));
+
+    let permits = Mode::permits(3, 2);
+    let several = a.lock("x", permits).expect("a lock").on_all(["x", "y"]);
+    let several = several.expect("a lock").lock().await.expect("a lease");
+    let typed = several.downcast::<Permits>().expect("permits of each");
+    let single = b.semaphore("y", 3).expect("a semaphore");
+    assert_eq!(single.available_permits().await.expect("a look"), 1);
+    assert!(a.lock("y", Mode::permits(1, 2)).is_err());
+    typed.release().await.expect("an answer");
+    assert_eq!(single.available_permits().await.expect("a look"), 3);
 }
 
 /// A signal tells any task of a loss, and that there will be none, without the lease.

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use leasehold::core::ClaimId;
 use leasehold::{
-    ClaimIds, Client, ErrorKind, LeaseParts, Loss, Owner, RenewalPolicy, Settings, Shared,
-    Standpoint, Wait,
+    ClaimIds, Client, ErrorKind, LeaseParts, Loss, Owner, RenewalPolicy, Shared, Standpoint, Wait,
 };
 
 use super::{Fixture, client, client_with, idle, knows_all_kinds, queued, soon, ttl};
@@ -62,10 +61,7 @@ pub async fn the_watchdog_rotates(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
     }
-    let settings = Settings {
-        rotate_every: Some(Duration::from_millis(1)),
-        ..ttl(Duration::from_secs(2))
-    };
+    let settings = ttl(Duration::from_secs(2)).with_rotate_every(Some(Duration::from_millis(1)));
     let client = client_with(fixture, settings).await;
     let lease = client
         .mutex("k")

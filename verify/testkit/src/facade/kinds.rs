@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Mode, Owner, Released, Retry, Settings, Wait};
+use leasehold::{ErrorKind, Mode, Owner, Released, Retry, Wait};
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 
@@ -71,8 +71,6 @@ pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) {
         .expect("no panic")
         .expect("a lease");
     assert_eq!(a.inspect("k").await.expect("a look").waiters.len(), 1);
-    let refused = downgraded.upgrade().expect_err("no way back");
-    assert_eq!(refused.kind(), ErrorKind::Unsupported);
     assert!(downgraded.is_valid(), "and it stays");
     assert_eq!(downgraded.mode(), Mode::SHARED);
     downgraded.renew().await.expect("it is renewed as a reader");
@@ -96,10 +94,7 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) {
         return;
     }
     // On a busy machine a thousand claims on one key take their time.
-    let settings = Settings {
-        operation_timeout: Duration::from_secs(20),
-        ..ttl(Duration::from_secs(30))
-    };
+    let settings = ttl(Duration::from_secs(30)).with_operation_timeout(Duration::from_secs(20));
     let mut clients = Vec::new();
     for _ in 0..4 {
         clients.push(client_with(fixture, settings.clone()).await);

@@ -108,10 +108,7 @@ async fn client(fixture: &dyn Fixture) -> Client {
 }
 
 fn ttl(ttl: Duration) -> Settings {
-    Settings {
-        ttl,
-        ..Settings::default()
-    }
+    Settings::default().with_ttl(ttl)
 }
 
 async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
@@ -444,17 +441,11 @@ pub async fn progress_tells_the_place(fixture: &dyn Fixture) {
     let second = tokio::spawn(async move { lock.lock().await });
     queued(&b, "k", 1).await;
     let (tell, mut told) = mpsc::unbounded_channel();
-    let progress = Arc::new(move |p: &leasehold::Progress| {
+    let how = Acquire::from(Wait::Forever).on_progress(move |p| {
         tell.send(p.position).ok();
     });
     let lock = b.mutex("k").expect("a lock");
-    let third = tokio::spawn(async move {
-        lock.acquire(Acquire {
-            wait: Wait::Forever,
-            progress: Some(progress),
-        })
-        .await
-    });
+    let third = tokio::spawn(async move { lock.acquire(how).await });
     assert_eq!(soon("a place", told.recv()).await, Some(2));
     first.release().await.expect("an answer");
     let second = soon("the second", second)
@@ -508,12 +499,9 @@ pub async fn shutdown_releases_everything(fixture: &dyn Fixture) {
         .expect("a lease");
     let lock = a.mutex("theirs").expect("a lock");
     let (tell, mut told) = mpsc::unbounded_channel();
-    let waits = Acquire {
-        wait: Wait::Forever,
-        progress: Some(Arc::new(move |p: &leasehold::Progress| {
-            tell.send(p.position).ok();
-        })),
-    };
+    let waits = Acquire::from(Wait::Forever).on_progress(move |p| {
+        tell.send(p.position).ok();
+    });
     let waiting = tokio::spawn(async move { lock.acquire(waits).await });
     // The client itself knows of its place, not just the store; where there is one.
     if a.capabilities().queueing {
@@ -650,7 +638,7 @@ macro_rules! facade {
             a_minimum_hold_outlives_its_lease, a_minimum_hold_counts_from_use, a_maximum_hold_ends_a_lease,
             retries_get_the_key, blocking_calls_work_anywhere);
         $crate::facade!(@cases $fixture;
-            handles_tell_who_holds, a_loss_is_told_to_those_who_watch,
+            handles_tell_who_holds, an_untyped_lock_is_any_kind, a_loss_is_told_to_those_who_watch,
             work_under_a_lock_ends_with_it, an_owner_may_retry);
         $crate::facade!(@cases $fixture;
             a_rotation_makes_a_leaked_id_stale, of_two_rotations_one_wins, the_watchdog_rotates,

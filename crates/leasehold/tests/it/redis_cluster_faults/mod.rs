@@ -61,11 +61,7 @@ async fn store(cluster: &Cluster) -> RedisStore {
 }
 
 async fn client(cluster: &Cluster, ttl: Duration) -> Client {
-    let settings = Settings {
-        ttl,
-        waiter_ttl: ttl,
-        ..Settings::default()
-    };
+    let settings = Settings::default().with_ttl(ttl).with_waiter_ttl(ttl);
     let client = Client::builder().store(cluster.url()).settings(settings);
     client.connect().await.unwrap()
 }

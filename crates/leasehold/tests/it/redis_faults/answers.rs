@@ -76,10 +76,7 @@ async fn a_try_whose_answer_was_lost_leaves_nothing_behind() {
 async fn a_renewal_whose_answer_was_lost_costs_neither_place_nor_lease() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
-    let settings = Settings {
-        waiter_ttl: ms(3_000),
-        ..Settings::default()
-    };
+    let settings = Settings::default().with_waiter_ttl(ms(3_000));
     let ours = client_with(&proxy.url(), settings).await;
     let other = client(&server.url()).await;
 

@@ -57,11 +57,9 @@ async fn a_grant_whose_push_was_lost_is_found_after_the_reset() {
     let proxy = Proxy::to(&server);
     // No heartbeat and no lapse would find it within the limit.
     let minutes = 9 * LIMIT;
-    let settings = Settings {
-        ttl: minutes,
-        waiter_ttl: minutes,
-        ..Settings::default()
-    };
+    let settings = Settings::default()
+        .with_ttl(minutes)
+        .with_waiter_ttl(minutes);
     let ours = client_with(&proxy.url(), settings.clone()).await;
     let other = client_with(&server.url(), settings).await;
 

@@ -59,19 +59,12 @@ async fn client_with(url: &str, settings: Settings) -> Client {
 /// A client whose claims all outlive the limit: what is left behind is seen.
 async fn client(url: &str) -> Client {
     let long = LIMIT + ms(10_000);
-    let settings = Settings {
-        ttl: long,
-        waiter_ttl: long,
-        ..Settings::default()
-    };
+    let settings = Settings::default().with_ttl(long).with_waiter_ttl(long);
     client_with(url, settings).await
 }
 
 fn ttl(ttl: Duration) -> Settings {
-    Settings {
-        ttl,
-        ..Settings::default()
-    }
+    Settings::default().with_ttl(ttl)
 }
 
 /// The server learns the scripts, so that a rule about the n-th call means what it says.

@@ -14,11 +14,9 @@ async fn timed<T>(what: &str, work: impl Future<Output = T>) -> T {
 #[tokio::test]
 async fn a_server_that_died_for_good_lets_nobody_hang() {
     let server = RedisServer::start();
-    let settings = Settings {
-        waiter_ttl: ms(1_000),
-        operation_timeout: ms(500),
-        ..Settings::default()
-    };
+    let settings = Settings::default()
+        .with_waiter_ttl(ms(1_000))
+        .with_operation_timeout(ms(500));
     let ours = client_with(&server.url(), settings.clone()).await;
     let other = client_with(&server.url(), settings).await;
     let lease = lock(&other).await;

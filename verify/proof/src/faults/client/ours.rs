@@ -1,11 +1,9 @@
 //! The locks on trial.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::core::{Capacity, Loss};
-use leasehold::{Acquire, Client, Error, Exclusive, Lease, LeaseKind, Released, Settings, Wait};
+use leasehold::{Acquire, Any, Client, Error, Lease, Loss, Released, Settings, Wait};
 
 use super::lock::{Failure, Held, Lock, OnQueued, Patience};
 use super::{Spec, Task};
@@ -16,11 +14,9 @@ pub(super) struct Ours {
 
 impl Ours {
     pub(super) async fn connect(spec: &Spec) -> Result<Self, Failure> {
-        let settings = Settings {
-            ttl: spec.ttl,
-            operation_timeout: spec.operation_timeout,
-            ..Settings::default()
-        };
+        let settings = Settings::default()
+            .with_ttl(spec.ttl)
+            .with_operation_timeout(spec.operation_timeout);
         let builder = Client::builder().store(&spec.store).settings(settings);
         let client = builder.connect().await.map_err(|error| failure(&error))?;
         Ok(Self { client })
@@ -39,26 +35,18 @@ impl Lock for Ours {
         patience: Patience,
         queued: OnQueued,
     ) -> Result<Box<dyn Held>, Failure> {
-        let how = Acquire {
-            wait: match patience {
-                Patience::Forever => Wait::Forever,
-                Patience::For(limit) => Wait::For(limit),
-                Patience::No => Wait::No,
-            },
-            progress: Some(Arc::new(move |_: &_| queued())),
+        let wait = match patience {
+            Patience::Forever => Wait::Forever,
+            Patience::For(limit) => Wait::For(limit),
+            Patience::No => Wait::No,
         };
-        let key = &task.key;
-        let client = &self.client;
-        let lease = match (task.mode.capacity(), task.mode.weight()) {
-            (Capacity::Permits(of), take) => {
-                let take = u32::try_from(take).unwrap_or(u32::MAX);
-                held(client.semaphore(key, of)?.acquire_with(take, how).await?)
-            }
-            (Capacity::Lock, 1) => held(client.rwlock(key)?.acquire_read(how).await?),
-            _ if task.fair => held(client.mutex(key)?.acquire(how).await?),
-            _ => held(client.mutex(key)?.unfair().acquire(how).await?),
-        };
-        lease.ok_or_else(|| Failure::new("busy", &"somebody else has it"))
+        let how = Acquire::from(wait).on_progress(move |_| queued());
+        let lock = self.client.lock(&task.key, task.mode)?;
+        let lock = if task.fair { lock } else { lock.unfair() };
+        match lock.acquire(how).await? {
+            Some(lease) => Ok(Box::new(lease)),
+            None => Err(Failure::new("busy", &"somebody else has it")),
+        }
     }
 
     async fn close(&self) {
@@ -72,43 +60,10 @@ impl From<Error> for Failure {
     }
 }
 
-fn held<K: LeaseKind>(lease: Option<Lease<K>>) -> Option<Box<dyn Held>>
-where
-    Lease<K>: Numbered,
-{
-    lease.map(|lease| Box::new(lease) as Box<dyn Held>)
-}
-
-/// What orders the grants of a kind.
-pub(super) trait Numbered {
-    fn number(&self) -> u64;
-}
-
-impl Numbered for Lease<Exclusive> {
-    fn number(&self) -> u64 {
-        self.token().get()
-    }
-}
-
-impl Numbered for Lease<leasehold::Shared> {
-    fn number(&self) -> u64 {
-        Self::number(self).get()
-    }
-}
-
-impl Numbered for Lease<leasehold::Permits> {
-    fn number(&self) -> u64 {
-        Self::number(self).get()
-    }
-}
-
 #[async_trait]
-impl<K: LeaseKind> Held for Lease<K>
-where
-    Self: Numbered,
-{
+impl Held for Lease<Any> {
     fn token(&self) -> Option<u64> {
-        Some(Numbered::number(self))
+        Some(self.number().get())
     }
 
     fn rejoined(&self) -> u32 {

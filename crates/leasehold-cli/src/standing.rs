@@ -1,0 +1,75 @@
+//! How things stand with what is held: one lease or several, as one thing that can be lost.
+
+use std::time::Duration;
+
+use leasehold::store::Acknowledged;
+use leasehold::{Any, ErrorKind, Lease, Loss, MultiLease, Standpoint};
+
+/// Why a renewal failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// Whether the store has said no; else there was no answer.
+    pub(crate) refused: bool,
+    pub(crate) why: String,
+}
+
+/// How things stand with what is held, at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing<'a> {
+    /// The key that ends first, or has.
+    pub(crate) key: &'a str,
+    /// What is left of it.
+    pub(crate) remaining: Duration,
+    /// What is known of it.
+    pub(crate) standpoint: Standpoint,
+}
+
+impl<'a> Standing<'a> {
+    /// Looks at the lease that is lost, else at the one that ends first.
+    pub(crate) fn of(held: &'a MultiLease<Any>) -> Self {
+        let all = held.parts().iter().map(|lease| Self {
+            key: lease.key().as_str(),
+            remaining: lease.remaining(),
+            standpoint: lease.standpoint(),
+        });
+        all.min_by_key(|lease| {
+            let lost = matches!(lease.standpoint, Standpoint::Lost(_));
+            (!lost, lease.remaining)
+        })
+        .unwrap_or(Self {
+            key: "",
+            remaining: Duration::ZERO,
+            standpoint: Standpoint::Lost(Loss::Gone),
+        })
+    }
+}
+
+impl Trouble {
+    /// Why the key was not renewed, if it was not: as the store said, or the way there.
+    pub(crate) fn of(held: &MultiLease<Any>, key: &str) -> Option<Self> {
+        let mut leases = held.parts().iter();
+        let error = leases.find(|lease| lease.key().as_str() == key)?;
+        let error = error.last_error()?;
+        Some(Self {
+            refused: error.kind() != ErrorKind::Unavailable,
+            why: error.reason().to_owned(),
+        })
+    }
+}
+
+/// Each key with its fencing token, if the store has any; of those who hold together, the
+/// number of the grant.
+pub(crate) fn tokens(held: &MultiLease<Any>) -> Vec<(String, Option<u64>)> {
+    let token = |lease: &Lease<Any>| {
+        let number = Some(lease.number().get()).filter(|number| *number != 0);
+        (lease.key().as_str().to_owned(), number)
+    };
+    held.parts().iter().map(token).collect()
+}
+
+/// Who has it besides the server, where a policy asks for it: of several leases the one that
+/// the fewest have.
+pub(crate) fn acknowledged(held: &MultiLease<Any>) -> Option<Acknowledged> {
+    let acknowledged = held.parts().iter().filter_map(Lease::acknowledged);
+    acknowledged.min_by_key(|it| (it.disk, it.replicas))
+}

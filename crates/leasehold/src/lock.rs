@@ -1,0 +1,268 @@
+//! The untyped lock: any key, any mode, every option and every verb.
+//!
+//! A kind is a thin face over this: it picks a mode and a type of lease, names its
+//! verbs, and documents what it promises.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{ClientInfo, Key, Mode, Note, RenewalPolicy, Retry, Terms};
+
+use crate::client::check_keys;
+use crate::clock;
+use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::inspection::Inspection;
+use crate::lease::{Any, Exclusive, Lease, LeaseKind};
+use crate::multi::MultiLock;
+use crate::session::Session;
+use crate::session::wish::{Patience, Wish, timed_out};
+use crate::settings::{MAX_TTL, check_renewal, check_ttl};
+use crate::verbs::{adopting, debug, fairness, locking, looking, options};
+use crate::waiting::{Acquire, Wait};
+
+/// A lock whose mode is a value: what each typed kind is a face over.
+///
+/// For code that learns at run time how a key is to be held, such as a command or a binding
+/// for another language. Where the mode is known, a typed kind says more: a
+/// [`Mutex`](crate::Mutex) gives a [`Lease`] that always has a token, and a
+/// [`Semaphore`](crate::Semaphore) can be resized.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::Mode;
+/// let client = leasehold::connect("memory:").await?;
+/// let reader = client.lock("config", Mode::SHARED)?.lock().await?;
+/// assert_eq!(reader.token(), None, "readers overlap, so nothing is fenced");
+/// reader.release().await?;
+/// let writer = client.lock("config", Mode::EXCLUSIVE)?.lock().await?;
+/// println!("write with token {}", writer.token().expect("a writer is alone"));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Lock {
+    pub(crate) session: Arc<Session>,
+    pub(crate) wish: Wish,
+}
+
+options!(Lock);
+looking!(Lock);
+fairness!(Lock);
+locking!(Lock, Any);
+adopting!(Lock, Any);
+debug!(Lock);
+
+impl Lock {
+    /// How the key is claimed.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.wish.mode
+    }
+
+    /// Claims as this owner, who may enter again where it holds: as
+    /// [`Client::reentrant`](crate::Client::reentrant). An owner's claims are fair.
+    ///
+    /// # Errors
+    /// `Invalid` unless the mode is exclusive: readers and permits do not nest.
+    pub fn with_owner(mut self, owner: &crate::Owner) -> Result<Self, Error> {
+        if !Exclusive::is(self.wish.mode) {
+            let error = StoreError::new(
+                ErrorKind::Invalid,
+                "readers and holders of permits cannot enter again",
+            )
+            .with_hint("leave the owner out, or claim the key alone");
+            return Err(self.error(error));
+        }
+        self.wish.secret = Some(owner.secret());
+        self.wish.ahead = false;
+        self.wish.terms.hand_off = true;
+        Ok(self)
+    }
+
+    /// What is told to those who look at the key, such as a leader's address; an empty
+    /// note is none.
+    ///
+    /// # Errors
+    /// `Invalid` above 1024 bytes.
+    pub fn with_note(mut self, note: impl AsRef<str>) -> Result<Self, Error> {
+        let note = Note::new(note).map_err(|invalid| self.error(invalid.into()))?;
+        self.wish.note = Some(note).filter(|note| !note.as_str().is_empty());
+        Ok(self)
+    }
+
+    /// The same on these keys, as one lock; the key of this one counts only if it is named
+    /// again.
+    ///
+    /// # Errors
+    /// As [`Client::multi`](crate::Client::multi).
+    pub fn on_all(
+        &self,
+        keys: impl IntoIterator<Item: AsRef<str>>,
+    ) -> Result<MultiLock<Any>, Error> {
+        MultiLock::new(check_keys(keys)?, |first| {
+            let mut lock = self.clone();
+            lock.wish.key = first.clone();
+            lock
+        })
+    }
+
+    /// Looks at the key: who holds it and who waits.
+    ///
+    /// # Cancel safety
+    /// Dropping the future costs nothing.
+    ///
+    /// # Errors
+    /// As [`Self::is_locked`].
+    ///
+    /// # Examples
+    /// See [`Client::inspect`](crate::Client::inspect).
+    pub async fn inspect(&self) -> Result<Inspection, Error> {
+        Inspection::of(&self.session, &self.wish.key).await
+    }
+}
+
+/// What the typed kinds are made of.
+impl Lock {
+    pub(crate) fn new(session: Arc<Session>, key: Key, owner: ClientInfo, mode: Mode) -> Self {
+        let settings = &session.settings;
+        let wish = Wish {
+            key,
+            mode,
+            terms: Terms {
+                ttl: settings.ttl,
+                waiter_ttl: settings.waiter_ttl.min(settings.ttl),
+                policy: RenewalPolicy::Automatic(settings.renew_at),
+                hand_off: true,
+                max_hold: None,
+                rotate_every: settings.rotate_every,
+                acknowledges: session.store.capabilities().acknowledges,
+                guessable: session.may_be_guessed(),
+            },
+            ahead: false,
+            retry: None,
+            owner,
+            secret: None,
+            min_hold: Duration::ZERO,
+            note: None,
+            tells_position: false,
+        };
+        Self { session, wish }
+    }
+
+    /// The same lock, claimed in another mode.
+    pub(crate) fn with_mode(&self, mode: Mode) -> Self {
+        let mut lock = self.clone();
+        lock.wish.mode = mode;
+        lock
+    }
+
+    pub(crate) fn set_ttl(&mut self, ttl: Duration) -> Result<(), Error> {
+        check_ttl(ttl).map_err(|invalid| self.error(invalid.into()))?;
+        let max_hold = self.wish.terms.max_hold;
+        let ttl = max_hold.map_or(ttl, |max_hold| ttl.min(max_hold));
+        self.wish.terms.ttl = ttl;
+        self.wish.terms.waiter_ttl = self.session.settings.waiter_ttl.min(ttl);
+        Ok(())
+    }
+
+    pub(crate) fn set_renewal(&mut self, policy: RenewalPolicy) -> Result<(), Error> {
+        if let RenewalPolicy::Automatic(share) = policy {
+            check_renewal(share).map_err(|invalid| self.error(invalid.into()))?;
+        }
+        self.wish.terms.policy = policy;
+        Ok(())
+    }
+
+    pub(crate) fn set_max_hold(&mut self, max_hold: Duration) -> Result<(), Error> {
+        check_ttl(max_hold.min(MAX_TTL)).map_err(|invalid| self.error(invalid.into()))?;
+        self.wish.terms.max_hold = Some(max_hold);
+        self.set_ttl(self.wish.terms.ttl)
+    }
+
+    pub(crate) fn set_min_hold(&mut self, min_hold: Duration) -> Result<(), Error> {
+        /// A year: longer ones are slips of the pen.
+        const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+        if min_hold > LONGEST {
+            return Err(self.error(
+                StoreError::new(
+                    ErrorKind::Invalid,
+                    format!("a minimum hold of {min_hold:?} is out of bounds"),
+                )
+                .with_hint("choose 366 days or less"),
+            ));
+        }
+        self.wish.min_hold = min_hold;
+        Ok(())
+    }
+
+    pub(crate) fn set_label(&mut self, label: &str) {
+        let owner = &self.wish.owner;
+        self.wish.owner = ClientInfo::new(&owner.host, owner.pid, Some(label));
+    }
+
+    /// An owner's claims stay fair: the queue does not let them pass others.
+    pub(crate) fn set_unfair(&mut self) {
+        if self.wish.secret.is_some() {
+            return;
+        }
+        self.wish.ahead = true;
+        self.wish.terms.hand_off = false;
+    }
+
+    pub(crate) fn set_retry(&mut self, retry: Retry) {
+        self.wish.retry = Some(retry);
+    }
+
+    pub(crate) async fn acquire_as<K: LeaseKind>(
+        &self,
+        how: Acquire,
+    ) -> Result<Option<Lease<K>>, Error> {
+        let started = clock::now();
+        let patience = patience(how.wait);
+        let waited = || clock::now().since(started);
+        let tell = |position, rejoined| how.tell(position, waited(), rejoined);
+        let wish = Wish {
+            tells_position: how.progress.is_some(),
+            ..self.wish.clone()
+        };
+        wish.mode
+            .check()
+            .map_err(|invalid| self.error(invalid.into()))?;
+        let grant = self.session.acquire(&wish, patience, tell).await;
+        let grant = grant.map_err(|error| self.error(error))?;
+        let lease = |grant| Lease::new(grant, &self.wish, waited());
+        Ok(grant.map(|grant| lease(grant).hand_out()))
+    }
+
+    /// Acquires or fails: busy is a time-out here.
+    pub(crate) async fn obtain<K: LeaseKind>(&self, wait: Wait) -> Result<Lease<K>, Error> {
+        let lease = self.acquire_as(wait.into()).await?;
+        lease.ok_or_else(|| self.error(timed_out()))
+    }
+
+    pub(crate) async fn attempt<K: LeaseKind>(&self) -> Result<Option<Lease<K>>, Error> {
+        self.acquire_as(Wait::No.into()).await
+    }
+
+    /// Acquires, runs `work` until it is done or the lease is lost, and releases.
+    pub(crate) async fn with<K: LeaseKind, T>(
+        &self,
+        work: impl AsyncFnOnce(&Lease<K>) -> T,
+    ) -> Result<T, Error> {
+        let lease = self.obtain(Wait::Forever).await?;
+        let done = lease.run(work(&lease)).await?;
+        lease.give_back(done).await
+    }
+
+    pub(crate) fn error(&self, error: StoreError) -> Error {
+        Error::new(Operation::Acquire, Some(self.wish.key.clone()), error)
+    }
+}
+
+pub(crate) fn patience(wait: Wait) -> Patience {
+    match wait {
+        Wait::No => Patience::No,
+        Wait::For(limit) => Patience::Until(clock::now() + limit),
+        Wait::Forever => Patience::Forever,
+    }
+}

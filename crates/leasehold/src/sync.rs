@@ -19,7 +19,7 @@ pub(crate) async fn sleep_anywhere(duration: std::time::Duration) {
     let sleep = if Runtime::try_current().is_ok() {
         sleep(duration)
     } else {
-        let Ok(background) = crate::blocking::background() else {
+        let Ok(background) = crate::background::enter() else {
             // No thread can be started: there is nobody to wake us.
             return std::future::pending().await;
         };

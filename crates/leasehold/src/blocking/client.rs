@@ -9,7 +9,7 @@ use leasehold_core::Mode;
 use super::election::Election;
 use super::face::face;
 use super::locks::{Lock, MultiLock, Mutex, Reentrant, RwLock, Semaphore};
-use super::runtime::{block_on, enter};
+use crate::background::{block_on, enter};
 use crate::store::{Capabilities, LockStore};
 use crate::{
     Access, Broken, ClaimIds, Error, Initialised, Inspection, Listed, Owner, Settings, Shutdown,

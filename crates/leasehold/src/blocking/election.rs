@@ -7,7 +7,7 @@ use leasehold_core::{Key, Loss, RenewalPolicy, Token};
 use super::face::face;
 use super::lease::{Lease, LossSignal, losing};
 use super::locks::options;
-use super::runtime::{block_on, block_within};
+use crate::background::{block_on, block_within};
 use crate::{Acquire, Error, Leader, Released};
 
 face! {

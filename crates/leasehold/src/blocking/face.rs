@@ -86,7 +86,7 @@ macro_rules! methods {
 /// When a method of [`face`] has its answer.
 macro_rules! answer {
     (wait $future:expr) => {
-        $crate::blocking::runtime::block_on($future)
+        $crate::background::block_on($future)
     };
     (now $answer:expr) => {
         $answer

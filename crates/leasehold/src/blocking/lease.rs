@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::{Key, Loss, Mode, Standpoint, Token};
 
 use super::face::face;
-use super::runtime::block_within;
+use crate::background::block_within;
 use crate::lease::{Any, Exclusive, LeaseKind, Shared};
 use crate::store::Acknowledged;
 use crate::{Error, GrantNumber, LeaseParts, Released};

@@ -6,7 +6,7 @@ use leasehold_core::{Key, Mode, RenewalPolicy, Retry};
 
 use super::face::face;
 use super::lease::{Lease, MultiLease, Recovered};
-use super::runtime::block_on;
+use crate::background::block_on;
 use crate::lease::{Any, Exclusive, LeaseKind, Permits, Shared};
 use crate::{Acquire, Error, HolderInfo, Inspection, LeaseParts, Owner};
 

@@ -23,15 +23,11 @@ mod election;
 mod face;
 mod lease;
 mod locks;
-mod runtime;
 
 pub use self::client::{Client, ClientBuilder, Listing};
 pub use self::election::{Election, Leaders, Leadership};
 pub use self::lease::{Lease, LossSignal, MultiLease, Recovered};
 pub use self::locks::{Lock, MultiLock, Mutex, Reentrant, RwLock, Semaphore};
-#[cfg(not(shuttle))]
-pub(crate) use self::runtime::enter as background;
-pub(crate) use self::runtime::held_up;
 use crate::Error;
 
 /// Opens the store at `url`, with default settings: as [`crate::connect`].

@@ -138,7 +138,7 @@ impl Session {
         let Some(home) = self.openness.home else {
             return Ok(());
         };
-        let held_up = crate::blocking::held_up();
+        let held_up = crate::background::held_up();
         if held_up.is_none() || held_up != id_of(&self.runtime) || home != thread::current().id() {
             return Ok(());
         }

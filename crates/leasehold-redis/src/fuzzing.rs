@@ -12,7 +12,7 @@ use super::options;
 pub use super::quorum::fuzzing::*;
 use crate::codec::record::Record;
 use crate::codec::{push, script};
-use crate::connection::{finder, gate, rights};
+use crate::connection::{finder, gate, rights, value};
 use crate::options::acknowledge::{Acknowledge, AcknowledgedBy};
 use crate::queue::baseline::{self, ServerCost};
 pub use crate::routing::cluster::fuzzing::*;
@@ -139,7 +139,7 @@ pub fn primary(answer: &Value) -> Option<(String, u16)> {
 
 /// One field of what a Sentinel says about it.
 pub fn field(answer: &Value, name: &str) -> Option<String> {
-    finder::field(answer, name)
+    value::field(answer, name)
 }
 
 /// What a server has spent.

@@ -121,7 +121,7 @@ impl ClassicStore {
 
     fn prefix(&self) -> &str {
         match &self.route {
-            Route::One(shared, _) => &shared.target().prefix,
+            Route::One(shared, _) => &shared.target().options.prefix,
             Route::Cluster(cluster) => &cluster.options().prefix,
         }
     }
@@ -200,7 +200,7 @@ impl Search {
     fn go_on(&mut self, shared: &Shared, wire: &Wire, failure: Failure) -> Result<(), StoreError> {
         match failure {
             Failure::Server(error) if super::refusal::is_elsewhere(&error) => {
-                let limit = shared.target().response_timeout;
+                let limit = shared.target().options.response_timeout;
                 if Instant::now() >= *self.end.get_or_insert_with(|| Instant::now() + limit) {
                     return Err(super::refusal::still_elsewhere(&error));
                 }

@@ -177,9 +177,7 @@ pub(super) fn looks(key: &str) -> [Cmd; 3] {
 
 /// Reads what they answered.
 pub(super) fn read_found(answers: &[Value]) -> Result<Found, Failure> {
-    if let Some(kind) = answers
-        .first()
-        .and_then(crate::connection::connect::text_of)
+    if let Some(kind) = answers.first().and_then(crate::connection::value::text_of)
         && !matches!(&*kind, "none" | "string")
     {
         return Err(refusal::foreign(&kind).into());

@@ -225,7 +225,7 @@ async fn open(wire: &Wire, demand: Demand) -> Result<MultiplexedConnection, Stor
         wire.leave();
         return Err(broken());
     }
-    let limit = target.response_timeout + demand.within;
+    let limit = target.options.response_timeout + demand.within;
     opened.connection.set_response_timeout(limit);
     Ok(opened.connection)
 }

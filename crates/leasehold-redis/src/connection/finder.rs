@@ -9,6 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use tokio::time::timeout;
 
+use super::value::{field, text_of};
 use crate::options::sentinels::{Sentinels, address};
 use crate::refusal;
 
@@ -165,32 +166,7 @@ pub(crate) fn read_address(value: &Value) -> Option<Address> {
     let [host, port] = parts.as_slice() else {
         return None;
     };
-    Some((text(host)?, text(port)?.parse().ok()?))
-}
-
-/// One field of what a Sentinel says about a server.
-pub(crate) fn field(value: &Value, name: &str) -> Option<String> {
-    match value {
-        Value::Map(fields) => fields
-            .iter()
-            .find(|(field, _)| text(field).as_deref() == Some(name))
-            .and_then(|(_, value)| text(value)),
-        Value::Array(fields) => fields
-            .chunks_exact(2)
-            .find(|pair| text(&pair[0]).as_deref() == Some(name))
-            .and_then(|pair| text(&pair[1])),
-        _ => None,
-    }
-}
-
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) => Some(text.clone()),
-        Value::VerbatimString { text, .. } => Some(text.clone()),
-        Value::Int(number) => Some(number.to_string()),
-        _ => None,
-    }
+    Some((text_of(host)?, text_of(port)?.parse().ok()?))
 }
 
 /// How one round of asking has failed, Sentinel by Sentinel.

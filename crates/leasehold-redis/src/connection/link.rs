@@ -92,7 +92,7 @@ impl Shared {
                 .try_into()
                 .unwrap_or_default(),
         ));
-        let channel = format!("{}inbox:{}", target.prefix, inbox.as_str());
+        let channel = format!("{}inbox:{}", target.options.prefix, inbox.as_str());
         Arc::new(Self {
             // A node of a cluster is watched, and heard elsewhere.
             target: if observer.is_none() {
@@ -180,7 +180,7 @@ impl Shared {
                 }
             }
         };
-        match tokio::time::timeout(self.target.response_timeout, up).await {
+        match tokio::time::timeout(self.target.options.response_timeout, up).await {
             Ok(wire) => wire,
             Err(_) => Err(self.why_down()),
         }
@@ -190,7 +190,7 @@ impl Shared {
 
     /// During a fail-over there is no primary for a moment.
     async fn connect_patiently(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
-        let end = Instant::now() + self.target.connect_timeout;
+        let end = Instant::now() + self.target.options.connect_timeout;
         let mut backoff = self.backoff();
         loop {
             let failed = match self.connect().await {

@@ -12,5 +12,7 @@ pub(crate) mod gate;
 pub(crate) mod link;
 pub(crate) mod primary;
 pub(crate) mod rights;
+pub(crate) mod server;
 pub(crate) mod step;
+pub(crate) mod value;
 pub(crate) mod wire;

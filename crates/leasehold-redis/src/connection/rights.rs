@@ -12,7 +12,7 @@ use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, ServerError, Value};
 
-use super::connect::text_of;
+use super::value::text_of;
 use crate::codec::script;
 use crate::codec::script::Script;
 use crate::refusal;

@@ -57,7 +57,7 @@ pub(crate) async fn ask_primary(
         // answered with pushes that nobody hears.
         let epoch = wire.epoch();
         let terms = Terms {
-            retention: shared.target().retention,
+            retention: shared.target().options.retention,
             believed: wire.server.rights.counts,
         };
         let gate = wire.server.gate.as_ref().zip(script.gated());
@@ -74,7 +74,7 @@ pub(crate) async fn ask_primary(
         };
         match &value {
             Value::ServerError(error) if refusal::is_elsewhere(error) => {
-                let limit = shared.target().response_timeout;
+                let limit = shared.target().options.response_timeout;
                 if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + limit) {
                     return Err(refusal::still_elsewhere(error));
                 }

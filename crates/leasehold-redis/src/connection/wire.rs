@@ -18,8 +18,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::acker::Acker;
-use super::connect::{Opened, Server};
+use super::connect::Opened;
 use super::link::Shared;
+use super::server::Server;
 
 /// How many commands travel as one pipeline at most. All answers of a pipeline
 /// come together: in one of hundreds, client and server would take turns instead

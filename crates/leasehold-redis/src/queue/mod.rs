@@ -111,7 +111,7 @@ impl RedisStore {
 
     fn prefix(&self) -> &str {
         match &self.route {
-            Route::One(shared) => &shared.target().prefix,
+            Route::One(shared) => &shared.target().options.prefix,
             Route::Cluster(cluster) => &cluster.options().prefix,
         }
     }
@@ -126,7 +126,7 @@ impl RedisStore {
 
     fn acknowledges(&self) -> Acknowledges {
         let policy = match &self.route {
-            Route::One(shared) => shared.target().acknowledge,
+            Route::One(shared) => shared.target().options.acknowledge,
             Route::Cluster(_) => None,
         };
         policy.map_or(Acknowledges::Nothing, |policy| policy.acknowledges())
@@ -142,7 +142,7 @@ impl RedisStore {
         let Route::One(shared) = &self.route else {
             return Ok(());
         };
-        let quarantine = shared.target().restart.quarantine();
+        let quarantine = shared.target().options.restart.quarantine();
         quarantine.map_or(Ok(()), |quarantine| quarantine.check_ttl(ttl))
     }
 

@@ -127,19 +127,10 @@ pub(crate) fn scan(cursor: &[u8], glob: &str) -> redis::Cmd {
 
 /// One answer of `SCAN`: where to go on, and the names found.
 pub(crate) fn read_page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), StoreError> {
-    let items = match answer {
-        Value::Array(items) => items.as_slice(),
-        Value::ServerError(error) => return Err(refusal::of_server(error)),
-        _ => &[],
-    };
-    let [Value::BulkString(cursor), Value::Array(keys), ..] = items else {
-        return Err(unreadable(answer));
-    };
-    let name = |key: &Value| match key {
-        Value::BulkString(bytes) => Some(bytes.clone()),
-        _ => None,
-    };
-    Ok((cursor.clone(), keys.iter().filter_map(name).collect()))
+    if let Value::ServerError(error) = answer {
+        return Err(refusal::of_server(error));
+    }
+    redis::from_redis_value_ref(answer).map_err(|_| unreadable(answer))
 }
 
 /// Takes the special meaning from the characters of a glob.

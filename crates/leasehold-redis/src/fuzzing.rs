@@ -23,7 +23,7 @@ use crate::routing::names;
 /// # Errors
 /// If it is none.
 pub fn duration(text: &str) -> Result<Duration, Invalid> {
-    options::parse_duration("retention", text)
+    options::params::parse_duration("retention", text)
 }
 
 /// What a verb answered.

@@ -1,6 +1,7 @@
 //! Where the server is, and how to talk to it.
 
 pub(crate) mod acknowledge;
+pub(crate) mod params;
 mod parse;
 pub(crate) mod restart;
 pub(crate) mod sentinels;
@@ -16,8 +17,7 @@ use self::acknowledge::Acknowledge;
 use self::restart::Restart;
 use self::sentinels::Sentinels;
 
-pub(crate) use self::parse::{decode, host_name, only_native, parse_duration};
-pub(crate) use self::show::{encode, encode_name};
+pub(crate) use self::parse::only_native;
 
 /// The shortest time for which an idle key keeps its last token.
 pub(crate) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
@@ -336,20 +336,11 @@ impl RedisOptions {
         )
     }
 
-    fn login_of_sentinels(&mut self) -> Option<(&mut Option<String>, &mut Option<String>)> {
-        match &mut self.address {
-            RedisAddress::Sentinel(sentinels) => {
-                Some((&mut sentinels.username, &mut sentinels.password))
-            }
-            _ => None,
-        }
-    }
-
     /// Forgets the passwords.
     pub(crate) fn without_passwords(mut self) -> Self {
         (self.password, self.password_file) = (None, None);
-        if let Some((_, password)) = self.login_of_sentinels() {
-            *password = None;
+        if let RedisAddress::Sentinel(sentinels) = &mut self.address {
+            sentinels.password = None;
         }
         self
     }

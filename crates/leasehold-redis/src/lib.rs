@@ -31,6 +31,7 @@
 //! # Features
 //! `tls` for `rediss://`. The others are for this repository only.
 
+mod claims;
 mod classic;
 mod codec;
 mod connection;

@@ -13,11 +13,10 @@ use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 
-use super::refusal::Failure;
 use super::verb::{Change, Outcome, STEP, Step, Verb, looks, read, read_found};
 use crate::codec::script::unreadable;
 use crate::connection::rights::Sending;
-use crate::connection::step::{Way, run};
+use crate::connection::step::{Failure, Way, run};
 use crate::connection::wire::Wire;
 
 /// How often a transaction is begun anew because somebody changed the key
@@ -94,7 +93,10 @@ impl Desk {
         if let Some(alone) = self.known(wire) {
             return Ok(alone);
         }
-        let alone = Arc::new(Alone::open(wire).await?);
+        let alone = Arc::new(Alone {
+            connection: wire.open_beside().await?,
+            turn: tokio::sync::Mutex::default(),
+        });
         let mut known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Some((Arc::downgrade(wire), Arc::clone(&alone)));
         Ok(alone)
@@ -102,25 +104,6 @@ impl Desk {
 }
 
 impl Alone {
-    /// Opens a connection to the same process as the wire's.
-    async fn open(wire: &Wire) -> Result<Self, Failure> {
-        let gone = || {
-            let closed = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-            Failure::from(redis::RedisError::from(closed))
-        };
-        let link = wire.link().ok_or_else(gone)?;
-        let opened = link.target().open_beside(&wire.server).await?;
-        if opened.server.run_id != wire.server.run_id {
-            // The address leads elsewhere by now.
-            wire.leave();
-            return Err(gone());
-        }
-        Ok(Self {
-            connection: opened.connection,
-            turn: tokio::sync::Mutex::default(),
-        })
-    }
-
     async fn step(&self, key: &str, step: Step<'_>) -> Result<Outcome, Failure> {
         if matches!(step.verb, Verb::First | Verb::Claim)
             && let Some(set) = step.command(Change::Set, key)

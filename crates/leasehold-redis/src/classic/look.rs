@@ -7,8 +7,8 @@ use leasehold_core::{
     Arrival, Capacity, ClaimView, Holder, Invalid, Mode, Owner, Snapshot, StoreTime, Token,
 };
 
-use super::refusal::Failure;
 use super::verb::{Found, Left, looks, read_found};
+use crate::connection::step::Failure;
 use crate::connection::wire::Wire;
 
 /// How much is shown of an id at most, in characters.

@@ -5,7 +5,6 @@
 //! that holds, and nothing else is kept. A step compares it and writes, by a script
 //! or by a transaction. See `docs/stores/classic.md`.
 
-mod book;
 mod desk;
 #[cfg(feature = "fuzzing")]
 pub(super) mod fuzzing;
@@ -28,19 +27,18 @@ use leasehold_store::{
     StoreError, clock,
 };
 use redis::Value;
-use tokio::time::Instant;
 
-use self::book::{Book, Known};
 pub(super) use self::desk::Desk;
 use self::look::{arrival, deadline};
 pub(super) use self::look::{check_pattern, is_listed, look, view};
-pub(super) use self::refusal::{Failure, unsupported};
+pub(super) use self::refusal::{of as error_of, unsupported};
 pub(super) use self::verb::{Found, Outcome, Step, Verb};
 use super::options::{RedisLayout, RedisOptions};
+use crate::claims::{ClaimTable, Known};
 use crate::codec::stores_own;
 use crate::connection::connect::Target;
 use crate::connection::link::Shared;
-use crate::connection::wire::Wire;
+use crate::connection::step::at_primary;
 use crate::routing::cluster::{Cluster, RedisClusterOptions};
 use crate::routing::names::{Names, Source, as_key};
 
@@ -59,7 +57,7 @@ use crate::routing::names::{Names, Source, as_key};
 /// ```
 pub struct ClassicStore {
     route: Route,
-    book: Book,
+    claims: ClaimTable<(), ()>,
 }
 
 /// The way from a key to its server.
@@ -80,10 +78,10 @@ impl ClassicStore {
         let shared = Shared::open(Target::new(&options)?, None).await?;
         let desk = Desk::default();
         let opened = desk.open(&shared.wire().await?).await;
-        opened.map_err(Failure::error)?;
+        opened.map_err(refusal::of)?;
         Ok(Self {
             route: Route::One(shared, desk),
-            book: Book::default(),
+            claims: ClaimTable::default(),
         })
     }
 
@@ -98,7 +96,7 @@ impl ClassicStore {
         let cluster = Cluster::open(options).await?;
         Ok(Self {
             route: Route::Cluster(cluster),
-            book: Book::default(),
+            claims: ClaimTable::default(),
         })
     }
 
@@ -134,19 +132,15 @@ impl ClassicStore {
         let name = self.redis_key(key);
         match &self.route {
             Route::One(shared, desk) => {
-                let mut search = Search::default();
-                loop {
-                    let wire = shared.wire().await?;
-                    match desk.step(&wire, &name, step).await {
-                        Ok(outcome) => return Ok(outcome),
-                        Err(failure) => search.go_on(shared, &wire, failure)?,
-                    }
-                }
+                let name = &name;
+                let take = |wire| async move { desk.step(&wire, name, step).await };
+                let asked = at_primary(shared, take);
+                asked.await.map_err(refusal::of)
             }
             Route::Cluster(cluster) => {
                 let keys = [&*name];
                 let asked = cluster.run(&verb::STEP, &keys, |call, _| step.add(call));
-                verb::read(&asked.await?.0).map_err(Failure::error)
+                verb::read(&asked.await?.0).map_err(refusal::of)
             }
         }
     }
@@ -155,20 +149,15 @@ impl ClassicStore {
         let name = self.redis_key(key);
         match &self.route {
             Route::One(shared, _) => {
-                let mut search = Search::default();
-                loop {
-                    let wire = shared.wire().await?;
-                    match look(&wire, &name).await {
-                        Ok(found) => return Ok(found),
-                        Err(failure) => search.go_on(shared, &wire, failure)?,
-                    }
-                }
+                let name = &name;
+                let asked = at_primary(shared, |wire| async move { look(&wire, name).await });
+                asked.await.map_err(refusal::of)
             }
             Route::Cluster(cluster) => {
                 let keys = [&*name];
                 let asked = cluster.run(&verb::LOOK, &keys, |_, _| {});
                 match asked.await?.0 {
-                    Value::Array(answers) => verb::read_found(&answers).map_err(Failure::error),
+                    Value::Array(answers) => verb::read_found(&answers).map_err(refusal::of),
                     Value::ServerError(error) => Err(refusal::of_server(&error)),
                     other => Err(crate::codec::script::unreadable(&other)),
                 }
@@ -186,30 +175,6 @@ fn check_layout(layout: RedisLayout) -> Result<(), StoreError> {
         "the options are not of the classic layout",
     )
     .with_hint("call RedisOptions::classic, or say layout=classic in the URL"))
-}
-
-/// The way from a server that is no primary to the one that is.
-#[derive(Default)]
-struct Search {
-    end: Option<Instant>,
-}
-
-impl Search {
-    /// A server that says it is no primary has carried out nothing: the request goes
-    /// to the next, for as long as an answer may take. Any other failure is one.
-    fn go_on(&mut self, shared: &Shared, wire: &Wire, failure: Failure) -> Result<(), StoreError> {
-        match failure {
-            Failure::Server(error) if super::refusal::is_elsewhere(&error) => {
-                let limit = shared.target().options.response_timeout;
-                if Instant::now() >= *self.end.get_or_insert_with(|| Instant::now() + limit) {
-                    return Err(super::refusal::still_elsewhere(&error));
-                }
-                wire.leave();
-                Ok(())
-            }
-            failure => Err(failure.error()),
-        }
-    }
 }
 
 /// Refuses what a string with an id cannot hold.
@@ -253,8 +218,8 @@ pub(super) fn capabilities(name: &'static str) -> Capabilities {
     can
 }
 
-/// The time of day: what this layout takes for the time of a step.
-fn wall() -> StoreTime {
+/// The time of day: what stands for the time of a step where no server says it.
+pub(super) fn wall() -> StoreTime {
     StoreTime(u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX))
 }
 
@@ -274,10 +239,11 @@ impl ClassicStore {
         check_claim(claim)?;
         let (id, ttl, at) = (&claim.id, claim.lease_ttl, wall());
         let answer = |reply| Ok(Answer::new(reply, at, 0));
-        let verb = match self.book.ask(key, id, ttl, clock::now()) {
+        let now = clock::now();
+        let verb = match self.claims.put(key, id, (), now + ttl, now) {
             Known::Nothing => Verb::First,
-            Known::Here => Verb::Claim,
-            Known::Left => return answer(Reply::Gone),
+            Known::Here(()) => Verb::Claim,
+            Known::Left(()) => return answer(Reply::Gone),
         };
         let step = Step {
             verb,
@@ -285,7 +251,7 @@ impl ClassicStore {
             ttl,
         };
         match self.ask(key, step).await? {
-            Outcome::Ours(_) if self.book.has_left(key, id) => {
+            Outcome::Ours(_) if self.claims.look(key, id) == Known::Left(()) => {
                 // It was released while it was asked for.
                 let verb = Verb::Release;
                 self.ask(key, Step { verb, ..step }).await?;
@@ -297,7 +263,7 @@ impl ClassicStore {
                 answer(Reply::Busy { blocked_until })
             }
             Outcome::Taken => {
-                self.book.forget(key, id);
+                self.claims.forget(key, id);
                 answer(Reply::Taken)
             }
             Outcome::Nobodys => answer(Reply::Gone),
@@ -315,7 +281,7 @@ impl ClassicStore {
         let reply = match self.ask(key, step).await? {
             Outcome::Ours(left) => standing(renew.id.expose(), deadline(at, left)),
             _ => {
-                self.book.leave(key, &renew.id, clock::now());
+                self.claims.leave(key, &renew.id, (), clock::now());
                 Reply::Gone
             }
         };
@@ -324,7 +290,7 @@ impl ClassicStore {
 
     async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
         // Noted before it is sent: a claim under way must not come back.
-        self.book.leave(key, &release.id, clock::now());
+        self.claims.leave(key, &release.id, (), clock::now());
         let step = Step {
             verb: Verb::Release,
             id: release.id.expose(),

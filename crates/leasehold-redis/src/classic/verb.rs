@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::refusal::{self, Failure};
+use super::refusal;
 use crate::codec::script::{Script, unreadable};
+use crate::connection::step::Failure;
 
 /// The script that takes every step where scripts are allowed.
 pub(super) static STEP: LazyLock<Script> =

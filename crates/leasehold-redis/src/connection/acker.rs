@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::flights::Landing;
-use super::wire::Wire;
+use super::wire::{Wire, broken};
 use crate::connection::demand::Demand;
 use crate::refusal;
 
@@ -124,10 +124,6 @@ impl Acker {
     }
 }
 
-fn broken() -> StoreError {
-    refusal::of_connection(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into())
-}
-
 /// A task at work. If it is dropped before it is done (its runtime ends), and no
 /// other is left, nobody waits in vain.
 struct Worker {
@@ -215,19 +211,14 @@ async fn reap(wire: Weak<Wire>) {
     }
 }
 
-/// Opens a connection to the same process as the wire's.
+/// Opens a connection on which answers take as long as an acknowledgement may.
 async fn open(wire: &Wire, demand: Demand) -> Result<MultiplexedConnection, StoreError> {
-    let link = wire.link().ok_or_else(broken)?;
-    let target = link.target();
-    let mut opened = target.open_beside(&wire.server).await?;
-    if opened.server.run_id != wire.server.run_id {
-        // The address leads elsewhere by now.
-        wire.leave();
-        return Err(broken());
+    let mut connection = wire.open_beside().await?;
+    if let Some(link) = wire.link() {
+        let limit = link.target().options.response_timeout;
+        connection.set_response_timeout(limit + demand.within);
     }
-    let limit = target.options.response_timeout + demand.within;
-    opened.connection.set_response_timeout(limit);
-    Ok(opened.connection)
+    Ok(connection)
 }
 
 /// Writes, and waits for the acknowledgement. Gives the connection back unless

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold_store::StoreError;
-use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo};
 
 use super::client::{client, client_at, ours, unusable, with_password_of};
-use super::dial::dial;
+use super::dial::{dial, first_answer};
+use super::finder::{Address, Named};
 use super::primary::Search;
 use super::rights::{self, Findings, Question, Said};
 use super::server::Server;
+use super::wire::Signals;
 use crate::options::{RedisAddress, RedisLayout, RedisOptions};
 use crate::refusal;
 
@@ -36,16 +38,12 @@ enum Place {
     Fixed(Box<Client>),
     /// Wherever the Sentinels say.
     Sought(Arc<Search>),
+    /// At whichever of these answers first.
+    Any(Box<dyn Fn() -> Vec<Address> + Send + Sync>),
 }
 
-/// What a connection is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// What all tasks share, pushes included.
-    Shared,
-    /// Something else, on which nothing is heard.
-    Beside,
-}
+/// Hears the pushes of a connection, which has these signals; called on its own task.
+pub(crate) type Hearing = Arc<dyn Fn(&PushInfo, &Arc<Signals>) + Send + Sync>;
 
 /// A connection, and what is at its other end.
 pub(crate) struct Opened {
@@ -53,11 +51,7 @@ pub(crate) struct Opened {
     pub(crate) server: Server,
     /// The fields of `INFO`.
     pub(crate) info: HashMap<String, String>,
-}
-
-/// Hears nothing.
-fn deaf(_: PushInfo) -> Result<(), ()> {
-    Ok(())
+    pub(crate) signals: Arc<Signals>,
 }
 
 impl Target {
@@ -83,6 +77,15 @@ impl Target {
         let info = ours(client.get_connection_info(), options.response_timeout);
         let client = Client::open(info).map_err(unusable)?;
         Ok(Self::at(Place::Fixed(Box::new(client)), options))
+    }
+
+    /// Whichever of these nodes can be reached; each is reached as these options say. They
+    /// are listed anew for each connection.
+    pub(crate) fn any(
+        options: &RedisOptions,
+        nodes: impl Fn() -> Vec<Address> + Send + Sync + 'static,
+    ) -> Self {
+        Self::at(Place::Any(Box::new(nodes)), options)
     }
 
     fn at(place: Place, options: &RedisOptions) -> Self {
@@ -124,8 +127,8 @@ impl Target {
     /// How the primary is found, where it has to be.
     pub(crate) fn search(&self) -> Option<&Arc<Search>> {
         match &self.place {
-            Place::Fixed(_) => None,
             Place::Sought(search) => Some(search),
+            Place::Fixed(_) | Place::Any(_) => None,
         }
     }
 
@@ -139,24 +142,31 @@ impl Target {
     }
 
     /// Opens a connection to where the locks are kept now.
-    pub(crate) async fn connect(
-        &self,
-        pushes: impl AsyncPushSender + Clone,
-    ) -> Result<Opened, StoreError> {
+    pub(crate) async fn connect(&self, hearing: Option<Hearing>) -> Result<Opened, StoreError> {
         match &self.place {
-            Place::Fixed(client) => self.open_at(client, pushes, Use::Shared).await,
-            Place::Sought(search) => search.connect(self, pushes, Use::Shared).await,
+            Place::Fixed(client) => self.open_at(client, hearing).await,
+            Place::Sought(search) => search.connect(self, hearing).await,
+            Place::Any(nodes) => {
+                first_answer(nodes(), |node| async {
+                    let client = client_at(&node, &self.options)?;
+                    let mut opened = self.open_at(&client, hearing.clone()).await?;
+                    let epoch = 0;
+                    opened.server.named = Some(Named {
+                        primary: node,
+                        epoch,
+                    });
+                    Ok(opened)
+                })
+                .await
+            }
         }
     }
 
     /// Opens a further connection to a server, on which nothing is heard.
     pub(crate) async fn open_beside(&self, server: &Server) -> Result<Opened, StoreError> {
-        match (&self.place, &server.named) {
-            (Place::Fixed(client), _) => self.open_at(client, deaf, Use::Beside).await,
-            (Place::Sought(search), Some(named)) => {
-                search.open(self, named, deaf, Use::Beside).await
-            }
-            (Place::Sought(search), None) => search.connect(self, deaf, Use::Beside).await,
+        match (self.search(), &server.named) {
+            (Some(search), Some(named)) => search.open(self, named, None).await,
+            _ => self.connect(None).await,
         }
     }
 
@@ -164,10 +174,11 @@ impl Target {
     pub(crate) async fn open_at(
         &self,
         client: &Client,
-        pushes: impl AsyncPushSender,
-        purpose: Use,
+        hearing: Option<Hearing>,
     ) -> Result<Opened, StoreError> {
-        let (mut connection, Findings { info, rights }) = self.ask(client, pushes, purpose).await?;
+        let signals = Arc::default();
+        let (mut connection, Findings { info, rights }) =
+            self.ask(client, hearing, &signals).await?;
         let address = client.get_connection_info().addr();
         let server = self
             .look_at(&mut connection, &info, rights, address)
@@ -176,31 +187,31 @@ impl Target {
             connection,
             server,
             info,
+            signals,
         })
     }
 
     /// Opens a connection, whatever is at its other end, and finds out what it is. The
     /// primary that Sentinels name has to be one that can be used.
     pub(crate) async fn find_out(&self) -> Result<(MultiplexedConnection, Findings), StoreError> {
-        match &self.place {
-            Place::Fixed(client) => self.ask(client, deaf, Use::Shared).await,
-            Place::Sought(search) => {
-                let opened = search.connect(self, deaf, Use::Shared).await?;
-                let (info, rights) = (opened.info, Ok(opened.server.rights));
-                Ok((opened.connection, Findings { info, rights }))
-            }
+        let hearing: Option<Hearing> = Some(Arc::new(|_, _| {}));
+        if let Place::Fixed(client) = &self.place {
+            return self.ask(client, hearing, &Arc::default()).await;
         }
+        let opened = self.connect(hearing).await?;
+        let (info, rights) = (opened.info, Ok(opened.server.rights));
+        Ok((opened.connection, Findings { info, rights }))
     }
 
     /// Opens a connection to one server, and asks what it is and what it lets us do.
     async fn ask(
         &self,
         client: &Client,
-        pushes: impl AsyncPushSender,
-        purpose: Use,
+        hearing: Option<Hearing>,
+        signals: &Arc<Signals>,
     ) -> Result<(MultiplexedConnection, Findings), StoreError> {
-        let (mut connection, resp3) = self.reach(client, pushes).await?;
-        let channel = self.channel.as_deref();
+        let channel = self.channel.as_deref().filter(|_| hearing.is_some());
+        let (mut connection, resp3) = self.reach(client, hearing, signals).await?;
         let question = Question {
             prefix: &self.options.prefix,
             commands: match (self.is_classic(), self.votes) {
@@ -211,7 +222,7 @@ impl Target {
             },
             does_without: self.is_classic(),
             resp3,
-            channel: channel.filter(|_| purpose == Use::Shared),
+            channel,
         };
         let found = rights::find(&mut connection, &question).await?;
         Ok((connection, found))
@@ -222,7 +233,8 @@ impl Target {
     async fn reach(
         &self,
         client: &Client,
-        pushes: impl AsyncPushSender,
+        hearing: Option<Hearing>,
+        signals: &Arc<Signals>,
     ) -> Result<(MultiplexedConnection, bool), StoreError> {
         let RedisOptions {
             connect_timeout: limit,
@@ -241,10 +253,14 @@ impl Target {
             cause.with_message(message)
         };
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(response_timeout));
-        let hearing = config.clone().set_push_sender(pushes);
+        let signals = Arc::clone(signals);
+        let heard = config.clone().set_push_sender(move |info: PushInfo| {
+            hearing.iter().for_each(|hear| hear(&info, &signals));
+            Ok::<(), ()>(())
+        });
         let info = client.get_connection_info();
         let login = info.redis_settings().password().is_some();
-        match dial(client, hearing, limit).await {
+        match dial(client, heard, limit).await {
             Ok(connection) => return Ok((connection, true)),
             Err(error) if refusal::is_without_resp3(&error, login) => {
                 tracing::debug!(url = %self.redacted, %error, "no RESP3 here");

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
+use leasehold_store::random::random_u64;
 use leasehold_store::{ErrorKind, Push, PushSink, StoreError};
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::connect::Target;
+use super::connect::{Hearing, Target};
 use super::finder::Named;
 use super::flights::Flights;
 use super::wire::{Signals, Wire};
@@ -59,6 +60,10 @@ pub(crate) struct Shared {
 /// when it is lost.
 pub(crate) type Observer = Box<dyn Fn(bool) + Send + Sync>;
 
+pub(crate) fn random_inbox() -> Inbox {
+    Inbox::from_random(random_u64())
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -69,7 +74,7 @@ impl Shared {
         target: Target,
         observer: Option<Observer>,
     ) -> Result<Arc<Self>, StoreError> {
-        let shared = Self::new(target, observer);
+        let shared = Self::new(random_inbox(), target, observer);
         let wire = if shared.target.search().is_some() {
             shared.connect_patiently().await?
         } else {
@@ -80,18 +85,18 @@ impl Shared {
     }
 
     /// Opens the connection in the background, however long that takes.
-    pub(crate) fn start(target: Target, observer: Observer) -> Arc<Self> {
-        let shared = Self::new(target, Some(observer));
+    pub(crate) fn start(target: Target, observer: Option<Observer>) -> Arc<Self> {
+        Self::start_as(random_inbox(), target, observer)
+    }
+
+    /// The same with this inbox.
+    pub(crate) fn start_as(inbox: Inbox, target: Target, observer: Option<Observer>) -> Arc<Self> {
+        let shared = Self::new(inbox, target, observer);
         shared.find_again(Duration::ZERO);
         shared
     }
 
-    fn new(target: Target, observer: Option<Observer>) -> Arc<Self> {
-        let inbox = Inbox::from_random(u64::from_le_bytes(
-            uuid::Uuid::new_v4().as_u128().to_le_bytes()[..8]
-                .try_into()
-                .unwrap_or_default(),
-        ));
+    fn new(inbox: Inbox, target: Target, observer: Option<Observer>) -> Arc<Self> {
         let channel = format!("{}inbox:{}", target.options.prefix, inbox.as_str());
         Arc::new(Self {
             // A node of a cluster is watched, and heard elsewhere.
@@ -121,11 +126,25 @@ impl Shared {
         matches!(&*self.state.borrow(), State::Up(_))
     }
 
+    /// The connection, if it stands.
+    pub(crate) fn current(&self) -> Option<Arc<Wire>> {
+        match &*self.state.borrow() {
+            State::Up(wire) => Some(Arc::clone(wire)),
+            State::Down(_) => None,
+        }
+    }
+
     /// Why there is no connection.
     pub(crate) fn why_down(&self) -> StoreError {
+        let last = self.last_failure();
+        last.unwrap_or_else(|| refusal::no_connection(None))
+    }
+
+    /// The same, where it is known.
+    pub(crate) fn last_failure(&self) -> Option<StoreError> {
         match &*self.state.borrow() {
-            State::Down(last) => refusal::no_connection(last.as_ref()),
-            State::Up(_) => refusal::no_connection(None),
+            State::Down(Some(last)) => Some(refusal::no_connection(Some(last))),
+            _ => None,
         }
     }
 
@@ -161,28 +180,32 @@ impl Shared {
     /// The connection; waits while it is being opened again, for as long as an
     /// answer may take.
     pub(crate) async fn wire(&self) -> Result<Arc<Wire>, StoreError> {
-        if let State::Up(wire) = &*self.state.borrow() {
-            return Ok(Arc::clone(wire));
+        if let Some(wire) = self.current() {
+            return Ok(wire);
         }
         let mut states = self.state.subscribe();
-        let up = async {
-            loop {
-                match &*states.borrow_and_update() {
-                    State::Up(wire) => return Ok(Arc::clone(wire)),
-                    // Waiting does not cure a refusal.
-                    State::Down(Some(last)) if last.kind() != ErrorKind::Unavailable => {
-                        return Err(refusal::no_connection(Some(last)));
-                    }
-                    State::Down(_) => {}
-                }
-                if states.changed().await.is_err() {
-                    return Err(refusal::no_connection(None));
-                }
-            }
-        };
-        match tokio::time::timeout(self.target.options.response_timeout, up).await {
-            Ok(wire) => wire,
-            Err(_) => Err(self.why_down()),
+        // Waiting does not cure a refusal.
+        let refused = |error: &StoreError| error.kind() != ErrorKind::Unavailable;
+        let settled = states.wait_for(|state| match state {
+            State::Up(_) => true,
+            State::Down(last) => last.as_ref().is_some_and(refused),
+        });
+        let limit = self.target.options.response_timeout;
+        if let Ok(Ok(state)) = tokio::time::timeout(limit, settled).await
+            && let State::Up(wire) = &*state
+        {
+            return Ok(Arc::clone(wire));
+        }
+        Err(self.why_down())
+    }
+
+    /// Waits until the first attempt to connect has been made: whether it succeeded.
+    pub(crate) async fn first_try(&self) -> Result<(), StoreError> {
+        let mut states = self.state.subscribe();
+        let tried = states.wait_for(|state| !matches!(state, State::Down(None)));
+        match tried.await.as_deref() {
+            Ok(State::Down(Some(error))) => Err(error.clone()),
+            _ => Ok(()),
         }
     }
 
@@ -211,20 +234,16 @@ impl Shared {
     }
 
     async fn connect(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
-        let signals = Arc::new(Signals::default());
         let link = Arc::downgrade(self);
-        let of_pushes = (link.clone(), Arc::clone(&signals));
-        let opened = self
-            .target
-            .connect(move |info: PushInfo| {
-                let (link, signals) = &of_pushes;
+        let hearing: Hearing = Arc::new({
+            let link = link.clone();
+            move |info, signals| {
                 if let Some(link) = link.upgrade() {
-                    link.pushed(&info, signals);
+                    link.pushed(info, signals);
                 }
-                Ok::<(), ()>(())
-            })
-            .await?;
-        let wire = Arc::new(Wire::new(opened, signals, link));
+            }
+        });
+        let wire = Arc::new(Wire::new(self.target.connect(Some(hearing)).await?, link));
         self.hears.get_or_init(|| wire.server.rights.push());
         if let Some(acker) = &wire.acker {
             acker.open(&wire).await?;
@@ -329,7 +348,7 @@ impl Shared {
 
     /// A Sentinel has named this primary: if we speak to another, we leave it.
     pub(crate) fn heard_of(self: &Arc<Self>, named: &Named) {
-        let State::Up(wire) = self.state.borrow().clone() else {
+        let Some(wire) = self.current() else {
             return self.named.notify_one();
         };
         let Some(ours) = &wire.server.named else {
@@ -424,10 +443,7 @@ impl leasehold_store::Listening for Ear {}
 impl Drop for Ear {
     fn drop(&mut self) {
         *lock(&self.0.sink) = None;
-        let wire = match &*self.0.state.borrow() {
-            State::Up(wire) => Arc::clone(wire),
-            State::Down(_) => return,
-        };
+        let Some(wire) = self.0.current() else { return };
         wire.signals.epoch.store(0, Ordering::Release);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let shared = Arc::clone(&self.0);

@@ -5,7 +5,7 @@ pub(crate) mod acker;
 pub(crate) mod client;
 pub(crate) mod connect;
 pub(crate) mod demand;
-mod dial;
+pub(crate) mod dial;
 pub(crate) mod finder;
 mod flights;
 pub(crate) mod gate;

@@ -5,13 +5,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use leasehold_store::{ErrorKind, StoreError};
-use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::client;
-use super::connect::{Opened, Target, Use};
+use super::connect::{Hearing, Opened, Target};
 use super::finder::{self, Address, Asked, Failures, Finder, Named};
 use super::link::Shared;
 use crate::options::RedisOptions;
@@ -67,8 +67,7 @@ impl Search {
     pub(crate) async fn connect(
         &self,
         target: &Target,
-        pushes: impl AsyncPushSender + Clone,
-        purpose: Use,
+        hearing: Option<Hearing>,
     ) -> Result<Opened, StoreError> {
         let mut failures = Failures::default();
         let mut tried = Vec::new();
@@ -94,7 +93,7 @@ impl Search {
             if tried.contains(&named.primary) {
                 continue;
             }
-            match self.open(target, &named, pushes.clone(), purpose).await {
+            match self.open(target, &named, hearing.clone()).await {
                 Ok(opened) => {
                     self.finder.prefer(node);
                     return Ok(opened);
@@ -120,12 +119,11 @@ impl Search {
         &self,
         target: &Target,
         named: &Named,
-        pushes: impl AsyncPushSender,
-        purpose: Use,
+        hearing: Option<Hearing>,
     ) -> Result<Opened, StoreError> {
         let client = client::client_at(&named.primary, &self.options)?;
         let limit = self.patience_with_server();
-        let opened = timeout(limit, target.open_at(&client, pushes, purpose)).await;
+        let opened = timeout(limit, target.open_at(&client, hearing)).await;
         let mut opened = opened.unwrap_or_else(|_| Err(finder::silent(limit)))?;
         if !opened.server.is_primary {
             return Err(finder::not_primary());

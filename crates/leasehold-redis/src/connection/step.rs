@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use leasehold_core::{ClaimId, Reply, StoreTime};
 use leasehold_store::{Acknowledged, Answer, StoreError};
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisError, ServerError, Value};
 use tokio::time::Instant;
 
 use super::link::Shared;
@@ -41,8 +41,62 @@ impl Context {
     }
 }
 
-/// Runs a script on the primary. A server that says it is none has carried out
-/// nothing: the request goes to the next, for as long as an answer may take.
+/// Why something was not done, or may not have been.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The server said so: nothing was changed.
+    Server(ServerError),
+    Store(StoreError),
+}
+
+impl Failure {
+    /// What the caller is told; `of_server` says what a server's error means.
+    pub(crate) fn or(self, of_server: impl Fn(&ServerError) -> StoreError) -> StoreError {
+        match self {
+            Self::Server(error) => of_server(&error),
+            Self::Store(error) => error,
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        Self::Store(refusal::of_connection(error))
+    }
+}
+
+/// Asks the primary. A server that says it is none has carried out nothing: the
+/// question goes to the next, for as long as an answer may take.
+pub(crate) async fn at_primary<T, F>(
+    shared: &Shared,
+    ask: impl Fn(Arc<Wire>) -> F,
+) -> Result<T, Failure>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let limit = shared.target().options.response_timeout;
+    let mut end = None;
+    loop {
+        let wire = shared.wire().await?;
+        match ask(Arc::clone(&wire)).await {
+            Err(Failure::Server(error)) if refusal::is_elsewhere(&error) => {
+                if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + limit) {
+                    return Err(refusal::still_elsewhere(&error).into());
+                }
+                wire.leave();
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// Runs a script on the primary.
 pub(crate) async fn ask_primary(
     shared: &Arc<Shared>,
     way: Way<'_>,
@@ -50,9 +104,8 @@ pub(crate) async fn ask_primary(
     keys: &[&str],
     arguments: impl Fn(&mut Cmd, Terms),
 ) -> Result<(Value, Context), StoreError> {
-    let mut end = None;
-    loop {
-        let wire = shared.wire().await?;
+    let arguments = &arguments;
+    let asked = at_primary(shared, |wire| async move {
         // Read before sending: what is sent before the inbox is open may be
         // answered with pushes that nobody hears.
         let epoch = wire.epoch();
@@ -72,23 +125,20 @@ pub(crate) async fn ask_primary(
             let script = script.on(shared.target().is_cluster());
             run_by(&wire, way, script, keys, |call| arguments(call, terms)).await?
         };
-        match &value {
-            Value::ServerError(error) if refusal::is_elsewhere(error) => {
-                let limit = shared.target().options.response_timeout;
-                if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + limit) {
-                    return Err(refusal::still_elsewhere(error));
-                }
-                wire.leave();
+        let context = Context {
+            epoch,
+            acknowledged,
+        };
+        match value {
+            Value::ServerError(error) if refusal::is_elsewhere(&error) => {
+                Err(Failure::Server(error))
             }
-            _ => {
-                let context = Context {
-                    epoch,
-                    acknowledged,
-                };
-                return Ok((value, context));
-            }
+            value => Ok((value, context)),
         }
-    }
+    });
+    asked
+        .await
+        .map_err(|failure| failure.or(refusal::of_server))
 }
 
 /// Runs a script, whose answer counts at once.

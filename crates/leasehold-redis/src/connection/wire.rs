@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use leasehold_store::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::{Notify, oneshot};
@@ -21,6 +22,7 @@ use super::acker::Acker;
 use super::connect::Opened;
 use super::link::Shared;
 use super::server::Server;
+use crate::refusal;
 
 /// How many commands travel as one pipeline at most. All answers of a pipeline
 /// come together: in one of hundreds, client and server would take turns instead
@@ -79,12 +81,12 @@ struct Job {
 }
 
 impl Wire {
-    pub(crate) fn new(opened: Opened, signals: Arc<Signals>, link: Weak<Shared>) -> Self {
+    pub(crate) fn new(opened: Opened, link: Weak<Shared>) -> Self {
         Self {
             connection: opened.connection,
             acker: opened.server.demand.map(Acker::new),
             server: opened.server,
-            signals,
+            signals: opened.signals,
             link,
             queue: Mutex::default(),
             in_flight: AtomicUsize::new(0),
@@ -172,6 +174,19 @@ impl Wire {
         self.link.upgrade()
     }
 
+    /// Opens a further connection to the same process of the server, on which nothing is
+    /// heard.
+    pub(crate) async fn open_beside(&self) -> Result<MultiplexedConnection, StoreError> {
+        let link = self.link().ok_or_else(broken)?;
+        let opened = link.target().open_beside(&self.server).await?;
+        if opened.server.run_id != self.server.run_id {
+            // The address leads elsewhere by now.
+            self.leave();
+            return Err(broken());
+        }
+        Ok(opened.connection)
+    }
+
     /// The server cannot do its work: connects again, perhaps to another.
     pub(crate) fn leave(&self) {
         if let Some(link) = self.link.upgrade() {
@@ -193,21 +208,28 @@ impl Wire {
         };
         let wire = Arc::clone(self);
         runtime.spawn(async move {
-            let ping = redis::cmd("PING");
-            let mut connection = wire.connection.clone();
-            let answer = timeout(SUSPICIOUS, connection.send_packed_command(&ping)).await;
-            if !matches!(answer, Ok(Ok(_)))
-                && let Some(link) = wire.link.upgrade()
-            {
-                link.lost(&wire.signals);
-            }
+            wire.check(SUSPICIOUS).await;
             wire.suspected.store(false, Ordering::Release);
         });
+    }
+
+    /// Ends the connection if the server does not say within `limit` that it is there.
+    pub(crate) async fn check(&self, limit: Duration) {
+        let (ping, mut connection) = (redis::cmd("PING"), self.connection.clone());
+        let answer = timeout(limit, connection.send_packed_command(&ping)).await;
+        if !matches!(answer, Ok(Ok(_))) {
+            self.leave();
+        }
     }
 }
 
 fn closed() -> redis::RedisError {
     std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()
+}
+
+/// The same, as the caller is told.
+pub(super) fn broken() -> StoreError {
+    refusal::of_connection(closed())
 }
 
 /// A request under way.

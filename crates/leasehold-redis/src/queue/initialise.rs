@@ -39,9 +39,9 @@ impl RedisStore {
             .with_hint("add it to the URL if the clients of the server say so"));
         };
         let target = Target::new(&options)?;
-        let opened = target.connect(|_| Ok::<(), ()>(())).await?;
+        let opened = target.connect(None).await?;
         let run_id = opened.server.run_id.clone();
-        let wire = Arc::new(Wire::new(opened, Arc::default(), Weak::new()));
+        let wire = Arc::new(Wire::new(opened, Weak::new()));
         let marker = marker_key(&options.prefix);
         mark(&wire, &marker, &run_id, &quarantine.terms()).await
     }

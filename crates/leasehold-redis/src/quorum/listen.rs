@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::Inner;
-use super::member::Member;
+use crate::connection::link::Shared;
 
 /// Open inboxes; closed on drop.
 pub(super) struct Ears {
@@ -28,7 +28,8 @@ pub(super) async fn listen(
     let mut tasks = JoinSet::new();
     let (opened, mut open) = mpsc::unbounded_channel();
     for member in &inner.members {
-        tasks.spawn(hear(Arc::clone(member), Arc::clone(&sink), opened.clone()));
+        let shared = Arc::clone(&member.shared);
+        tasks.spawn(hear(shared, Arc::clone(&sink), opened.clone()));
     }
     drop(opened);
     let quorum = async {
@@ -51,7 +52,7 @@ pub(super) async fn listen(
 }
 
 /// Keeps the inbox at one server open.
-async fn hear(member: Arc<Member>, sink: Arc<dyn PushSink>, opened: mpsc::UnboundedSender<()>) {
+async fn hear(shared: Arc<Shared>, sink: Arc<dyn PushSink>, opened: mpsc::UnboundedSender<()>) {
     let mut pauses = Backoff::new(
         Duration::from_millis(50),
         Duration::from_secs(2),
@@ -59,8 +60,7 @@ async fn hear(member: Arc<Member>, sink: Arc<dyn PushSink>, opened: mpsc::Unboun
     );
     let mut late = false;
     loop {
-        let listening = async { member.shared().await?.listen(Arc::clone(&sink)).await };
-        match listening.await {
+        match shared.listen(Arc::clone(&sink)).await {
             Ok(_ear) => {
                 if opened.send(()).is_err() || late {
                     // Something may have been pushed before.
@@ -70,7 +70,7 @@ async fn hear(member: Arc<Member>, sink: Arc<dyn PushSink>, opened: mpsc::Unboun
                 return std::future::pending().await;
             }
             Err(error) => {
-                tracing::debug!(server = %member.name, %error, "cannot listen");
+                tracing::debug!(url = %shared.target().redacted, %error, "cannot listen");
                 late = true;
                 tokio::time::sleep(pauses.pause()).await;
             }

@@ -24,10 +24,10 @@ impl Report {
         Self(vec![Said::Nothing; size.servers()])
     }
 
-    pub(super) fn note(&mut self, server: usize, result: &Result<Vote, StoreError>) {
+    pub(super) fn note(&mut self, server: usize, result: Result<Vote, &StoreError>) {
         if let Some(said) = self.0.get_mut(server) {
             *said = match result {
-                Ok(vote) => Said::Vote(*vote),
+                Ok(vote) => Said::Vote(vote),
                 Err(error) => Said::Error(error.clone()),
             };
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// From the lowest up. Those in one row know nothing of each other.
 const LAYERS: [&[&str]; 8] = [
-    &["refusal", "options"],
+    &["refusal", "options", "claims"],
     &["codec"],
     &["connection"],
     &["routing"],

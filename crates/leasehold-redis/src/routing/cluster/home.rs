@@ -2,73 +2,63 @@
 //!
 //! `PUBLISH` reaches all nodes, so any will do. The connection is one of its own:
 //! it can be lost and found elsewhere without a step noticing, and a node that is
-//! busy with steps of others delays no push. Each home is an epoch; a step carries
+//! busy with steps of others delays no push. Each connection is an epoch; a step carries
 //! the one that was there before it was sent.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use leasehold_core::Backoff;
+use leasehold_core::Inbox;
 use leasehold_store::{ErrorKind, Listening, Push, PushSink, StoreError};
-use redis::aio::MultiplexedConnection;
-use redis::{PushInfo, PushKind, Value};
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::keeper::first_answer;
 use super::topology::Address;
-use super::{Cluster, FIRST_PAUSE, lock};
+use super::{Cluster, lock};
 use crate::codec::push;
-use crate::refusal;
+use crate::connection::connect::Target;
+use crate::connection::link::{Ear, Shared};
 
-/// How often the home is asked whether it is still there.
+/// How often the node is asked whether it is still there.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long it may take to say so.
 const SILENCE: Duration = Duration::from_secs(2);
 
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
 /// The inbox of a client.
 pub(super) struct Home {
-    channel: String,
+    /// Our name where we hear, and where we do not.
+    inboxes: (Inbox, Inbox),
     /// Whether anything can be heard, once that is known.
     hears: OnceLock<bool>,
+    /// Those who listen; none while nobody does.
     sink: Mutex<Option<Arc<dyn PushSink>>>,
-    place: Mutex<Option<Arc<Place>>>,
-    /// Zero while nobody listens, or can.
-    epoch: AtomicU64,
-    epochs: AtomicU64,
-}
-
-/// One node that was chosen, for one epoch.
-struct Place {
-    node: Address,
-    /// Zero until it is subscribed.
-    epoch: AtomicU64,
-    lost: Notify,
+    /// The connection on which pushes are heard.
+    link: Mutex<Option<Arc<Shared>>>,
 }
 
 impl Home {
-    pub(super) fn new(channel: String) -> Self {
+    pub(super) fn new(inbox: Inbox) -> Self {
         Self {
-            channel,
+            inboxes: (inbox.clone(), push::deaf(&inbox)),
             hears: OnceLock::new(),
             sink: Mutex::default(),
-            place: Mutex::default(),
-            epoch: AtomicU64::new(0),
-            epochs: AtomicU64::new(0),
+            link: Mutex::default(),
         }
     }
 
-    pub(super) fn channel(&self) -> &str {
-        &self.channel
+    /// Our name.
+    pub(super) fn inbox(&self) -> &Inbox {
+        if self.hears() {
+            &self.inboxes.0
+        } else {
+            &self.inboxes.1
+        }
     }
 
     /// Whether anything is heard, as far as is known.
-    pub(super) fn hears(&self) -> bool {
+    fn hears(&self) -> bool {
         self.hears.get().copied().unwrap_or(true)
     }
 
@@ -77,204 +67,116 @@ impl Home {
         self.hears.get_or_init(|| hears);
     }
 
+    /// Zero while nobody listens, or can.
     pub(super) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+        let link = lock(&self.link);
+        let wire = link.as_ref().and_then(|link| link.current());
+        wire.map_or(0, |wire| wire.epoch())
     }
 
     /// Makes every claim ask where it stands, if anybody listens.
     pub(super) fn reset(&self) {
-        self.tell(Push::Reset);
+        let sink = lock(&self.sink).clone();
+        if let Some(sink) = sink {
+            sink.push(Push::Reset);
+        }
     }
 
     /// The map has changed: a node that is not on it hears nothing.
     pub(super) fn check(&self, cluster: &Cluster) {
-        if let Some(place) = &*lock(&self.place)
+        let link = lock(&self.link).clone();
+        let wire = link.and_then(|link| link.current());
+        if let Some(wire) = wire
+            && let Some(named) = &wire.server.named
             && !lock(&cluster.map)
                 .topology
                 .nodes()
-                .any(|node| *node == place.node)
+                .any(|node| (&node.host, node.port) == (&named.primary.0, named.primary.1))
         {
-            place.lost.notify_one();
-        }
-    }
-
-    /// From now on pushes are heard at `place`; not if nobody listens any more.
-    fn move_to(&self, place: &Arc<Place>) -> bool {
-        let sink = lock(&self.sink);
-        if sink.is_none() {
-            return false;
-        }
-        let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;
-        tracing::debug!(node = %place.node, epoch, "listens");
-        place.epoch.store(epoch, Ordering::Release);
-        *lock(&self.place) = Some(Arc::clone(place));
-        self.epoch.store(epoch, Ordering::Release);
-        true
-    }
-
-    /// Nothing is heard any more.
-    fn leave(&self) {
-        let mut sink = lock(&self.sink);
-        self.epoch.store(0, Ordering::Release);
-        *lock(&self.place) = None;
-        *sink = None;
-    }
-
-    fn tell(&self, push: Push) {
-        let sink = lock(&self.sink).clone();
-        if let Some(sink) = sink {
-            sink.push(push);
-        }
-    }
-
-    /// Takes the pushes of a connection; called on the connection's own task.
-    fn pushed(&self, info: &PushInfo, place: &Place) {
-        match info.kind {
-            PushKind::Disconnection => place.lost.notify_one(),
-            PushKind::Message => {
-                let [Value::BulkString(channel), Value::BulkString(message)] = info.data.as_slice()
-                else {
-                    return;
-                };
-                let epoch = place.epoch.load(Ordering::Acquire);
-                // Not of a home that was left.
-                if epoch == self.epoch() && epoch > 0 && channel == self.channel.as_bytes() {
-                    push::read(message, epoch).for_each(|push| self.tell(push));
-                }
-            }
-            _ => {}
+            wire.leave();
         }
     }
 }
 
-/// Opens the inbox.
+/// Opens the inbox, on one of the primaries, whichever can.
 pub(super) async fn listen(
     cluster: &Arc<Cluster>,
     sink: Arc<dyn PushSink>,
-) -> Result<Ear, StoreError> {
+) -> Result<ClusterEar, StoreError> {
+    let home = &cluster.home;
     {
-        let mut current = lock(&cluster.home.sink);
+        let mut current = lock(&home.sink);
         if current.is_some() {
             return Err(StoreError::new(
                 ErrorKind::Invalid,
                 "the inbox of this store is open already",
             ));
         }
-        *current = Some(sink);
+        *current = Some(Arc::clone(&sink));
     }
-    let mut ear = Ear {
+    let mut ear = ClusterEar {
         cluster: Arc::clone(cluster),
-        task: None,
+        heard: None,
     };
-    if !cluster.home.hears() {
+    if !home.hears() {
         // Those who wait ask.
         return Ok(ear);
     }
-    let (place, connection) = settle(cluster).await?;
-    let task = tokio::spawn(stay(Arc::downgrade(cluster), place, connection));
-    ear.task = Some(task.abort_handle());
+    let weak = Arc::downgrade(cluster);
+    let (found, lost) = (weak.clone(), weak);
+    let tried = AtomicBool::new(false);
+    let nodes = move || {
+        let Some(cluster) = found.upgrade() else {
+            return Vec::new();
+        };
+        if tried.swap(true, Ordering::AcqRel) {
+            // None could be reached, or the last is lost.
+            cluster.refresh();
+        }
+        let nodes = cluster.primaries_in_turn().into_iter();
+        nodes.map(|Address { host, port }| (host, port)).collect()
+    };
+    let observer = move |up: bool| {
+        if let (false, Some(cluster)) = (up, lost.upgrade()) {
+            cluster.refresh();
+        }
+    };
+    let any = cluster.options.at(&Address::new("", 0));
+    let target = Target::any(&any, nodes).saying(&cluster.said);
+    let inbox = home.inboxes.0.clone();
+    let link = Shared::start_as(inbox, target, Some(Box::new(observer)));
+    *lock(&home.link) = Some(Arc::clone(&link));
+    let task = tokio::spawn(look_after(Arc::downgrade(&link)));
+    ear.heard = Some((task.abort_handle(), link.listen(sink).await?));
     Ok(ear)
 }
 
-/// Listens on one of the primaries, whichever can.
-async fn settle(cluster: &Arc<Cluster>) -> Result<(Arc<Place>, MultiplexedConnection), StoreError> {
-    let mut nodes = cluster.primaries();
-    // Clients spread over the nodes, and go on to the next.
-    let turn = cluster.turn.fetch_add(1, Ordering::Relaxed) as u64;
-    let name = u64::from_str_radix(cluster.inboxes.0.as_str(), 16).unwrap_or(0);
-    if !nodes.is_empty() {
-        let first = name.wrapping_add(turn) % nodes.len() as u64;
-        nodes.rotate_left(usize::try_from(first).unwrap_or(0));
-    }
-    let settled = first_answer(nodes, |node| subscribe(cluster, node)).await;
-    let (place, connection) = settled.inspect_err(|_| cluster.refresh())?;
-    if cluster.home.move_to(&place) {
-        Ok((place, connection))
-    } else {
-        Err(refusal::no_connection(None))
-    }
-}
-
-async fn subscribe(
-    cluster: &Arc<Cluster>,
-    node: Address,
-) -> Result<(Arc<Place>, MultiplexedConnection), StoreError> {
-    let target = cluster.target(&node)?;
-    let place = Arc::new(Place {
-        node,
-        epoch: AtomicU64::new(0),
-        lost: Notify::new(),
-    });
-    let (listener, here) = (Arc::downgrade(cluster), Arc::clone(&place));
-    let opened = target
-        .connect(move |info: PushInfo| {
-            if let Some(cluster) = listener.upgrade() {
-                cluster.home.pushed(&info, &here);
-            }
-            Ok::<(), ()>(())
-        })
-        .await?;
-    let mut connection = opened.connection;
-    let subscribed = connection.subscribe(&cluster.home.channel).await;
-    subscribed.map_err(refusal::of_connection)?;
-    Ok((place, connection))
-}
-
-/// Keeps the inbox open: when its home is lost, on another node.
-async fn stay(
-    cluster: Weak<Cluster>,
-    mut place: Arc<Place>,
-    mut connection: MultiplexedConnection,
-) {
+/// Leaves a node that has fallen silent: nothing else is asked there.
+async fn look_after(link: Weak<Shared>) {
     loop {
-        while timeout(LOOK, place.lost.notified()).await.is_err() {
-            let ping = redis::cmd("PING");
-            let answer = timeout(SILENCE, connection.send_packed_command(&ping)).await;
-            if !matches!(answer, Ok(Ok(_))) {
-                break;
-            }
+        sleep(LOOK).await;
+        let Some(link) = link.upgrade() else { return };
+        if let Some(wire) = link.current() {
+            wire.check(SILENCE).await;
         }
-        drop(connection);
-        let Some(lost) = cluster.upgrade() else {
-            return;
-        };
-        tracing::debug!(node = %place.node, "listens no more");
-        lost.home.epoch.store(0, Ordering::Release);
-        lost.refresh();
-        let name = u64::from_str_radix(lost.inboxes.0.as_str(), 16).unwrap_or(0);
-        drop(lost);
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, name);
-        (place, connection) = loop {
-            let Some(cluster) = cluster.upgrade() else {
-                return;
-            };
-            match settle(&cluster).await {
-                Ok(settled) => {
-                    cluster.home.reset();
-                    break settled;
-                }
-                Err(error) => tracing::debug!(%error, "cannot listen"),
-            }
-            drop(cluster);
-            sleep(backoff.pause()).await;
-        };
     }
 }
 
 /// An open inbox; closed on drop.
-pub(super) struct Ear {
+pub(super) struct ClusterEar {
     cluster: Arc<Cluster>,
-    task: Option<AbortHandle>,
+    heard: Option<(AbortHandle, Ear)>,
 }
 
-impl Listening for Ear {}
+impl Listening for ClusterEar {}
 
-impl Drop for Ear {
+impl Drop for ClusterEar {
     fn drop(&mut self) {
-        self.cluster.home.leave();
-        // With its connection, which is its subscription.
-        if let Some(task) = self.task.take() {
+        if let Some((task, _)) = &self.heard {
             task.abort();
         }
+        // With its connection, which is its subscription.
+        lock(&self.cluster.home.link).take();
+        lock(&self.cluster.home.sink).take();
     }
 }

@@ -5,8 +5,6 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use leasehold_core::Backoff;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::Value;
@@ -16,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::topology::{Address, Topology};
 use super::{Cluster, lock};
 use crate::codec::script;
+use crate::connection::dial::first_answer;
 use crate::connection::link::Shared;
 use crate::refusal;
 
@@ -27,9 +26,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The longest while a node is missing.
 const TROUBLED: Duration = Duration::from_millis(500);
-
-/// After this another node is asked too.
-const HEDGE: Duration = Duration::from_millis(250);
 
 impl Cluster {
     /// The map may be out of date: sees that it is looked after soon.
@@ -54,7 +50,9 @@ impl Cluster {
     pub(super) async fn find_nodes(self: &Arc<Self>) -> Result<(), StoreError> {
         let seeds = self.options.seeds().collect();
         let found = first_answer(seeds, |seed| async move {
-            let target = self.target(&seed)?.hearing(self.home.channel());
+            let inbox = self.home.inbox().as_str();
+            let channel = format!("{}inbox:{inbox}", self.options.node.prefix);
+            let target = self.target(&seed)?.hearing(&channel);
             let link = Shared::open(target, Some(self.observer(false))).await?;
             let topology = self.ask(&link, &seed).await?;
             Ok((seed, link, topology))
@@ -149,42 +147,5 @@ async fn keep(cluster: Weak<Cluster>, stale: Arc<Notify>) {
         drop(cluster);
         // Many may find out at the same time.
         sleep(PAUSE).await;
-    }
-}
-
-/// Asks one after the other, the next as soon as one has failed or takes long.
-/// The first answer, or the last refusal, or the last error.
-pub(super) async fn first_answer<T, F>(
-    nodes: Vec<Address>,
-    ask: impl Fn(Address) -> F,
-) -> Result<T, StoreError>
-where
-    F: Future<Output = Result<T, StoreError>>,
-{
-    let mut nodes = nodes.into_iter();
-    let mut asked = FuturesUnordered::new();
-    let mut failed: Option<StoreError> = None;
-    loop {
-        if let Some(node) = nodes.next() {
-            asked.push(ask(node));
-        }
-        let answer = if nodes.len() == 0 {
-            asked.next().await
-        } else {
-            match timeout(HEDGE, asked.next()).await {
-                Ok(answer) => answer,
-                Err(_) => continue,
-            }
-        };
-        match answer {
-            Some(Ok(answer)) => return Ok(answer),
-            Some(Err(error)) => {
-                let refused = |error: &StoreError| error.kind() != ErrorKind::Unavailable;
-                if refused(&error) || !failed.as_ref().is_some_and(refused) {
-                    failed = Some(error);
-                }
-            }
-            None => return Err(failed.unwrap_or_else(|| refusal::no_connection(None))),
-        }
     }
 }

@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
+use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, Listening, PushSink, StoreError};
 use redis::{Cmd, Value};
 use tokio::sync::{Notify, watch};
@@ -34,10 +35,9 @@ use self::home::Home;
 pub use self::options::RedisClusterOptions;
 use self::redirect::Redirect;
 use self::topology::{Address, Topology};
-use crate::codec::push;
 use crate::codec::script::{Script, Terms};
 use crate::connection::connect::Target;
-use crate::connection::link::Shared;
+use crate::connection::link::{Shared, random_inbox};
 use crate::connection::rights::Said;
 use crate::connection::step::{Context, Way, run};
 use crate::refusal;
@@ -57,8 +57,6 @@ const HOPS: u32 = 3;
 pub(crate) struct Cluster {
     options: RedisClusterOptions,
     redacted: String,
-    /// Our name where we hear, and where we do not.
-    inboxes: (Inbox, Inbox),
     home: Home,
     said: Arc<Said>,
     map: Mutex<Map>,
@@ -96,20 +94,17 @@ enum To {
 impl Cluster {
     /// Asks the seeds for the others. The options were checked.
     pub(crate) async fn open(options: RedisClusterOptions) -> Result<Arc<Self>, StoreError> {
-        let random = uuid::Uuid::new_v4().as_u128();
-        #[allow(clippy::cast_possible_truncation, reason = "half of it is enough")]
-        let inbox = Inbox::from_random(random as u64);
         let cluster = Arc::new(Self {
             redacted: options.redacted_url(),
-            home: Home::new(format!("{}inbox:{}", options.node.prefix, inbox.as_str())),
+            home: Home::new(random_inbox()),
             options,
-            inboxes: (inbox.clone(), push::deaf(&inbox)),
             said: Arc::default(),
             map: Mutex::default(),
             changes: watch::Sender::new(0),
             stale: Arc::default(),
             keeper: Mutex::default(),
-            turn: AtomicUsize::new(0),
+            // Clients begin at different nodes.
+            turn: AtomicUsize::new(usize::try_from(random_u128() >> 96).unwrap_or(0)),
         });
         cluster.find_nodes().await?;
         cluster.ensure_kept();
@@ -126,11 +121,7 @@ impl Cluster {
 
     /// Our name.
     pub(crate) fn inbox(&self) -> &Inbox {
-        if self.home.hears() {
-            &self.inboxes.0
-        } else {
-            &self.inboxes.1
-        }
+        self.home.inbox()
     }
 
     /// A node, and how to connect to it.
@@ -292,6 +283,17 @@ impl Cluster {
         lock(&self.map).topology.primaries().to_vec()
     }
 
+    /// The primaries, another one first each time.
+    fn primaries_in_turn(&self) -> Vec<Address> {
+        let mut nodes = self.primaries();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        if !nodes.is_empty() {
+            let first = turn % nodes.len();
+            nodes.rotate_left(first);
+        }
+        nodes
+    }
+
     /// How to reach each primary.
     pub(crate) fn nodes(&self) -> Vec<crate::options::RedisOptions> {
         let primaries = self.primaries();
@@ -317,7 +319,7 @@ impl Cluster {
         let target = self.target(address)?;
         let mut map = lock(&self.map);
         let link = map.links.entry(address.clone());
-        let link = link.or_insert_with(|| Shared::start(target, self.observer(false)));
+        let link = link.or_insert_with(|| Shared::start(target, Some(self.observer(false))));
         Ok(Arc::clone(link))
     }
 
@@ -390,7 +392,7 @@ impl Cluster {
             self.home.reset();
         } else {
             map.links
-                .insert(node, Shared::start(target, self.observer(true)));
+                .insert(node, Shared::start(target, Some(self.observer(true))));
         }
     }
 }

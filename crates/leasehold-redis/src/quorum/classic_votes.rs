@@ -12,8 +12,8 @@ use leasehold_core::Token;
 use leasehold_core::quorum::Vote;
 use leasehold_store::StoreError;
 
-use super::super::classic::{Desk, Failure, Outcome, Step, Verb, unsupported};
 use super::script::Ask;
+use crate::classic::{Desk, Outcome, Step, Verb, error_of, unsupported};
 use crate::connection::wire::Wire;
 
 /// Asks one server. `first`: the claim was never asked for before.
@@ -26,7 +26,7 @@ pub(super) async fn ask(
 ) -> Result<Vote, StoreError> {
     let take = async |verb, id: &str, ttl| {
         let step = Step { verb, id, ttl };
-        desk.step(wire, key, step).await.map_err(Failure::error)
+        desk.step(wire, key, step).await.map_err(error_of)
     };
     Ok(match ask {
         Ask::Acquire(vote) => {

@@ -1,7 +1,7 @@
 //! The one connection of a store: lost, found again, listened to.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::connect::{Hearing, Target};
 use super::finder::Named;
 use super::flights::Flights;
+use super::inbox::OwnInbox;
 use super::wire::{Signals, Wire};
 use super::{primary, rights};
 use crate::codec::push;
@@ -36,11 +37,7 @@ enum State {
 pub(crate) struct Shared {
     target: Target,
     observer: Option<Observer>,
-    /// Our name where we hear, and where we do not.
-    inboxes: (Inbox, Inbox),
-    /// Whether we do, decided when the connection stands for the first time: a claim
-    /// is known by the name that it came with.
-    hears: OnceLock<bool>,
+    inbox: Arc<OwnInbox>,
     channel: String,
     state: watch::Sender<State>,
     sink: Mutex<Option<Arc<dyn PushSink>>>,
@@ -60,10 +57,6 @@ pub(crate) struct Shared {
 /// when it is lost.
 pub(crate) type Observer = Box<dyn Fn(bool) + Send + Sync>;
 
-pub(crate) fn random_inbox() -> Inbox {
-    Inbox::from_random(random_u64())
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -74,7 +67,7 @@ impl Shared {
         target: Target,
         observer: Option<Observer>,
     ) -> Result<Arc<Self>, StoreError> {
-        let shared = Self::new(random_inbox(), target, observer);
+        let shared = Self::new(Arc::new(OwnInbox::random()), target, observer);
         let wire = if shared.target.search().is_some() {
             shared.connect_patiently().await?
         } else {
@@ -86,18 +79,22 @@ impl Shared {
 
     /// Opens the connection in the background, however long that takes.
     pub(crate) fn start(target: Target, observer: Option<Observer>) -> Arc<Self> {
-        Self::start_as(random_inbox(), target, observer)
+        Self::start_as(Arc::new(OwnInbox::random()), target, observer)
     }
 
     /// The same with this inbox.
-    pub(crate) fn start_as(inbox: Inbox, target: Target, observer: Option<Observer>) -> Arc<Self> {
+    pub(crate) fn start_as(
+        inbox: Arc<OwnInbox>,
+        target: Target,
+        observer: Option<Observer>,
+    ) -> Arc<Self> {
         let shared = Self::new(inbox, target, observer);
         shared.find_again(Duration::ZERO);
         shared
     }
 
-    fn new(inbox: Inbox, target: Target, observer: Option<Observer>) -> Arc<Self> {
-        let channel = format!("{}inbox:{}", target.options.prefix, inbox.as_str());
+    fn new(inbox: Arc<OwnInbox>, target: Target, observer: Option<Observer>) -> Arc<Self> {
+        let channel = inbox.channel(&target.options.prefix);
         Arc::new(Self {
             // A node of a cluster is watched, and heard elsewhere.
             target: if observer.is_none() {
@@ -106,8 +103,7 @@ impl Shared {
                 target
             },
             channel,
-            inboxes: (inbox.clone(), push::deaf(&inbox)),
-            hears: OnceLock::new(),
+            inbox,
             observer,
             state: watch::Sender::new(State::Down(None)),
             sink: Mutex::default(),
@@ -150,16 +146,12 @@ impl Shared {
 
     /// Our name.
     pub(crate) fn inbox(&self) -> &Inbox {
-        if self.hears() {
-            &self.inboxes.0
-        } else {
-            &self.inboxes.1
-        }
+        self.inbox.name()
     }
 
     /// Whether this client hears pushes, as far as is known.
     pub(crate) fn hears(&self) -> bool {
-        self.hears.get().copied().unwrap_or(true)
+        self.inbox.hears()
     }
 
     pub(crate) fn target(&self) -> &Target {
@@ -214,7 +206,7 @@ impl Shared {
     /// During a fail-over there is no primary for a moment.
     async fn connect_patiently(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
         let end = Instant::now() + self.target.options.connect_timeout;
-        let mut backoff = self.backoff();
+        let mut backoff = Self::backoff();
         loop {
             let failed = match self.connect().await {
                 Ok(wire) => return Ok(wire),
@@ -228,9 +220,8 @@ impl Shared {
         }
     }
 
-    fn backoff(&self) -> Backoff {
-        let seed = u64::from_str_radix(self.inboxes.0.as_str(), 16).unwrap_or(0);
-        Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed)
+    fn backoff() -> Backoff {
+        Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, random_u64())
     }
 
     async fn connect(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
@@ -244,7 +235,7 @@ impl Shared {
             }
         });
         let wire = Arc::new(Wire::new(self.target.connect(Some(hearing)).await?, link));
-        self.hears.get_or_init(|| wire.server.rights.push());
+        self.inbox.decide(wire.server.rights.push());
         if let Some(acker) = &wire.acker {
             acker.open(&wire).await?;
         }
@@ -298,7 +289,7 @@ impl Shared {
             return;
         };
         let link = Arc::downgrade(self);
-        let (mut backoff, named) = (self.backoff(), Arc::clone(&self.named));
+        let (mut backoff, named) = (Self::backoff(), Arc::clone(&self.named));
         let task = runtime.spawn(async move {
             let mut pause = first;
             loop {

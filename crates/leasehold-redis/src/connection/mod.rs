@@ -9,6 +9,7 @@ pub(crate) mod dial;
 pub(crate) mod finder;
 mod flights;
 pub(crate) mod gate;
+pub(crate) mod inbox;
 pub(crate) mod link;
 pub(crate) mod primary;
 pub(crate) mod rights;

@@ -11,6 +11,7 @@ use super::demand::Demand;
 use super::finder::Named;
 use super::gate::Gate;
 use super::rights::{self, Rights};
+use crate::refusal;
 
 /// One process of a server.
 #[derive(Debug, Clone, Default)]
@@ -52,10 +53,7 @@ impl Target {
         // itself who has the key; others connect to what they name.
         let alone = self.search().is_none() && !self.is_cluster();
         if !is_primary && field("slave_read_only") != "0" && alone {
-            return Err(
-                StoreError::new(ErrorKind::Refused, "the server is a read-only replica")
-                    .with_hint("connect to the primary; after a fail-over, to the new one"),
-            );
+            return Err(refusal::read_only());
         }
         let mut rights = rights?;
         self.said.say(&rights, &self.redacted, &self.options.prefix);

@@ -67,23 +67,22 @@ impl Inner {
         }
     }
 
-    /// Bids for a key.
-    pub(super) async fn bid(
-        self: &Arc<Self>,
+    /// A bid, and what is noted of its claim; what is `known` of it is kept.
+    fn begin(
+        &self,
         key: &Key,
         claim: &Claim,
         known: Option<&Entry>,
         sent: Moment,
         at: StoreTime,
-    ) -> (BidVerdict, Report) {
-        let (limit, first) = (self.patience(claim.lease_ttl), known.is_none());
+    ) -> (Bid, Entry) {
         let config = BidConfig {
             size: self.size,
             ttl: claim.lease_ttl,
-            patience: limit,
+            patience: self.patience(claim.lease_ttl),
         };
         let seen = self.highest.of(key);
-        let mut bid = match known {
+        let bid = match known {
             // A token that was proposed long ago may be below those of others
             // that a server has forgotten: then a new one is due.
             Some(entry) if entry.held || sent.since(entry.proposed) < claim.lease_ttl / 2 => {
@@ -104,9 +103,22 @@ impl Inner {
         if entry.token != bid.token() {
             (entry.token, entry.proposed) = (bid.token(), sent);
         }
+        (bid, entry)
+    }
+
+    /// Bids for a key.
+    pub(super) async fn bid(
+        self: &Arc<Self>,
+        key: &Key,
+        claim: &Claim,
+        known: Option<&Entry>,
+        sent: Moment,
+        at: StoreTime,
+    ) -> (BidVerdict, Report) {
+        let (limit, first) = (self.patience(claim.lease_ttl), known.is_none());
+        let (mut bid, mut entry) = self.begin(key, claim, known, sent, at);
         // Noted before anything is sent: whoever releases it has to know.
-        let lapses = sent + claim.lease_ttl + limit;
-        let noted = entry.clone();
+        let (noted, lapses) = (entry.clone(), sent + claim.lease_ttl + limit);
         self.claims.put(key, &claim.id, noted, lapses, sent);
 
         let mut report = Report::new(self.size);

@@ -6,18 +6,17 @@
 //! the one that was there before it was sent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use leasehold_core::Inbox;
 use leasehold_store::{ErrorKind, Listening, Push, PushSink, StoreError};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::topology::Address;
 use super::{Cluster, lock};
-use crate::codec::push;
 use crate::connection::connect::Target;
+use crate::connection::inbox::OwnInbox;
 use crate::connection::link::{Ear, Shared};
 
 /// How often the node is asked whether it is still there.
@@ -28,10 +27,7 @@ const SILENCE: Duration = Duration::from_secs(2);
 
 /// The inbox of a client.
 pub(super) struct Home {
-    /// Our name where we hear, and where we do not.
-    inboxes: (Inbox, Inbox),
-    /// Whether anything can be heard, once that is known.
-    hears: OnceLock<bool>,
+    pub(super) inbox: Arc<OwnInbox>,
     /// Those who listen; none while nobody does.
     sink: Mutex<Option<Arc<dyn PushSink>>>,
     /// The connection on which pushes are heard.
@@ -39,32 +35,12 @@ pub(super) struct Home {
 }
 
 impl Home {
-    pub(super) fn new(inbox: Inbox) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            inboxes: (inbox.clone(), push::deaf(&inbox)),
-            hears: OnceLock::new(),
+            inbox: Arc::new(OwnInbox::random()),
             sink: Mutex::default(),
             link: Mutex::default(),
         }
-    }
-
-    /// Our name.
-    pub(super) fn inbox(&self) -> &Inbox {
-        if self.hears() {
-            &self.inboxes.0
-        } else {
-            &self.inboxes.1
-        }
-    }
-
-    /// Whether anything is heard, as far as is known.
-    fn hears(&self) -> bool {
-        self.hears.get().copied().unwrap_or(true)
-    }
-
-    /// That was found out at the first node.
-    pub(super) fn decide(&self, hears: bool) {
-        self.hears.get_or_init(|| hears);
     }
 
     /// Zero while nobody listens, or can.
@@ -118,7 +94,7 @@ pub(super) async fn listen(
         cluster: Arc::clone(cluster),
         heard: None,
     };
-    if !home.hears() {
+    if !home.inbox.hears() {
         // Those who wait ask.
         return Ok(ear);
     }
@@ -143,7 +119,7 @@ pub(super) async fn listen(
     };
     let any = cluster.options.at(&Address::new("", 0));
     let target = Target::any(&any, nodes).saying(&cluster.said);
-    let inbox = home.inboxes.0.clone();
+    let inbox = Arc::clone(&home.inbox);
     let link = Shared::start_as(inbox, target, Some(Box::new(observer)));
     *lock(&home.link) = Some(Arc::clone(&link));
     let task = tokio::spawn(look_after(Arc::downgrade(&link)));

@@ -50,15 +50,14 @@ impl Cluster {
     pub(super) async fn find_nodes(self: &Arc<Self>) -> Result<(), StoreError> {
         let seeds = self.options.seeds().collect();
         let found = first_answer(seeds, |seed| async move {
-            let inbox = self.home.inbox().as_str();
-            let channel = format!("{}inbox:{inbox}", self.options.node.prefix);
+            let channel = self.home.inbox.channel(&self.options.node.prefix);
             let target = self.target(&seed)?.hearing(&channel);
             let link = Shared::open(target, Some(self.observer(false))).await?;
             let topology = self.ask(&link, &seed).await?;
             Ok((seed, link, topology))
         });
         let (seed, link, topology) = found.await?;
-        self.home.decide(link.hears());
+        self.home.inbox.decide(link.hears());
         if topology.primaries().contains(&seed) {
             lock(&self.map).links.insert(seed, link);
         }

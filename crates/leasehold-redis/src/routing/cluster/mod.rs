@@ -37,7 +37,7 @@ use self::redirect::Redirect;
 use self::topology::{Address, Topology};
 use crate::codec::script::{Script, Terms};
 use crate::connection::connect::Target;
-use crate::connection::link::{Shared, random_inbox};
+use crate::connection::link::Shared;
 use crate::connection::rights::Said;
 use crate::connection::step::{Context, Way, run};
 use crate::refusal;
@@ -96,7 +96,7 @@ impl Cluster {
     pub(crate) async fn open(options: RedisClusterOptions) -> Result<Arc<Self>, StoreError> {
         let cluster = Arc::new(Self {
             redacted: options.redacted_url(),
-            home: Home::new(random_inbox()),
+            home: Home::new(),
             options,
             said: Arc::default(),
             map: Mutex::default(),
@@ -121,7 +121,7 @@ impl Cluster {
 
     /// Our name.
     pub(crate) fn inbox(&self) -> &Inbox {
-        self.home.inbox()
+        self.home.inbox.name()
     }
 
     /// A node, and how to connect to it.
@@ -212,14 +212,8 @@ impl Cluster {
             // answered with pushes that nobody hears.
             let epoch = self.home.epoch();
             let asked = run(&wire, way, script, keys, |call| arguments(call, terms));
-            let answer = tokio::select! {
-                biased;
-                answer = asked => answer?,
-                // It may have fallen silent for good; whether it carried that out is
-                // unknown, and who took over may be asked.
-                () = self.replaced(&address), if way == Way::Plain => return Err(why.clone()),
-                never = self.wonder() => match never {},
-            };
+            let asked = self.unless_replaced(&address, way, asked);
+            let answer = asked.await.unwrap_or_else(|| Err(why.clone()))?;
             let redirect = match &answer {
                 Value::ServerError(error) => Redirect::of(error, &address).map(|to| (to, error)),
                 _ => None,
@@ -247,21 +241,35 @@ impl Cluster {
         }
     }
 
-    /// As long as an answer takes long: a node that stands still does not say that
-    /// another has its slots.
-    async fn wonder(self: &Arc<Self>) -> std::convert::Infallible {
-        loop {
-            sleep(LONG).await;
-            self.refresh();
-        }
-    }
-
-    /// Until a node has no slots any more.
-    async fn replaced(&self, node: &Address) {
+    /// Waits for the answer of a node, and looks whether the map is still true while that
+    /// takes long: a node that stands still does not say that another has its slots.
+    ///
+    /// `None`: it has no slots any more. It may have fallen silent for good; whether it
+    /// carried out what it was asked is unknown, and who took over may be asked.
+    async fn unless_replaced<T>(
+        self: &Arc<Self>,
+        node: &Address,
+        way: Way<'_>,
+        asked: impl Future<Output = T>,
+    ) -> Option<T> {
         let mut changes = self.changes.subscribe();
-        while lock(&self.map).topology.primaries().contains(node) {
-            // The count lives as long as we do.
-            let _ = changes.changed().await;
+        let replaced = async {
+            while lock(&self.map).topology.primaries().contains(node) {
+                // The count lives as long as we do.
+                let _ = changes.changed().await;
+            }
+        };
+        let wonder = async {
+            loop {
+                sleep(LONG).await;
+                self.refresh();
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = asked => Some(answer),
+            () = replaced, if way == Way::Plain => None,
+            () = wonder => None,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use leasehold_core::quorum::FarewellVerdict;
+use leasehold_core::quorum::ReleaseVerdict;
 use leasehold_core::{Key, Moment, Note, Owner, StoreTime, Token, Validity};
 use tokio::sync::watch;
 
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 const SEEN: usize = 4_096;
 
 /// How the release of a claim stands, for those who wait for it.
-pub(super) type Parting = watch::Receiver<Option<FarewellVerdict>>;
+pub(super) type Parting = watch::Receiver<Option<ReleaseVerdict>>;
 
 /// One claim of this client.
 #[derive(Debug, Clone)]

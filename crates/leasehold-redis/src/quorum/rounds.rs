@@ -8,8 +8,8 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::quorum::{
-    Acquire, Bid, BidConfig, BidVerdict, Body, Extend, Extension, ExtensionVerdict, Farewell,
-    FarewellVerdict, Part, Vote,
+    Acquire, AcquireConfig, AcquireVerdict, Body, Extend, Part, QuorumAcquire, QuorumRelease,
+    QuorumRenewal, ReleaseVerdict, RenewalVerdict, Vote,
 };
 use leasehold_core::{Claim, ClaimId, Key, Moment, StoreTime, Token, Validity};
 use leasehold_store::random::random_u64;
@@ -75,8 +75,8 @@ impl Inner {
         known: Option<&Entry>,
         sent: Moment,
         at: StoreTime,
-    ) -> (Bid, Entry) {
-        let config = BidConfig {
+    ) -> (QuorumAcquire, Entry) {
+        let config = AcquireConfig {
             size: self.size,
             ttl: claim.lease_ttl,
             patience: self.patience(claim.lease_ttl),
@@ -86,10 +86,10 @@ impl Inner {
             // A token that was proposed long ago may be below those of others
             // that a server has forgotten: then a new one is due.
             Some(entry) if entry.held || sent.since(entry.proposed) < claim.lease_ttl / 2 => {
-                Bid::again(config, entry.token, seen, entry.held, sent)
+                QuorumAcquire::again(config, entry.token, seen, entry.held, sent)
             }
-            Some(entry) => Bid::new(config, seen.max(entry.token), at.0, sent),
-            None => Bid::new(config, seen, at.0, sent),
+            Some(entry) => QuorumAcquire::new(config, seen.max(entry.token), at.0, sent),
+            None => QuorumAcquire::new(config, seen, at.0, sent),
         };
         let mut entry = known.cloned().unwrap_or_else(|| Entry {
             token: bid.token(),
@@ -114,7 +114,7 @@ impl Inner {
         known: Option<&Entry>,
         sent: Moment,
         at: StoreTime,
-    ) -> (BidVerdict, Report) {
+    ) -> (AcquireVerdict, Report) {
         let (limit, first) = (self.patience(claim.lease_ttl), known.is_none());
         let (mut bid, mut entry) = self.begin(key, claim, known, sent, at);
         // Noted before anything is sent: whoever releases it has to know.
@@ -159,7 +159,7 @@ impl Inner {
         if matches!(self.claims.look(key, &claim.id), Known::Left(_)) {
             // It was released while it was asked for.
             self.farewell(key, &claim.id, bid.token(), sent, claim.lease_ttl);
-            return (BidVerdict::Gone, report);
+            return (AcquireVerdict::Gone, report);
         }
         (verdict, report)
     }
@@ -172,11 +172,11 @@ impl Inner {
         entry: &Entry,
         ttl: Duration,
         sent: Moment,
-    ) -> (ExtensionVerdict, Report) {
+    ) -> (RenewalVerdict, Report) {
         let limit = self.patience(ttl);
         self.claims.keep(key, id, sent + ttl + limit);
         let mut report = Report::new(self.size);
-        let mut extension = Extension::new(self.size, sent + limit);
+        let mut extension = QuorumRenewal::new(self.size, sent + limit);
         let mut asked: FuturesUnordered<_> = (0..self.members.len())
             .map(|server| {
                 let extend = Extend {
@@ -257,7 +257,7 @@ impl Inner {
             wake: false,
         };
         let until = sent + ttl + self.patience(ttl);
-        let farewell = Farewell::new(self.size, clock::now(), until, false, random_u64());
+        let farewell = QuorumRelease::new(self.size, clock::now(), until, false, random_u64());
         let (told, _) = watch::channel(None);
         tokio::spawn(Arc::clone(self).leave(key.clone(), part, farewell, told));
     }
@@ -281,7 +281,7 @@ impl Inner {
             token,
             wake,
         };
-        let farewell = Farewell::new(self.size, now, until, valid, random_u64());
+        let farewell = QuorumRelease::new(self.size, now, until, valid, random_u64());
         tokio::spawn(Arc::clone(self).leave(key.clone(), part, farewell, told));
         parting
     }
@@ -290,8 +290,8 @@ impl Inner {
         self: Arc<Self>,
         key: Key,
         part: Part,
-        mut farewell: Farewell,
-        told: watch::Sender<Option<FarewellVerdict>>,
+        mut farewell: QuorumRelease,
+        told: watch::Sender<Option<ReleaseVerdict>>,
     ) {
         let limit = self.options.node_timeout;
         let mut asked = FuturesUnordered::new();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::quorum::{BidVerdict, ExtensionVerdict, FarewellVerdict, Vote};
+use leasehold_core::quorum::{AcquireVerdict, ReleaseVerdict, RenewalVerdict, Vote};
 use leasehold_core::{
     Arrival, Claim, ClaimId, Key, Mode, Release, Renew, Reply, Standing, StoreTime, Token,
 };
@@ -59,7 +59,7 @@ impl RedlockStore {
         };
         let (verdict, report) = inner.bid(key, claim, known.as_ref(), sent, at).await;
         let reply = match verdict {
-            BidVerdict::Held { token } => {
+            AcquireVerdict::Held { token } => {
                 let mut deadline = at + claim.lease_ttl;
                 inner.claims.change(key, &claim.id, |entry| {
                     entry.held = true;
@@ -69,21 +69,21 @@ impl RedlockStore {
                 });
                 inner.standing(&claim.id, token, deadline)
             }
-            BidVerdict::Busy { left } => {
+            AcquireVerdict::Busy { left } => {
                 inner.give_up(key, claim, sent);
                 Reply::Busy {
                     blocked_until: at + left,
                 }
             }
-            BidVerdict::Taken => {
+            AcquireVerdict::Taken => {
                 inner.claims.forget(key, &claim.id);
                 Reply::Taken
             }
-            BidVerdict::Gone => {
+            AcquireVerdict::Gone => {
                 inner.part(key, &claim.id);
                 Reply::Gone
             }
-            BidVerdict::Refused { left } => {
+            AcquireVerdict::Refused { left } => {
                 inner.give_up(key, claim, sent);
                 let error =
                     report.error(inner, ErrorKind::Refused, inner.patience(claim.lease_ttl));
@@ -92,7 +92,7 @@ impl RedlockStore {
                     None => error,
                 });
             }
-            BidVerdict::Unanswered => {
+            AcquireVerdict::Unanswered => {
                 let limit = inner.patience(claim.lease_ttl);
                 return Err(report.error(inner, ErrorKind::Unavailable, limit));
             }
@@ -128,7 +128,7 @@ impl RedlockStore {
         }
         let (verdict, report) = inner.extend(key, &renew.id, &entry, renew.ttl, sent).await;
         Ok(match verdict {
-            ExtensionVerdict::Held => {
+            RenewalVerdict::Held => {
                 let mut deadline = at + renew.ttl;
                 inner.claims.change(key, &renew.id, |known| {
                     known.validity.confirm(sent, renew.ttl);
@@ -138,11 +138,11 @@ impl RedlockStore {
                 });
                 answer(inner.standing(&renew.id, entry.token, deadline), at)
             }
-            ExtensionVerdict::Gone => {
+            RenewalVerdict::Gone => {
                 inner.part(key, &renew.id);
                 answer(Reply::Gone, at)
             }
-            ExtensionVerdict::Unanswered => {
+            RenewalVerdict::Unanswered => {
                 let limit = inner.patience(renew.ttl);
                 return Err(report.error(inner, ErrorKind::Unavailable, limit));
             }
@@ -164,7 +164,7 @@ impl RedlockStore {
             _ => None,
         };
         match verdict {
-            Some(FarewellVerdict::Held) if first => {
+            Some(ReleaseVerdict::Held) if first => {
                 Ok(answer(Reply::Released { held: true }, wall()))
             }
             Some(_) => Ok(answer(Reply::Absent, wall())),

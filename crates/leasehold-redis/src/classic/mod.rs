@@ -37,10 +37,10 @@ use super::options::{RedisLayout, RedisOptions};
 use crate::claims::{ClaimTable, Known};
 use crate::codec::stores_own;
 use crate::connection::connect::Target;
-use crate::connection::link::Shared;
 use crate::connection::step::at_primary;
-use crate::routing::cluster::{Cluster, RedisClusterOptions};
-use crate::routing::names::{Names, Source, as_key};
+use crate::routing::Route;
+use crate::routing::cluster::RedisClusterOptions;
+use crate::routing::names::{Names, as_key};
 
 /// A store that shares its locks with other libraries, on one Redis or Valkey
 /// server, behind Sentinels, or on a cluster. Cheap to share behind an `Arc`; its
@@ -57,13 +57,9 @@ use crate::routing::names::{Names, Source, as_key};
 /// ```
 pub struct ClassicStore {
     route: Route,
+    /// The way to one server.
+    desk: Desk,
     claims: ClaimTable<(), ()>,
-}
-
-/// The way from a key to its server.
-enum Route {
-    One(Arc<Shared>, Desk),
-    Cluster(Arc<Cluster>),
 }
 
 impl ClassicStore {
@@ -75,14 +71,12 @@ impl ClassicStore {
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         options.check()?;
         check_layout(options.layout)?;
-        let shared = Shared::open(Target::new(&options)?, None).await?;
-        let desk = Desk::default();
-        let opened = desk.open(&shared.wire().await?).await;
-        opened.map_err(refusal::of)?;
-        Ok(Self {
-            route: Route::One(shared, desk),
-            claims: ClaimTable::default(),
-        })
+        let store = Self::by(Route::open(Target::new(&options)?).await?);
+        if let Route::One(shared) = &store.route {
+            let opened = store.desk.open(&shared.wire().await?).await;
+            opened.map_err(refusal::of)?;
+        }
+        Ok(store)
     }
 
     /// Opens a store on a cluster, where scripts have to be allowed.
@@ -93,35 +87,30 @@ impl ClassicStore {
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
         options.check()?;
         check_layout(options.node.layout)?;
-        let cluster = Cluster::open(options).await?;
-        Ok(Self {
-            route: Route::Cluster(cluster),
+        Ok(Self::by(Route::open_cluster(options).await?))
+    }
+
+    fn by(route: Route) -> Self {
+        Self {
+            route,
+            desk: Desk::default(),
             claims: ClaimTable::default(),
-        })
+        }
     }
 
     /// The URL of the server or cluster, without the password.
     #[must_use]
     pub fn redacted_url(&self) -> &str {
-        match &self.route {
-            Route::One(shared, _) => &shared.target().redacted,
-            Route::Cluster(cluster) => cluster.redacted(),
-        }
+        self.route.redacted()
     }
 
     /// The primaries of a cluster.
     pub(super) fn nodes(&self) -> Vec<RedisOptions> {
-        match &self.route {
-            Route::One(..) => Vec::new(),
-            Route::Cluster(cluster) => cluster.nodes(),
-        }
+        self.route.nodes()
     }
 
     fn prefix(&self) -> &str {
-        match &self.route {
-            Route::One(shared, _) => &shared.target().options.prefix,
-            Route::Cluster(cluster) => &cluster.options().prefix,
-        }
+        &self.route.options().prefix
     }
 
     fn redis_key(&self, key: &Key) -> String {
@@ -131,8 +120,8 @@ impl ClassicStore {
     async fn ask(&self, key: &Key, step: Step<'_>) -> Result<Outcome, StoreError> {
         let name = self.redis_key(key);
         match &self.route {
-            Route::One(shared, desk) => {
-                let name = &name;
+            Route::One(shared) => {
+                let (desk, name) = (&self.desk, &name);
                 let take = |wire| async move { desk.step(&wire, name, step).await };
                 let asked = at_primary(shared, take);
                 asked.await.map_err(refusal::of)
@@ -148,7 +137,7 @@ impl ClassicStore {
     async fn found(&self, key: &Key) -> Result<Found, StoreError> {
         let name = self.redis_key(key);
         match &self.route {
-            Route::One(shared, _) => {
+            Route::One(shared) => {
                 let name = &name;
                 let asked = at_primary(shared, |wire| async move { look(&wire, name).await });
                 asked.await.map_err(refusal::of)
@@ -345,24 +334,17 @@ impl LockStore for ClassicStore {
     }
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
-        let source = match &self.route {
-            Route::One(shared, _) => Source::One(shared),
-            Route::Cluster(cluster) => Source::Cluster(cluster),
-        };
         Box::new(ClassicListing {
             store: self,
             allowed: check_pattern(self.prefix(), pattern),
-            names: Names::new(source, self.prefix().to_owned(), pattern),
+            names: Names::new(self.route.clone(), self.prefix().to_owned(), pattern),
             pending: Vec::new(),
             named: SeenNames::default(),
         })
     }
 
     fn inbox(&self) -> &Inbox {
-        match &self.route {
-            Route::One(shared, _) => shared.inbox(),
-            Route::Cluster(cluster) => cluster.inbox(),
-        }
+        self.route.inbox()
     }
 
     async fn listen(&self, _sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
@@ -375,7 +357,7 @@ struct ClassicListing<'a> {
     store: &'a ClassicStore,
     /// Whether that pattern may be listed.
     allowed: Result<(), Invalid>,
-    names: Names<'a>,
+    names: Names,
     /// Keys that were found and not looked into yet.
     pending: Vec<Key>,
     named: SeenNames,

@@ -7,8 +7,9 @@ use std::time::Duration;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::{Cmd, Script, Value, cmd};
 
-use super::{RedisStore, Route};
+use super::RedisStore;
 use crate::refusal;
+use crate::routing::Route;
 
 /// Compare-and-delete, as every lock on `SET NX` has it (redis.io, "Distributed
 /// Locks with Redis").

@@ -12,14 +12,15 @@ use super::Inner;
 use super::member::Member;
 use super::report::Report;
 use crate::classic;
-use crate::routing::names::{Names, PAGE, Source, as_key};
+use crate::routing::Route;
+use crate::routing::names::{Names, PAGE, as_key};
 
 /// A listing: all servers are gone through side by side. Some may fail, as long as a quorum
 /// goes on: whatever is held lies on one of those, too.
 pub(super) struct QuorumListing<'a> {
     inner: &'a Arc<Inner>,
     pattern: String,
-    scans: Vec<Scan<'a>>,
+    scans: Vec<Scan>,
     report: Report,
     /// Keys that were found and not looked into yet.
     pending: Vec<Key>,
@@ -30,17 +31,17 @@ pub(super) struct QuorumListing<'a> {
 }
 
 /// How far one server has been gone through.
-enum Scan<'a> {
-    At(Names<'a>),
+enum Scan {
+    At(Names),
     Done,
     Failed,
 }
 
 impl<'a> QuorumListing<'a> {
     pub(super) fn new(inner: &'a Arc<Inner>, pattern: &str) -> Self {
-        let start = |member: &'a Member| {
-            let source = Source::One(&member.shared);
-            Scan::At(Names::new(source, member.lock_key(""), pattern))
+        let start = |member: &Member| {
+            let route = Route::One(Arc::clone(&member.shared));
+            Scan::At(Names::new(route, member.lock_key(""), pattern))
         };
         Self {
             inner,

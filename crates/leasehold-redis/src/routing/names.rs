@@ -7,7 +7,7 @@ use leasehold_core::Key;
 use leasehold_store::StoreError;
 use redis::Value;
 
-use super::cluster::Cluster;
+use super::Route;
 use crate::codec::script::unreadable;
 use crate::connection::link::Shared;
 use crate::connection::wire::Wire;
@@ -27,17 +27,10 @@ pub(crate) fn as_key(name: &[u8]) -> Result<Key, StoreError> {
     }
 }
 
-/// Where names are looked for.
-#[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
-    One(&'a Arc<Shared>),
-    Cluster(&'a Arc<Cluster>),
-}
-
 /// The names behind a prefix that match a pattern, one `SCAN` at a time. A name may come
 /// twice.
-pub(crate) struct Names<'a> {
-    source: Source<'a>,
+pub(crate) struct Names {
+    route: Route,
     prefix: String,
     glob: String,
     /// The nodes that are still to be gone through, and how far the first is.
@@ -50,10 +43,10 @@ pub(crate) struct Names<'a> {
     changes: u64,
 }
 
-impl<'a> Names<'a> {
-    pub(crate) fn new(source: Source<'a>, prefix: String, pattern: &str) -> Self {
+impl Names {
+    pub(crate) fn new(route: Route, prefix: String, pattern: &str) -> Self {
         Self {
-            source,
+            route,
             glob: format!("{}{pattern}", escape(&prefix)),
             prefix,
             nodes: VecDeque::new(),
@@ -95,16 +88,16 @@ impl<'a> Names<'a> {
     /// Goes through all nodes: once, and again where slots have moved meanwhile, since their
     /// keys may have been seen on neither node.
     fn begin_round(&mut self) -> Result<bool, StoreError> {
-        match self.source {
-            Source::One(shared) if self.rounds == 0 => self.nodes.push_back(Arc::clone(shared)),
-            Source::Cluster(cluster)
+        match &self.route {
+            Route::One(shared) if self.rounds == 0 => self.nodes.push_back(Arc::clone(shared)),
+            Route::Cluster(cluster)
                 if self.rounds == 0
                     || (self.rounds < SCANS && cluster.changes() != self.changes) =>
             {
                 self.changes = cluster.changes();
                 self.nodes.extend(cluster.links()?);
             }
-            Source::One(_) | Source::Cluster(_) => return Ok(false),
+            Route::One(_) | Route::Cluster(_) => return Ok(false),
         }
         self.rounds += 1;
         Ok(true)

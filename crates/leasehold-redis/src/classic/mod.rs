@@ -8,6 +8,7 @@
 mod desk;
 #[cfg(feature = "fuzzing")]
 pub(super) mod fuzzing;
+mod list;
 mod look;
 mod refusal;
 mod verb;
@@ -17,18 +18,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use leasehold_core::{
-    Claim, Command, Inbox, Invalid, Key, Mode, Release, Renew, Reply, Snapshot, Standing,
-    StoreTime, Token,
+    Claim, Command, Inbox, Key, Mode, Release, Renew, Reply, Snapshot, Standing, StoreTime, Token,
 };
 use leasehold_store::{
-    Answer, Capabilities, ErrorKind, ListPage, Listening, Listing, LockStore, PushSink, SeenNames,
-    StoreError, clock,
+    Answer, Capabilities, ErrorKind, Listening, Listing, LockStore, PushSink, StoreError, clock,
 };
 use redis::Value;
 
 pub(super) use self::desk::Desk;
+use self::list::ClassicListing;
 use self::look::{arrival, deadline};
 pub(super) use self::look::{check_pattern, is_listed, look, view};
 pub(super) use self::refusal::{of as error_of, unsupported};
@@ -40,7 +39,6 @@ use crate::connection::connect::Target;
 use crate::connection::step::at_primary;
 use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
-use crate::routing::names::{Names, as_key};
 
 /// A store that shares its locks with other libraries, on one Redis or Valkey
 /// server, behind Sentinels, or on a cluster. Cheap to share behind an `Arc`; its
@@ -334,13 +332,7 @@ impl LockStore for ClassicStore {
     }
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
-        Box::new(ClassicListing {
-            store: self,
-            allowed: check_pattern(self.prefix(), pattern),
-            names: Names::new(self.route.clone(), self.prefix().to_owned(), pattern),
-            pending: Vec::new(),
-            named: SeenNames::default(),
-        })
+        Box::new(ClassicListing::new(self, pattern))
     }
 
     fn inbox(&self) -> &Inbox {
@@ -349,46 +341,6 @@ impl LockStore for ClassicStore {
 
     async fn listen(&self, _sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         Err(unsupported("nobody is told when a lock is free"))
-    }
-}
-
-/// A listing of the strings that are locks.
-struct ClassicListing<'a> {
-    store: &'a ClassicStore,
-    /// Whether that pattern may be listed.
-    allowed: Result<(), Invalid>,
-    names: Names,
-    /// Keys that were found and not looked into yet.
-    pending: Vec<Key>,
-    named: SeenNames,
-}
-
-#[async_trait]
-impl Listing for ClassicListing<'_> {
-    async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
-        self.allowed.clone()?;
-        if self.pending.is_empty() {
-            let Some(names) = self.names.next().await? else {
-                return Ok(None);
-            };
-            self.pending = names.iter().filter_map(|name| as_key(name).ok()).collect();
-        }
-        let looks = join_all(self.pending.iter().map(|key| self.store.found(key))).await;
-        let mut found = Vec::new();
-        for (key, look) in self.pending.iter().zip(looks) {
-            match look {
-                Ok(look) => found.push((key.clone(), view(&look, wall()))),
-                // Whatever else has such a name is no lock of this layout.
-                Err(error) if error.kind() == ErrorKind::Corrupt => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.pending.clear();
-        found.retain(|(key, seen)| is_listed(seen) && self.named.insert(key.as_str().as_bytes()));
-        Ok(Some(ListPage {
-            found,
-            skipped: Vec::new(),
-        }))
     }
 }
 

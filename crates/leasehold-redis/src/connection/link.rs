@@ -7,7 +7,6 @@ use std::time::Duration;
 use leasehold_core::{Backoff, Inbox};
 use leasehold_store::random::random_u64;
 use leasehold_store::{ErrorKind, Push, PushSink, StoreError};
-use redis::{PushInfo, PushKind, Value};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -16,9 +15,8 @@ use super::connect::{Hearing, Target};
 use super::finder::Named;
 use super::flights::Flights;
 use super::inbox::OwnInbox;
+use super::primary;
 use super::wire::{Signals, Wire};
-use super::{primary, rights};
-use crate::codec::push;
 use crate::refusal;
 
 /// The pauses between tries to connect again.
@@ -35,16 +33,18 @@ enum State {
 
 /// What the store, its connection and its tasks share.
 pub(crate) struct Shared {
-    target: Target,
+    pub(super) target: Target,
     observer: Option<Observer>,
     inbox: Arc<OwnInbox>,
-    channel: String,
+    pub(super) channel: String,
     state: watch::Sender<State>,
-    sink: Mutex<Option<Arc<dyn PushSink>>>,
+    pub(super) sink: Mutex<Option<Arc<dyn PushSink>>>,
     flights: Arc<Flights>,
-    epochs: AtomicU64,
-    subscribing: tokio::sync::Mutex<()>,
+    pub(super) epochs: AtomicU64,
+    pub(super) subscribing: tokio::sync::Mutex<()>,
     reconnecting: Mutex<Option<AbortHandle>>,
+    /// Whether the connection has stood before: what was pushed meanwhile is lost.
+    stood: AtomicBool,
     /// Whether this client has asked for locks, and not only looked.
     claims: AtomicBool,
     /// A Sentinel has named a primary: the pause before the next try is over.
@@ -57,7 +57,7 @@ pub(crate) struct Shared {
 /// when it is lost.
 pub(crate) type Observer = Box<dyn Fn(bool) + Send + Sync>;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -111,6 +111,7 @@ impl Shared {
             epochs: AtomicU64::new(0),
             subscribing: tokio::sync::Mutex::default(),
             reconnecting: Mutex::default(),
+            stood: AtomicBool::new(false),
             claims: AtomicBool::new(false),
             named: Arc::default(),
             looking_out: Mutex::default(),
@@ -250,10 +251,15 @@ impl Shared {
     }
 
     fn publish(self: &Arc<Self>, wire: Arc<Wire>) {
+        tracing::debug!(url = %self.target.redacted, "connected");
         let signals = Arc::clone(&wire.signals);
         self.state.send_replace(State::Up(wire));
         self.look_out();
         self.tell(true);
+        let sink = lock(&self.sink).clone();
+        if let (Some(sink), true) = (sink, self.stood.swap(true, Ordering::AcqRel)) {
+            sink.push(Push::Reset);
+        }
         if signals.dead.load(Ordering::Acquire) {
             self.lost(&signals);
         }
@@ -299,7 +305,7 @@ impl Shared {
                 }
                 let Some(link) = link.upgrade() else { return };
                 match link.connect().await {
-                    Ok(wire) => return link.reopened(wire),
+                    Ok(wire) => return link.publish(wire),
                     Err(error) => {
                         tracing::debug!(%error, "cannot connect");
                         link.state.send_replace(State::Down(Some(error)));
@@ -309,15 +315,6 @@ impl Shared {
             }
         });
         *lock(&self.reconnecting) = Some(task.abort_handle());
-    }
-
-    fn reopened(self: &Arc<Self>, wire: Arc<Wire>) {
-        tracing::debug!(url = %self.target.redacted, "connected");
-        self.publish(wire);
-        let sink = lock(&self.sink).clone();
-        if let Some(sink) = sink {
-            sink.push(Push::Reset);
-        }
     }
 
     // ---- fail-overs ----
@@ -351,69 +348,6 @@ impl Shared {
             self.lost(&wire.signals);
         }
     }
-
-    // ---- the inbox ----
-
-    /// Takes the pushes of a connection; called on the connection's own task.
-    fn pushed(self: &Arc<Self>, info: &PushInfo, signals: &Arc<Signals>) {
-        match info.kind {
-            PushKind::Disconnection => self.lost(signals),
-            PushKind::Message => {
-                let [Value::BulkString(channel), Value::BulkString(message)] = info.data.as_slice()
-                else {
-                    return;
-                };
-                let epoch = signals.epoch.load(Ordering::Acquire);
-                if epoch == 0 || channel != self.channel.as_bytes() {
-                    return;
-                }
-                let sink = lock(&self.sink).clone();
-                if let Some(sink) = sink {
-                    push::read(message, epoch).for_each(|push| sink.push(push));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Opens the inbox.
-    pub(crate) async fn listen(
-        self: &Arc<Self>,
-        sink: Arc<dyn PushSink>,
-    ) -> Result<Ear, StoreError> {
-        {
-            let mut current = lock(&self.sink);
-            if current.is_some() {
-                return Err(StoreError::new(
-                    ErrorKind::Invalid,
-                    "the inbox of this store is open already",
-                ));
-            }
-            *current = Some(sink);
-        }
-        let ear = Ear(Arc::clone(self));
-        let wire = self.wire().await?;
-        self.subscribe(&wire).await?;
-        Ok(ear)
-    }
-
-    /// Opens the inbox on a connection. Where that is forbidden nothing is heard, and
-    /// those who wait ask.
-    async fn subscribe(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
-        let _one_at_a_time = self.subscribing.lock().await;
-        if wire.epoch() != 0 || !self.hears() || !wire.server.rights.push() {
-            return Ok(());
-        }
-        let mut connection = wire.connection.clone();
-        let subscribed = connection.subscribe(&self.channel).await;
-        if let Err(error) = rights::forbidden_or_lost(subscribed)? {
-            tracing::warn!(url = %self.target.redacted, %error, "hears no more");
-            return Ok(());
-        }
-        let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;
-        wire.signals.epoch.store(epoch, Ordering::Release);
-        Ok(())
-    }
 }
 
 impl Drop for Shared {
@@ -422,30 +356,6 @@ impl Drop for Shared {
             if let Some(task) = lock(task).take() {
                 task.abort();
             }
-        }
-    }
-}
-
-/// An open inbox; closed on drop.
-pub(crate) struct Ear(Arc<Shared>);
-
-impl leasehold_store::Listening for Ear {}
-
-impl Drop for Ear {
-    fn drop(&mut self) {
-        *lock(&self.0.sink) = None;
-        let Some(wire) = self.0.current() else { return };
-        wire.signals.epoch.store(0, Ordering::Release);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let shared = Arc::clone(&self.0);
-            runtime.spawn(async move {
-                let _one_at_a_time = shared.subscribing.lock().await;
-                // Unless it was opened again meanwhile.
-                if wire.epoch() == 0 && lock(&shared.sink).is_none() {
-                    // A connection that is lost has no subscription.
-                    let _ = wire.connection.clone().unsubscribe(&shared.channel).await;
-                }
-            });
         }
     }
 }

@@ -15,5 +15,6 @@ pub(crate) mod primary;
 pub(crate) mod rights;
 pub(crate) mod server;
 pub(crate) mod step;
+pub(crate) mod subscription;
 pub(crate) mod value;
 pub(crate) mod wire;

@@ -17,7 +17,8 @@ use super::topology::Address;
 use super::{Cluster, lock};
 use crate::connection::connect::Target;
 use crate::connection::inbox::OwnInbox;
-use crate::connection::link::{Ear, Shared};
+use crate::connection::link::Shared;
+use crate::connection::subscription::Ear;
 
 /// How often the node is asked whether it is still there.
 const LOOK: Duration = Duration::from_secs(1);

@@ -65,51 +65,56 @@ pub(crate) enum Lack {
 }
 
 impl Lack {
-    /// What is missing.
-    pub(crate) fn found(self) -> &'static str {
+    /// What is missing, what that costs, and what would do, with `<prefix>` in it.
+    const fn about(self) -> (&'static str, &'static str, &'static str) {
+        let deaf = "clients are not told of their grants and ask from time to time; a dead waiter \
+                    delays the others by its waiter TTL";
+        let scripts = "add +evalsha +script|load to the rule of the user";
         match self {
-            Self::Resp3 => "the server does not speak RESP3",
-            Self::Subscribe => "SUBSCRIBE is forbidden",
-            Self::Publish => "PUBLISH is forbidden",
-            Self::Hashes => "scripts cannot be sent by their hash",
-            Self::Scripts => "scripts are forbidden",
-            Self::Info => "INFO is forbidden",
-        }
-    }
-
-    /// What that costs.
-    pub(crate) fn cost(self) -> &'static str {
-        match self {
-            Self::Resp3 | Self::Subscribe | Self::Publish => {
-                "clients are not told of their grants and ask from time to time; a dead waiter \
-                 delays the others by its waiter TTL"
-            }
-            Self::Hashes => "each request carries its script, some kilobytes",
-            Self::Scripts => {
-                "locks are changed by transactions, which is as safe and takes one more round trip"
-            }
-            Self::Info => {
+            Self::Resp3 => (
+                "the server does not speak RESP3",
+                deaf,
+                "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only",
+            ),
+            Self::Subscribe => (
+                "SUBSCRIBE is forbidden",
+                deaf,
+                "add +subscribe +unsubscribe &<prefix>* to the rule of the user",
+            ),
+            Self::Publish => (
+                "PUBLISH is forbidden",
+                deaf,
+                "add +publish &<prefix>* to the rule of the user",
+            ),
+            Self::Hashes => (
+                "scripts cannot be sent by their hash",
+                "each request carries its script, some kilobytes",
+                scripts,
+            ),
+            Self::Scripts => (
+                "scripts are forbidden",
+                "locks are changed by transactions, which is as safe and takes one more round trip",
+                scripts,
+            ),
+            Self::Info => (
+                "INFO is forbidden",
                 "version, role, memory policy and restarts of the server are unknown; a dead \
-                 waiter delays the others by its waiter TTL"
-            }
+                 waiter delays the others by its waiter TTL",
+                "add +info to the rule of the user",
+            ),
         }
     }
 
-    /// What would do.
+    pub(crate) fn found(self) -> &'static str {
+        self.about().0
+    }
+
+    pub(crate) fn cost(self) -> &'static str {
+        self.about().1
+    }
+
     pub(crate) fn remedy(self, prefix: &str) -> String {
-        match self {
-            Self::Resp3 => "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 \
-                            only"
-                .to_owned(),
-            Self::Subscribe => {
-                format!("add +subscribe +unsubscribe &{prefix}* to the rule of the user")
-            }
-            Self::Publish => format!("add +publish &{prefix}* to the rule of the user"),
-            Self::Hashes | Self::Scripts => {
-                "add +evalsha +script|load to the rule of the user".to_owned()
-            }
-            Self::Info => "add +info to the rule of the user".to_owned(),
-        }
+        self.about().2.replace("<prefix>", prefix)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 use leasehold_store::Acknowledges;
 
-use super::params::{Params, Shown, unusual};
+use super::params::{Params, Shown, check_bounds, unusual};
 
 const EXAMPLE: &str = "write acknowledge=1, =majority, =disk, =disk:1 or =none";
 
@@ -77,16 +77,9 @@ impl Acknowledge {
     }
 
     pub(crate) fn check(&self) -> Result<(), Invalid> {
-        let limit = Duration::from_secs(60);
-        if self.timeout < Duration::from_millis(1) || self.timeout > limit {
-            return Err(Invalid::new(
-                format!(
-                    "an acknowledge_timeout of {:?} is out of bounds",
-                    self.timeout
-                ),
-                "choose between 1 ms and 60 s",
-            ));
-        }
+        let bounds = Duration::from_millis(1)..=Duration::from_secs(60);
+        let choose = "choose between 1 ms and 60 s";
+        check_bounds("an acknowledge_timeout", self.timeout, bounds, choose)?;
         match self.by {
             AcknowledgedBy::Replicas(0) => Err(Invalid::new(
                 "acknowledge=0 asks nobody",

@@ -1,5 +1,6 @@
 //! The parameters of a URL, read and written.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
@@ -76,6 +77,22 @@ pub(crate) fn add_params(url: &mut String, params: impl IntoIterator<Item = Show
 /// A duration as it is written, unless it is the `usual` one.
 pub(crate) fn unusual(duration: Duration, usual: Duration) -> Option<String> {
     (duration != usual).then(|| millis(duration))
+}
+
+/// Refuses a setting that is out of bounds.
+pub(crate) fn check_bounds(
+    name: &str,
+    value: Duration,
+    bounds: RangeInclusive<Duration>,
+    choose: &str,
+) -> Result<(), Invalid> {
+    if bounds.contains(&value) {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        format!("{name} of {value:?} is out of bounds"),
+        choose,
+    ))
 }
 
 pub(crate) fn millis(duration: Duration) -> String {

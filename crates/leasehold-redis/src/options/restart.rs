@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_core::{Invalid, SetTerms};
 use leasehold_store::{ErrorKind, StoreError};
 
-use super::params::{Params, Shown, millis, unusual};
+use super::params::{Params, Shown, check_bounds, millis, unusual};
 
 const USUAL_MAX_TTL: Duration = Duration::from_secs(60);
 
@@ -151,21 +151,17 @@ impl Restart {
 
 /// Refuses times that exclude nobody.
 pub(crate) fn check_times(max_ttl: Duration, quarantine: Duration) -> Result<(), Invalid> {
-    let bounds = Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
-    if !bounds.contains(&max_ttl) {
-        return Err(Invalid::new(
-            format!("a max_ttl of {max_ttl:?} is out of bounds"),
-            format!("choose between {:?} and {:?}", bounds.start(), bounds.end()),
-        ));
-    }
-    if quarantine < 2 * max_ttl || quarantine > Duration::from_secs(366 * 24 * 3600) {
-        return Err(Invalid::new(
-            format!("a quarantine of {quarantine:?} is out of bounds"),
-            "choose twice max_ttl or more: claims outlive it otherwise, or tokens fall where \
-             clocks differ",
-        ));
-    }
-    Ok(())
+    let day = Duration::from_secs(24 * 3600);
+    let bounds = Duration::from_millis(100)..=day;
+    check_bounds(
+        "a max_ttl",
+        max_ttl,
+        bounds,
+        "choose between 100ms and 86400s",
+    )?;
+    let choose = "choose twice max_ttl or more: claims outlive it otherwise, or tokens fall where \
+                  clocks differ";
+    check_bounds("a quarantine", quarantine, 2 * max_ttl..=366 * day, choose)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use leasehold_core::Invalid;
 use leasehold_core::SetTerms;
 use leasehold_core::quorum::QuorumSize;
 
-use crate::options::params::{Params, add_params, millis, unusual};
+use crate::options::params::{Params, add_params, check_bounds, millis, unusual};
 use crate::options::restart::{Restart, check_times};
 use crate::options::sentinels::discreet;
 use crate::options::{RedisAddress, RedisLayout, RedisOptions, only_native};
@@ -222,12 +222,8 @@ impl RedlockOptions {
             ));
         }
         let bounds = Duration::from_millis(5)..=Duration::from_secs(30);
-        if !bounds.contains(&self.node_timeout) {
-            return Err(Invalid::new(
-                format!("a node_timeout of {:?} is out of bounds", self.node_timeout),
-                format!("choose between {:?} and {:?}", bounds.start(), bounds.end()),
-            ));
-        }
+        let choose = "choose between 5ms and 30s";
+        check_bounds("a node_timeout", self.node_timeout, bounds, choose)?;
         let twice = self.max_ttl.saturating_mul(2);
         let quarantine = self.quarantine();
         check_times(

@@ -12,7 +12,7 @@ use super::options;
 pub use super::quorum::fuzzing::*;
 use crate::codec::record::Record;
 use crate::codec::{push, script};
-use crate::connection::{finder, gate, rights, value};
+use crate::connection::{gate, rights, sentinel, value};
 use crate::options::acknowledge::{Acknowledge, AcknowledgedBy};
 use crate::queue::baseline::{self, ServerCost};
 pub use crate::routing::cluster::fuzzing::*;
@@ -134,7 +134,7 @@ pub fn acknowledged(disk: bool, answer: &Value) -> Result<Acknowledged, StoreErr
 
 /// Where a Sentinel says that the primary is.
 pub fn primary(answer: &Value) -> Option<(String, u16)> {
-    finder::read_address(answer)
+    sentinel::read_address(answer)
 }
 
 /// One field of what a Sentinel says about it.

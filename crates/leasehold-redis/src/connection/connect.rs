@@ -10,9 +10,9 @@ use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, Push
 
 use super::client::{client, client_at, ours, unusable, with_password_of};
 use super::dial::{dial, first_answer};
-use super::finder::{Address, Named};
 use super::primary::Search;
 use super::rights::{self, Findings, Question, Said};
+use super::sentinel::{Address, Named};
 use super::server::Server;
 use super::wire::Signals;
 use crate::options::{RedisAddress, RedisLayout, RedisOptions};

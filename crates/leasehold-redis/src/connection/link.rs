@@ -12,10 +12,10 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::connect::{Hearing, Target};
-use super::finder::Named;
 use super::flights::Flights;
 use super::inbox::OwnInbox;
 use super::primary;
+use super::sentinel::Named;
 use super::wire::{Signals, Wire};
 use crate::refusal;
 

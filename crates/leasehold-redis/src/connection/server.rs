@@ -8,9 +8,9 @@ use redis::aio::MultiplexedConnection;
 
 use super::connect::Target;
 use super::demand::Demand;
-use super::finder::Named;
 use super::gate::Gate;
 use super::rights::{self, Rights};
+use super::sentinel::Named;
 use crate::refusal;
 
 /// One process of a server.

@@ -5,7 +5,7 @@
 //! that holds, and nothing else is kept. A step compares it and writes, by a script
 //! or by a transaction. See `docs/stores/classic.md`.
 
-mod desk;
+mod executor;
 #[cfg(feature = "fuzzing")]
 pub(super) mod fuzzing;
 mod list;
@@ -26,7 +26,7 @@ use leasehold_store::{
 };
 use redis::Value;
 
-pub(super) use self::desk::Desk;
+pub(super) use self::executor::ClassicExecutor;
 use self::list::ClassicListing;
 use self::look::{arrival, deadline};
 pub(super) use self::look::{check_pattern, is_listed, look, view};
@@ -56,7 +56,7 @@ use crate::routing::cluster::RedisClusterOptions;
 pub struct ClassicStore {
     route: Route,
     /// The way to one server.
-    desk: Desk,
+    executor: ClassicExecutor,
     claims: ClaimTable<(), ()>,
 }
 
@@ -71,7 +71,7 @@ impl ClassicStore {
         check_layout(options.layout)?;
         let store = Self::by(Route::open(Target::new(&options)?).await?);
         if let Route::One(shared) = &store.route {
-            let opened = store.desk.open(&shared.wire().await?).await;
+            let opened = store.executor.open(&shared.connection().await?).await;
             opened.map_err(refusal::of)?;
         }
         Ok(store)
@@ -91,7 +91,7 @@ impl ClassicStore {
     fn by(route: Route) -> Self {
         Self {
             route,
-            desk: Desk::default(),
+            executor: ClassicExecutor::default(),
             claims: ClaimTable::default(),
         }
     }
@@ -119,8 +119,8 @@ impl ClassicStore {
         let name = self.redis_key(key);
         match &self.route {
             Route::One(shared) => {
-                let (desk, name) = (&self.desk, &name);
-                let take = |wire| async move { desk.step(&wire, name, step).await };
+                let (executor, name) = (&self.executor, &name);
+                let take = |wire| async move { executor.step(&wire, name, step).await };
                 let asked = at_primary(shared, take);
                 asked.await.map_err(refusal::of)
             }

@@ -16,8 +16,8 @@ use redis::{Cmd, Pipeline, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::flights::Landing;
-use super::wire::{Wire, broken};
+use super::abandoned::Landing;
+use super::multiplexed::{Connection, broken};
 use crate::connection::demand::Demand;
 use crate::refusal;
 
@@ -26,7 +26,7 @@ const CONNECTIONS: usize = 4;
 
 /// How many scripts travel with one `WAIT` at most.
 ///
-/// A release waits for claims that were given up on their way ([`super::flights`]), but
+/// A release waits for claims that were given up on their way ([`super::abandoned`]), but
 /// cannot know what becomes of them when their connection ends. The record then knows
 /// them as released, as long as no more than its tombstones are under way.
 const PIPELINE: usize = TOMBSTONES / CONNECTIONS;
@@ -82,7 +82,7 @@ impl Acker {
     }
 
     /// Opens the first connection.
-    pub(crate) async fn open(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
+    pub(crate) async fn open(&self, wire: &Arc<Connection>) -> Result<(), StoreError> {
         let connection = open(wire, self.demand).await?;
         self.state().idle.push((connection, Instant::now()));
         Ok(())
@@ -92,12 +92,12 @@ impl Acker {
     /// `WAIT` answers. May be dropped at any point.
     pub(crate) async fn send(
         &self,
-        wire: &Arc<Wire>,
+        wire: &Arc<Connection>,
         command: Cmd,
         claims: &[&ClaimId],
     ) -> Outcome {
         let link = wire.link().ok_or_else(broken)?;
-        let (flight, landing) = link.flights().begin(claims);
+        let (flight, landing) = link.abandoned().begin(claims);
         let (answer, answered) = oneshot::channel();
         let more = {
             let mut state = self.state();
@@ -127,7 +127,7 @@ impl Acker {
 /// A task at work. If it is dropped before it is done (its runtime ends), and no
 /// other is left, nobody waits in vain.
 struct Worker {
-    wire: Arc<Wire>,
+    wire: Arc<Connection>,
     done: bool,
 }
 
@@ -144,7 +144,7 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    fn new(wire: &Arc<Wire>) -> Self {
+    fn new(wire: &Arc<Connection>) -> Self {
         Self {
             wire: Arc::clone(wire),
             done: false,
@@ -192,7 +192,7 @@ impl Worker {
 }
 
 /// Closes connections that nobody needs, but for one.
-async fn reap(wire: Weak<Wire>) {
+async fn reap(wire: Weak<Connection>) {
     loop {
         sleep(LINGER).await;
         let Some(wire) = wire.upgrade() else { return };
@@ -212,7 +212,7 @@ async fn reap(wire: Weak<Wire>) {
 }
 
 /// Opens a connection on which answers take as long as an acknowledgement may.
-async fn open(wire: &Wire, demand: Demand) -> Result<MultiplexedConnection, StoreError> {
+async fn open(wire: &Connection, demand: Demand) -> Result<MultiplexedConnection, StoreError> {
     let mut connection = wire.open_beside().await?;
     if let Some(link) = wire.link() {
         let limit = link.target().options.response_timeout;

@@ -10,11 +10,11 @@ use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, Push
 
 use super::client::{client, client_at, ours, unusable, with_password_of};
 use super::dial::{dial, first_answer};
+use super::multiplexed::Signals;
 use super::primary::Search;
-use super::rights::{self, Findings, Question, Said};
+use super::rights::{self, Findings, Question, ReportedMissing};
 use super::sentinel::{Address, Named};
 use super::server::Server;
-use super::wire::Signals;
 use crate::options::{RedisAddress, RedisLayout, RedisOptions};
 use crate::refusal;
 
@@ -30,7 +30,7 @@ pub(crate) struct Target {
     channel: Option<String>,
     /// Whether it keeps votes instead of locks.
     pub(super) votes: bool,
-    pub(super) said: Arc<Said>,
+    pub(super) reported: Arc<ReportedMissing>,
 }
 
 enum Place {
@@ -96,7 +96,7 @@ impl Target {
             cluster: AtomicBool::new(false),
             channel: None,
             votes: false,
-            said: Arc::default(),
+            reported: Arc::default(),
         }
     }
 
@@ -119,8 +119,8 @@ impl Target {
     }
 
     /// The same, and what was said already is not said again.
-    pub(crate) fn saying(mut self, said: &Arc<Said>) -> Self {
-        self.said = Arc::clone(said);
+    pub(crate) fn reporting(mut self, reported: &Arc<ReportedMissing>) -> Self {
+        self.reported = Arc::clone(reported);
         self
     }
 

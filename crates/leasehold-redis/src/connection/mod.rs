@@ -1,15 +1,16 @@
 //! A connection to where the locks are kept now, found, opened, shared and kept: to a server, or
 //! to the primary that Sentinels name.
 
+mod abandoned;
 pub(crate) mod acker;
 pub(crate) mod client;
 pub(crate) mod connect;
 pub(crate) mod demand;
 pub(crate) mod dial;
-mod flights;
 pub(crate) mod gate;
 pub(crate) mod inbox;
-pub(crate) mod link;
+pub(crate) mod manager;
+pub(crate) mod multiplexed;
 pub(crate) mod primary;
 pub(crate) mod rights;
 pub(crate) mod sentinel;
@@ -17,4 +18,3 @@ pub(crate) mod server;
 pub(crate) mod step;
 pub(crate) mod subscription;
 pub(crate) mod value;
-pub(crate) mod wire;

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::client;
 use super::connect::{Hearing, Opened, Target};
 use super::dial::dial;
-use super::link::Shared;
+use super::manager::ConnectionManager;
 use super::sentinel::{self, Address, Asked, Failures, Named};
 use crate::options::RedisOptions;
 use crate::options::sentinels::Sentinels;
@@ -235,7 +235,11 @@ impl Search {
     }
 
     /// Listens to one Sentinel until it falls silent.
-    async fn listen(&self, node: &Address, link: &Weak<Shared>) -> Result<(), StoreError> {
+    async fn listen(
+        &self,
+        node: &Address,
+        link: &Weak<ConnectionManager>,
+    ) -> Result<(), StoreError> {
         let switched = Arc::new(Notify::new());
         let (heard, limit) = (Arc::clone(&switched), self.patience_with_sentinel());
         let config = AsyncConnectionConfig::new().set_push_sender(move |info: PushInfo| {
@@ -273,7 +277,7 @@ impl Search {
 
 /// Looks out for fail-overs, so that a primary which was only stopped is left
 /// before its answers are given up, and is not believed when it goes on.
-pub(crate) async fn look_out(search: Arc<Search>, link: Weak<Shared>) {
+pub(crate) async fn look_out(search: Arc<Search>, link: Weak<ConnectionManager>) {
     let mut silent = 0;
     while link.strong_count() > 0 {
         let order = search.order();

@@ -55,7 +55,7 @@ pub(crate) enum Sending {
 
 /// Something that is forbidden here, and can be done without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Lack {
+pub(crate) enum MissingPermission {
     Resp3,
     Subscribe,
     Publish,
@@ -64,7 +64,7 @@ pub(crate) enum Lack {
     Info,
 }
 
-impl Lack {
+impl MissingPermission {
     /// What is missing, what that costs, and what would do, with `<prefix>` in it.
     const fn about(self) -> (&'static str, &'static str, &'static str) {
         let deaf = "clients are not told of their grants and ask from time to time; a dead waiter \
@@ -120,16 +120,17 @@ impl Lack {
 
 /// What has been said, so that it is said once.
 #[derive(Debug, Default)]
-pub(crate) struct Said(Mutex<Vec<Lack>>);
+pub(crate) struct ReportedMissing(Mutex<Vec<MissingPermission>>);
 
-impl Said {
+impl ReportedMissing {
     /// Says in the log what is missing, unless it has been said.
     pub(crate) fn say(&self, rights: &Rights, url: &str, prefix: &str) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for lack in &rights.lacks {
-            if !said.contains(lack) {
-                said.push(*lack);
-                let (found, cost, remedy) = (lack.found(), lack.cost(), lack.remedy(prefix));
+        for missing in &rights.missing {
+            if !said.contains(missing) {
+                said.push(*missing);
+                let (found, cost, remedy) =
+                    (missing.found(), missing.cost(), missing.remedy(prefix));
                 tracing::warn!(%url, "{found}, so {cost}: {remedy}");
             }
         }
@@ -141,7 +142,7 @@ impl Said {
 pub(crate) struct Rights {
     pub(crate) sending: Sending,
     /// What it does not.
-    pub(crate) lacks: Vec<Lack>,
+    pub(crate) missing: Vec<MissingPermission>,
     /// Whether `PUBLISH` counted the one listener that there was.
     pub(crate) counts: bool,
 }
@@ -149,8 +150,12 @@ pub(crate) struct Rights {
 impl Rights {
     /// Whether pushes can be heard and sent.
     pub(crate) fn push(&self) -> bool {
-        let needed = [Lack::Resp3, Lack::Subscribe, Lack::Publish];
-        !self.lacks.iter().any(|lack| needed.contains(lack))
+        let needed = [
+            MissingPermission::Resp3,
+            MissingPermission::Subscribe,
+            MissingPermission::Publish,
+        ];
+        !self.missing.iter().any(|missing| needed.contains(missing))
     }
 }
 
@@ -198,16 +203,18 @@ pub(crate) async fn find(
 
     let mut rights = Rights::default();
     if info.is_empty() {
-        rights.lacks.push(Lack::Info);
+        rights.missing.push(MissingPermission::Info);
     }
     if question.channel.is_some() && !question.resp3 {
-        rights.lacks.push(Lack::Resp3);
+        rights.missing.push(MissingPermission::Resp3);
     }
     if subscribed.is_err() {
-        rights.lacks.push(Lack::Subscribe);
+        rights.missing.push(MissingPermission::Subscribe);
     }
     match rest.get(2) {
-        Some(Value::ServerError(error)) if is_forbidden(error) => rights.lacks.push(Lack::Publish),
+        Some(Value::ServerError(error)) if is_forbidden(error) => {
+            rights.missing.push(MissingPermission::Publish);
+        }
         Some(count) => rights.counts = matches!(count, Value::Int(1)),
         None => {}
     }
@@ -218,8 +225,8 @@ pub(crate) async fn find(
     let rights = sending.map(|sending| {
         rights.sending = sending;
         match sending {
-            Sending::InFull => rights.lacks.push(Lack::Hashes),
-            Sending::Never => rights.lacks.push(Lack::Scripts),
+            Sending::InFull => rights.missing.push(MissingPermission::Hashes),
+            Sending::Never => rights.missing.push(MissingPermission::Scripts),
             Sending::ByHash | Sending::ByHashOrInFull => {}
         }
         rights

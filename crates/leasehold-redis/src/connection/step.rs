@@ -7,9 +7,9 @@ use leasehold_store::{Acknowledged, Answer, StoreError};
 use redis::{Cmd, RedisError, ServerError, Value};
 use tokio::time::Instant;
 
-use super::link::Shared;
+use super::manager::ConnectionManager;
+use super::multiplexed::Connection;
 use super::rights::Sending;
-use super::wire::Wire;
 use crate::codec::script::{self, Script, Terms};
 use crate::refusal;
 
@@ -74,8 +74,8 @@ impl From<RedisError> for Failure {
 /// Asks the primary. A server that says it is none has carried out nothing: the
 /// question goes to the next, for as long as an answer may take.
 pub(crate) async fn at_primary<T, F>(
-    shared: &Shared,
-    ask: impl Fn(Arc<Wire>) -> F,
+    shared: &ConnectionManager,
+    ask: impl Fn(Arc<Connection>) -> F,
 ) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,
@@ -83,7 +83,7 @@ where
     let limit = shared.target().options.response_timeout;
     let mut end = None;
     loop {
-        let wire = shared.wire().await?;
+        let wire = shared.connection().await?;
         match ask(Arc::clone(&wire)).await {
             Err(Failure::Server(error)) if refusal::is_elsewhere(&error) => {
                 if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + limit) {
@@ -98,7 +98,7 @@ where
 
 /// Runs a script on the primary.
 pub(crate) async fn ask_primary(
-    shared: &Arc<Shared>,
+    shared: &Arc<ConnectionManager>,
     way: Way<'_>,
     script: &Script,
     keys: &[&str],
@@ -143,7 +143,7 @@ pub(crate) async fn ask_primary(
 
 /// Runs a script, whose answer counts at once.
 pub(crate) async fn run(
-    wire: &Arc<Wire>,
+    wire: &Arc<Connection>,
     way: Way<'_>,
     script: &Script,
     keys: &[&str],
@@ -155,7 +155,7 @@ pub(crate) async fn run(
 
 /// Runs a script, which the server is told in full if it does not know it.
 async fn run_by(
-    wire: &Arc<Wire>,
+    wire: &Arc<Connection>,
     way: Way<'_>,
     script: &Script,
     keys: &[&str],

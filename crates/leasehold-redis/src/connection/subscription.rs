@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use leasehold_store::{ErrorKind, PushSink, StoreError};
 use redis::{PushInfo, PushKind, Value};
 
-use super::link::{Shared, lock};
+use super::manager::{ConnectionManager, lock};
+use super::multiplexed::{Connection, Signals};
 use super::rights;
-use super::wire::{Signals, Wire};
 use crate::codec::push;
 
-impl Shared {
+impl ConnectionManager {
     /// Takes the pushes of a connection; called on the connection's own task.
     pub(super) fn pushed(self: &Arc<Self>, info: &PushInfo, signals: &Arc<Signals>) {
         match info.kind {
@@ -39,7 +39,7 @@ impl Shared {
     pub(crate) async fn listen(
         self: &Arc<Self>,
         sink: Arc<dyn PushSink>,
-    ) -> Result<Ear, StoreError> {
+    ) -> Result<Subscription, StoreError> {
         {
             let mut current = lock(&self.sink);
             if current.is_some() {
@@ -50,15 +50,15 @@ impl Shared {
             }
             *current = Some(sink);
         }
-        let ear = Ear(Arc::clone(self));
-        let wire = self.wire().await?;
+        let ear = Subscription(Arc::clone(self));
+        let wire = self.connection().await?;
         self.subscribe(&wire).await?;
         Ok(ear)
     }
 
     /// Opens the inbox on a connection. Where that is forbidden nothing is heard, and
     /// those who wait ask.
-    pub(super) async fn subscribe(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
+    pub(super) async fn subscribe(&self, wire: &Arc<Connection>) -> Result<(), StoreError> {
         let _one_at_a_time = self.subscribing.lock().await;
         if wire.epoch() != 0 || !self.hears() || !wire.server.rights.push() {
             return Ok(());
@@ -76,11 +76,11 @@ impl Shared {
 }
 
 /// An open inbox; closed on drop.
-pub(crate) struct Ear(Arc<Shared>);
+pub(crate) struct Subscription(Arc<ConnectionManager>);
 
-impl leasehold_store::Listening for Ear {}
+impl leasehold_store::Listening for Subscription {}
 
-impl Drop for Ear {
+impl Drop for Subscription {
     fn drop(&mut self) {
         *lock(&self.0.sink) = None;
         let Some(wire) = self.0.current() else { return };

@@ -151,7 +151,7 @@ impl Baseline {
             )
             .with_hint("measure one of its nodes alone"));
         };
-        let wire = shared.wire().await?;
+        let wire = shared.connection().await?;
         match wire.send(command).await.map_err(refusal::of_connection)? {
             Value::ServerError(error) => Err(refusal::of_server(&error)),
             value => Ok(value),

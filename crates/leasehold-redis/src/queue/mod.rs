@@ -205,7 +205,7 @@ impl RedisStore {
 
     async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
         if let (Route::One(shared), false) = (&self.route, release.settled) {
-            shared.flights().landed(&release.id).await;
+            shared.abandoned().landed(&release.id).await;
         }
         self.run(Way::Plain, &SCRIPTS.release, key, |call, terms| {
             script::add_release(call, release, terms);

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 const SEEN: usize = 4_096;
 
 /// How the release of a claim stands, for those who wait for it.
-pub(super) type Parting = watch::Receiver<Option<ReleaseVerdict>>;
+pub(super) type PendingRelease = watch::Receiver<Option<ReleaseVerdict>>;
 
 /// One claim of this client.
 #[derive(Debug, Clone)]

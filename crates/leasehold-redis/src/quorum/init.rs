@@ -8,7 +8,7 @@ use leasehold_store::scheme::Initialised;
 use super::member::Member;
 use super::{RedlockOptions, RedlockStore};
 use crate::connection::gate;
-use crate::connection::wire::Wire;
+use crate::connection::multiplexed::Connection;
 
 impl RedlockStore {
     /// Marks the servers behind `options` that have never been used as new: they
@@ -34,7 +34,7 @@ impl RedlockStore {
         let store = Self::start(options)?;
         let inner = &store.inner;
         let limit = inner.options.servers[0].connect_timeout;
-        let mark = |member: &Member, wire: Arc<Wire>| {
+        let mark = |member: &Member, wire: Arc<Connection>| {
             let marker = member.marker_key();
             async move { gate::mark(&wire, &marker, &wire.server.run_id, &inner.terms).await }
         };

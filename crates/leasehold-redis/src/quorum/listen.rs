@@ -10,21 +10,21 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::Inner;
-use crate::connection::link::Shared;
+use crate::connection::manager::ConnectionManager;
 
 /// Open inboxes; closed on drop.
-pub(super) struct Ears {
+pub(super) struct Subscriptions {
     _tasks: JoinSet<()>,
 }
 
-impl Listening for Ears {}
+impl Listening for Subscriptions {}
 
 /// Opens the inbox everywhere, and gives the answer when a quorum listens, or
 /// all have been asked for as long as an answer may take.
 pub(super) async fn listen(
     inner: &Arc<Inner>,
     sink: Arc<dyn PushSink>,
-) -> Result<Ears, StoreError> {
+) -> Result<Subscriptions, StoreError> {
     let mut tasks = JoinSet::new();
     let (opened, mut open) = mpsc::unbounded_channel();
     for member in &inner.members {
@@ -48,11 +48,15 @@ pub(super) async fn listen(
             "no server can be listened to",
         ));
     }
-    Ok(Ears { _tasks: tasks })
+    Ok(Subscriptions { _tasks: tasks })
 }
 
 /// Keeps the inbox at one server open.
-async fn hear(shared: Arc<Shared>, sink: Arc<dyn PushSink>, opened: mpsc::UnboundedSender<()>) {
+async fn hear(
+    shared: Arc<ConnectionManager>,
+    sink: Arc<dyn PushSink>,
+    opened: mpsc::UnboundedSender<()>,
+) {
     let mut pauses = Backoff::new(
         Duration::from_millis(50),
         Duration::from_secs(2),

@@ -11,8 +11,8 @@ use super::member::Member;
 use super::report::Report;
 use super::script::{SCRIPTS, read_look};
 use crate::classic;
+use crate::connection::multiplexed::Connection;
 use crate::connection::step::{Way, run};
-use crate::connection::wire::Wire;
 
 impl Inner {
     /// A key as a quorum of servers sees it, and the highest token that any of
@@ -21,7 +21,7 @@ impl Inner {
         if self.options.is_classic() {
             return Ok((self.look_classic(key).await?, Token::NONE));
         }
-        let look = async |wire: Arc<Wire>, key: String| {
+        let look = async |wire: Arc<Connection>, key: String| {
             read_look(&run(&wire, Way::Plain, &SCRIPTS.inspect, &[&key], |_| {}).await?)
         };
         Ok(view(self.size, &self.look_by(look, key).await?))
@@ -29,7 +29,7 @@ impl Inner {
 
     /// The same where other libraries hold, too.
     async fn look_classic(&self, key: &Key) -> Result<Snapshot, StoreError> {
-        let look = async |wire: Arc<Wire>, key: String| {
+        let look = async |wire: Arc<Connection>, key: String| {
             classic::look(&wire, &key).await.map_err(classic::error_of)
         };
         let seen = self.look_by(look, key).await?;
@@ -46,7 +46,7 @@ impl Inner {
     /// What a quorum of servers or more sees at a key.
     async fn look_by<T, F>(
         &self,
-        look: impl Fn(Arc<Wire>, String) -> F,
+        look: impl Fn(Arc<Connection>, String) -> F,
         key: &Key,
     ) -> Result<Vec<T>, StoreError>
     where

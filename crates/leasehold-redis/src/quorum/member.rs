@@ -8,23 +8,23 @@ use leasehold_core::quorum::Vote;
 use leasehold_store::{ErrorKind, StoreError};
 use tokio::time::timeout;
 
-use super::super::classic::Desk;
+use super::super::classic::ClassicExecutor;
 use super::super::options::{RedisLayout, RedisOptions};
 use super::classic_votes;
 use super::options::address;
 use super::script::{Ask, read_vote};
 use crate::connection::connect::Target;
 use crate::connection::gate::marker_key;
-use crate::connection::link::Shared;
+use crate::connection::manager::ConnectionManager;
 use crate::connection::step::{Way, run};
 
 pub(super) struct Member {
     /// Host and port, for people.
     pub(super) name: String,
     /// How it is asked in the classic layout.
-    classic: Option<Desk>,
+    classic: Option<ClassicExecutor>,
     /// The connection, which is opened in the background, again and again.
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ConnectionManager>,
 }
 
 impl Member {
@@ -33,8 +33,8 @@ impl Member {
     pub(super) fn start(options: &RedisOptions) -> Result<Self, StoreError> {
         Ok(Self {
             name: address(options),
-            classic: (options.layout == RedisLayout::Classic).then(Desk::default),
-            shared: Shared::start(Target::new(options)?.of_votes(), None),
+            classic: (options.layout == RedisLayout::Classic).then(ClassicExecutor::default),
+            shared: ConnectionManager::start(Target::new(options)?.of_votes(), None),
         })
     }
 
@@ -64,9 +64,9 @@ impl Member {
         first: bool,
     ) -> Result<Vote, StoreError> {
         self.within(limit, async {
-            let wire = self.shared.wire().await?;
-            if let Some(desk) = &self.classic {
-                return classic_votes::ask(desk, &wire, &self.lock_key(key), ask, first).await;
+            let wire = self.shared.connection().await?;
+            if let Some(executor) = &self.classic {
+                return classic_votes::ask(executor, &wire, &self.lock_key(key), ask, first).await;
             }
             let (key, marker) = (self.lock_key(key), self.marker_key());
             let keys = [&*key, &*marker];

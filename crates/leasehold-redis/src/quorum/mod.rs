@@ -40,7 +40,7 @@ use leasehold_store::{
 };
 use tokio::time::timeout_at;
 
-use self::claims::{Entry, HighestTokens, Parting};
+use self::claims::{Entry, HighestTokens, PendingRelease};
 use self::member::Member;
 pub use self::options::RedlockOptions;
 use self::report::Report;
@@ -49,8 +49,8 @@ use crate::claims::ClaimTable;
 use crate::classic;
 use crate::codec::script::Script;
 use crate::codec::stores_own;
+use crate::connection::multiplexed::Connection;
 use crate::connection::step::{Way, run};
-use crate::connection::wire::Wire;
 
 /// What the store and its tasks share.
 struct Inner {
@@ -58,7 +58,7 @@ struct Inner {
     size: QuorumSize,
     terms: SetTerms,
     members: Vec<Member>,
-    claims: ClaimTable<Entry, Parting>,
+    claims: ClaimTable<Entry, PendingRelease>,
     highest: HighestTokens,
     inbox: Inbox,
 }
@@ -214,7 +214,7 @@ impl Inner {
     async fn each<'a, T, F>(
         &'a self,
         limit: Duration,
-        work: impl Fn(&'a Member, Arc<Wire>) -> F,
+        work: impl Fn(&'a Member, Arc<Connection>) -> F,
     ) -> Vec<Result<T, StoreError>>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -222,7 +222,7 @@ impl Inner {
         let work = &work;
         let each = self.members.iter().map(|member| {
             member.within(limit, async move {
-                let wire = member.shared.wire().await?;
+                let wire = member.shared.connection().await?;
                 work(member, wire).await
             })
         });

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::Inner;
-use super::claims::{Entry, Parting};
+use super::claims::{Entry, PendingRelease};
 use super::report::Report;
 use super::script::Ask;
 use crate::claims::Known;
@@ -264,7 +264,7 @@ impl Inner {
 
     /// A claim leaves: every server is told until it has confirmed it, or the
     /// votes have lapsed.
-    pub(super) fn part(self: &Arc<Self>, key: &Key, id: &ClaimId) -> Parting {
+    pub(super) fn part(self: &Arc<Self>, key: &Key, id: &ClaimId) -> PendingRelease {
         let now = clock::now();
         let (told, parting) = watch::channel(None);
         let entry = self.claims.leave(key, id, parting.clone(), now);

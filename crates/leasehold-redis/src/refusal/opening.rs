@@ -66,8 +66,8 @@ const UNRESOLVED: &str = "failed to lookup address information";
 
 fn io_error(error: &RedisError) -> Option<&io::Error> {
     use std::error::Error as _;
-    type Shared = Arc<dyn std::error::Error + Send + Sync>;
-    error.source()?.downcast_ref::<Shared>()?.downcast_ref()
+    type Source = Arc<dyn std::error::Error + Send + Sync>;
+    error.source()?.downcast_ref::<Source>()?.downcast_ref()
 }
 
 #[cfg(not(feature = "tls"))]

@@ -10,21 +10,21 @@ use leasehold_store::StoreError;
 
 use self::cluster::{Cluster, RedisClusterOptions};
 use crate::connection::connect::Target;
-use crate::connection::link::Shared;
+use crate::connection::manager::ConnectionManager;
 use crate::options::RedisOptions;
 
 /// The way from a key to its server.
 #[derive(Clone)]
 pub(crate) enum Route {
     /// To one server, or to the primary that Sentinels name.
-    One(Arc<Shared>),
+    One(Arc<ConnectionManager>),
     Cluster(Arc<Cluster>),
 }
 
 impl Route {
     /// Opens the connection.
     pub(crate) async fn open(target: Target) -> Result<Self, StoreError> {
-        Ok(Self::One(Shared::open(target, None).await?))
+        Ok(Self::One(ConnectionManager::open(target, None).await?))
     }
 
     /// Asks the nodes that are named for the others.

@@ -9,8 +9,8 @@ use redis::Value;
 
 use super::Route;
 use crate::codec::script::unreadable;
-use crate::connection::link::Shared;
-use crate::connection::wire::Wire;
+use crate::connection::manager::ConnectionManager;
+use crate::connection::multiplexed::Connection;
 use crate::refusal;
 
 /// How many keys one `SCAN` looks at, and about how many are looked into at once.
@@ -34,10 +34,10 @@ pub(crate) struct Names {
     prefix: String,
     glob: String,
     /// The nodes that are still to be gone through, and how far the first is.
-    nodes: VecDeque<Arc<Shared>>,
+    nodes: VecDeque<Arc<ConnectionManager>>,
     cursor: Vec<u8>,
     /// A cursor means nothing to another server, nor to one that was restarted.
-    wire: Option<Arc<Wire>>,
+    wire: Option<Arc<Connection>>,
     rounds: usize,
     /// How often the map of the cluster had changed when the round began.
     changes: u64,
@@ -65,7 +65,7 @@ impl Names {
         let Some(node) = self.nodes.front() else {
             return Ok(None);
         };
-        let wire = node.wire().await?;
+        let wire = node.connection().await?;
         if self
             .wire
             .as_ref()

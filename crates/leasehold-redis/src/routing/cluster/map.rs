@@ -8,7 +8,7 @@ use leasehold_store::StoreError;
 
 use super::topology::{Address, Topology};
 use super::{Cluster, lock};
-use crate::connection::link::{Observer, Shared};
+use crate::connection::manager::{ConnectionManager, Observer};
 use crate::options::RedisOptions;
 
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub(super) struct Map {
     pub(super) topology: Topology,
     /// Who had slots when the whole topology was read last.
     pub(super) primaries: Vec<Address>,
-    pub(super) links: HashMap<Address, Arc<Shared>>,
+    pub(super) links: HashMap<Address, Arc<ConnectionManager>>,
     /// Who was said to have a slot that we thought elsewhere: it knows best.
     pub(super) newest: Option<Address>,
 }
@@ -48,7 +48,7 @@ impl Cluster {
     }
 
     /// The connections to all primaries.
-    pub(crate) fn links(self: &Arc<Self>) -> Result<Vec<Arc<Shared>>, StoreError> {
+    pub(crate) fn links(self: &Arc<Self>) -> Result<Vec<Arc<ConnectionManager>>, StoreError> {
         let primaries = self.primaries();
         primaries.iter().map(|node| self.link(node)).collect()
     }
@@ -59,14 +59,18 @@ impl Cluster {
     }
 
     /// The connection to a node, which may be down or still being opened.
-    pub(super) fn link(self: &Arc<Self>, address: &Address) -> Result<Arc<Shared>, StoreError> {
+    pub(super) fn link(
+        self: &Arc<Self>,
+        address: &Address,
+    ) -> Result<Arc<ConnectionManager>, StoreError> {
         if let Some(link) = lock(&self.map).links.get(address) {
             return Ok(Arc::clone(link));
         }
         let target = self.target(address)?;
         let mut map = lock(&self.map);
         let link = map.links.entry(address.clone());
-        let link = link.or_insert_with(|| Shared::start(target, Some(self.observer(false))));
+        let link =
+            link.or_insert_with(|| ConnectionManager::start(target, Some(self.observer(false))));
         Ok(Arc::clone(link))
     }
 
@@ -138,8 +142,10 @@ impl Cluster {
             drop(map);
             self.home.reset();
         } else {
-            map.links
-                .insert(node, Shared::start(target, Some(self.observer(true))));
+            map.links.insert(
+                node,
+                ConnectionManager::start(target, Some(self.observer(true))),
+            );
         }
     }
 }

@@ -1,23 +1,23 @@
 //! `redis-cluster://`: many primaries, each with some of the keys.
 //!
 //! A key lies in one slot and a slot on one node, which one table says
-//! (`topology`); a task keeps it true (`keeper`). Each node has one [`Shared`]
+//! (`topology`); a task keeps it true (`topology_refresher`). Each node has one [`ConnectionManager`]
 //! connection, opened when it is first needed. A step goes to the node of its key;
 //! what that node answers instead of an answer says that nothing was carried out,
 //! and where to ask (`redirect`): only then the same step is sent again. What got
 //! no answer at all is `Unavailable`, as everywhere.
 //!
-//! Pushes cross the cluster: the client listens on one node (`home`).
+//! Pushes cross the cluster: the client listens on one node (`subscription_node`).
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod home;
-mod keeper;
 mod map;
 mod options;
 mod redirect;
 mod slots;
+mod subscription_node;
 mod topology;
+mod topology_refresher;
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,14 +31,14 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use self::home::Home;
 use self::map::Map;
 pub use self::options::RedisClusterOptions;
 use self::redirect::Redirect;
+use self::subscription_node::SubscriptionNode;
 use self::topology::Address;
 use crate::codec::script::{Script, Terms};
 use crate::connection::connect::Target;
-use crate::connection::rights::Said;
+use crate::connection::rights::ReportedMissing;
 use crate::connection::step::{Context, Way, run};
 use crate::refusal;
 
@@ -57,8 +57,8 @@ const HOPS: u32 = 3;
 pub(crate) struct Cluster {
     options: RedisClusterOptions,
     redacted: String,
-    home: Home,
-    said: Arc<Said>,
+    home: SubscriptionNode,
+    reported: Arc<ReportedMissing>,
     map: Mutex<Map>,
     /// Counts what changes on the map.
     changes: watch::Sender<u64>,
@@ -86,9 +86,9 @@ impl Cluster {
     pub(crate) async fn open(options: RedisClusterOptions) -> Result<Arc<Self>, StoreError> {
         let cluster = Arc::new(Self {
             redacted: options.redacted_url(),
-            home: Home::new(),
+            home: SubscriptionNode::new(),
             options,
-            said: Arc::default(),
+            reported: Arc::default(),
             map: Mutex::default(),
             changes: watch::Sender::new(0),
             stale: Arc::default(),
@@ -97,7 +97,7 @@ impl Cluster {
             turn: AtomicUsize::new(usize::try_from(random_u128() >> 96).unwrap_or(0)),
         });
         cluster.find_nodes().await?;
-        cluster.ensure_kept();
+        cluster.ensure_refresher();
         Ok(cluster)
     }
 
@@ -116,14 +116,14 @@ impl Cluster {
 
     /// A node, and how to connect to it.
     fn target(&self, node: &Address) -> Result<Target, StoreError> {
-        Ok(Target::new(&self.options.at(node))?.saying(&self.said))
+        Ok(Target::new(&self.options.at(node))?.reporting(&self.reported))
     }
 
     pub(crate) async fn listen(
         self: &Arc<Self>,
         sink: Arc<dyn PushSink>,
     ) -> Result<Box<dyn Listening>, StoreError> {
-        Ok(Box::new(home::listen(self, sink).await?))
+        Ok(Box::new(subscription_node::listen(self, sink).await?))
     }
 
     /// Whether these keys lie in one slot, so that one script can have them all.
@@ -190,7 +190,7 @@ impl Cluster {
                 *why = link.why_down();
             }
             let wire = tokio::select! {
-                wire = link.wire() => wire?,
+                wire = link.connection() => wire?,
                 // Another may have the slot now.
                 _ = changes.changed() => {
                     to = To::Owner;

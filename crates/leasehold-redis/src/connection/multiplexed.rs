@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 
 use super::acker::Acker;
 use super::connect::Opened;
-use super::link::Shared;
+use super::manager::ConnectionManager;
 use super::server::Server;
 use crate::refusal;
 
@@ -60,13 +60,13 @@ impl Signals {
     }
 }
 
-pub(crate) struct Wire {
+pub(crate) struct Connection {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) signals: Arc<Signals>,
     pub(crate) server: Server,
     /// The connections for what must be acknowledged, where a policy asks for it.
     pub(crate) acker: Option<Acker>,
-    link: Weak<Shared>,
+    link: Weak<ConnectionManager>,
     queue: Mutex<Vec<Job>>,
     in_flight: AtomicUsize,
     suspected: AtomicBool,
@@ -80,8 +80,8 @@ struct Job {
     answer: oneshot::Sender<RedisResult<Value>>,
 }
 
-impl Wire {
-    pub(crate) fn new(opened: Opened, link: Weak<Shared>) -> Self {
+impl Connection {
+    pub(crate) fn new(opened: Opened, link: Weak<ConnectionManager>) -> Self {
         Self {
             connection: opened.connection,
             acker: opened.server.demand.map(Acker::new),
@@ -102,7 +102,7 @@ impl Wire {
     /// Sends one command and waits for its answer, which may be an error of the
     /// server ([`Value::ServerError`]). May be dropped at any point.
     pub(crate) async fn send(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
-        let mut flight = Flight::start(self);
+        let mut flight = InFlight::start(self);
         let answer = async {
             if flight.alone {
                 self.connection.clone().send_packed_command(&command).await
@@ -126,7 +126,7 @@ impl Wire {
     }
 
     /// What an answer, or the lack of one, says about the connection.
-    fn note(&self, flight: &mut Flight<'_>, answer: &RedisResult<Value>) {
+    fn note(&self, flight: &mut InFlight<'_>, answer: &RedisResult<Value>) {
         flight.answered = answer
             .as_ref()
             .map_or_else(|error| !error.is_timeout(), |_| true);
@@ -143,7 +143,7 @@ impl Wire {
     /// Sends a command with `ASKING` right before it: what others send at the same
     /// time does not come between, since a pipeline is written in one piece.
     pub(crate) async fn send_asking(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
-        let mut flight = Flight::start(self);
+        let mut flight = InFlight::start(self);
         let mut pipeline = redis::Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command);
         let mut connection = self.connection.clone();
@@ -170,7 +170,7 @@ impl Wire {
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    pub(crate) fn link(&self) -> Option<Arc<Shared>> {
+    pub(crate) fn link(&self) -> Option<Arc<ConnectionManager>> {
         self.link.upgrade()
     }
 
@@ -233,15 +233,15 @@ pub(super) fn broken() -> StoreError {
 }
 
 /// A request under way.
-struct Flight<'a> {
-    wire: &'a Arc<Wire>,
+struct InFlight<'a> {
+    wire: &'a Arc<Connection>,
     alone: bool,
     since: Instant,
     answered: bool,
 }
 
-impl<'a> Flight<'a> {
-    fn start(wire: &'a Arc<Wire>) -> Self {
+impl<'a> InFlight<'a> {
+    fn start(wire: &'a Arc<Connection>) -> Self {
         Self {
             alone: wire.in_flight.fetch_add(1, Ordering::AcqRel) == 0,
             wire,
@@ -251,7 +251,7 @@ impl<'a> Flight<'a> {
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.wire.in_flight.fetch_sub(1, Ordering::AcqRel);
         let since = {
@@ -272,7 +272,7 @@ impl Drop for Flight<'_> {
 /// The task that sends what has queued up. If it is dropped before that (its
 /// runtime ends), nothing stays behind in the queue.
 struct Batch {
-    wire: Arc<Wire>,
+    wire: Arc<Connection>,
     sent: bool,
 }
 
@@ -285,7 +285,7 @@ impl Drop for Batch {
 }
 
 impl Batch {
-    fn new(wire: &Arc<Wire>) -> Self {
+    fn new(wire: &Arc<Connection>) -> Self {
         Self {
             wire: Arc::clone(wire),
             sent: false,

@@ -17,8 +17,8 @@ use super::topology::Address;
 use super::{Cluster, lock};
 use crate::connection::connect::Target;
 use crate::connection::inbox::OwnInbox;
-use crate::connection::link::Shared;
-use crate::connection::subscription::Ear;
+use crate::connection::manager::ConnectionManager;
+use crate::connection::subscription::Subscription;
 
 /// How often the node is asked whether it is still there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -27,15 +27,15 @@ const LOOK: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// The inbox of a client.
-pub(super) struct Home {
+pub(super) struct SubscriptionNode {
     pub(super) inbox: Arc<OwnInbox>,
     /// Those who listen; none while nobody does.
     sink: Mutex<Option<Arc<dyn PushSink>>>,
     /// The connection on which pushes are heard.
-    link: Mutex<Option<Arc<Shared>>>,
+    link: Mutex<Option<Arc<ConnectionManager>>>,
 }
 
-impl Home {
+impl SubscriptionNode {
     pub(super) fn new() -> Self {
         Self {
             inbox: Arc::new(OwnInbox::random()),
@@ -79,7 +79,7 @@ impl Home {
 pub(super) async fn listen(
     cluster: &Arc<Cluster>,
     sink: Arc<dyn PushSink>,
-) -> Result<ClusterEar, StoreError> {
+) -> Result<ClusterSubscription, StoreError> {
     let home = &cluster.home;
     {
         let mut current = lock(&home.sink);
@@ -91,7 +91,7 @@ pub(super) async fn listen(
         }
         *current = Some(Arc::clone(&sink));
     }
-    let mut ear = ClusterEar {
+    let mut ear = ClusterSubscription {
         cluster: Arc::clone(cluster),
         heard: None,
     };
@@ -119,9 +119,9 @@ pub(super) async fn listen(
         }
     };
     let any = cluster.options.at(&Address::new("", 0));
-    let target = Target::any(&any, nodes).saying(&cluster.said);
+    let target = Target::any(&any, nodes).reporting(&cluster.reported);
     let inbox = Arc::clone(&home.inbox);
-    let link = Shared::start_as(inbox, target, Some(Box::new(observer)));
+    let link = ConnectionManager::start_as(inbox, target, Some(Box::new(observer)));
     *lock(&home.link) = Some(Arc::clone(&link));
     let task = tokio::spawn(look_after(Arc::downgrade(&link)));
     ear.heard = Some((task.abort_handle(), link.listen(sink).await?));
@@ -129,7 +129,7 @@ pub(super) async fn listen(
 }
 
 /// Leaves a node that has fallen silent: nothing else is asked there.
-async fn look_after(link: Weak<Shared>) {
+async fn look_after(link: Weak<ConnectionManager>) {
     loop {
         sleep(LOOK).await;
         let Some(link) = link.upgrade() else { return };
@@ -140,14 +140,14 @@ async fn look_after(link: Weak<Shared>) {
 }
 
 /// An open inbox; closed on drop.
-pub(super) struct ClusterEar {
+pub(super) struct ClusterSubscription {
     cluster: Arc<Cluster>,
-    heard: Option<(AbortHandle, Ear)>,
+    heard: Option<(AbortHandle, Subscription)>,
 }
 
-impl Listening for ClusterEar {}
+impl Listening for ClusterSubscription {}
 
-impl Drop for ClusterEar {
+impl Drop for ClusterSubscription {
     fn drop(&mut self) {
         if let Some((task, _)) = &self.heard {
             task.abort();

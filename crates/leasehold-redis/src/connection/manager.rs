@@ -11,12 +11,12 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::abandoned::AbandonedRequests;
 use super::connect::{Hearing, Target};
-use super::flights::Flights;
 use super::inbox::OwnInbox;
+use super::multiplexed::{Connection, Signals};
 use super::primary;
 use super::sentinel::Named;
-use super::wire::{Signals, Wire};
 use crate::refusal;
 
 /// The pauses between tries to connect again.
@@ -26,20 +26,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Where the connection stands.
 #[derive(Clone)]
 enum State {
-    Up(Arc<Wire>),
+    Up(Arc<Connection>),
     /// Being opened again; with the reason of the last failure.
     Down(Option<StoreError>),
 }
 
 /// What the store, its connection and its tasks share.
-pub(crate) struct Shared {
+pub(crate) struct ConnectionManager {
     pub(super) target: Target,
     observer: Option<Observer>,
     inbox: Arc<OwnInbox>,
     pub(super) channel: String,
     state: watch::Sender<State>,
     pub(super) sink: Mutex<Option<Arc<dyn PushSink>>>,
-    flights: Arc<Flights>,
+    flights: Arc<AbandonedRequests>,
     pub(super) epochs: AtomicU64,
     pub(super) subscribing: tokio::sync::Mutex<()>,
     reconnecting: Mutex<Option<AbortHandle>>,
@@ -61,7 +61,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl ConnectionManager {
     /// Opens the connection.
     pub(crate) async fn open(
         target: Target,
@@ -124,7 +124,7 @@ impl Shared {
     }
 
     /// The connection, if it stands.
-    pub(crate) fn current(&self) -> Option<Arc<Wire>> {
+    pub(crate) fn current(&self) -> Option<Arc<Connection>> {
         match &*self.state.borrow() {
             State::Up(wire) => Some(Arc::clone(wire)),
             State::Down(_) => None,
@@ -166,13 +166,13 @@ impl Shared {
     }
 
     /// What was given up on its way, on whatever connection.
-    pub(crate) fn flights(&self) -> &Arc<Flights> {
+    pub(crate) fn abandoned(&self) -> &Arc<AbandonedRequests> {
         &self.flights
     }
 
     /// The connection; waits while it is being opened again, for as long as an
     /// answer may take.
-    pub(crate) async fn wire(&self) -> Result<Arc<Wire>, StoreError> {
+    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, StoreError> {
         if let Some(wire) = self.current() {
             return Ok(wire);
         }
@@ -205,7 +205,7 @@ impl Shared {
     // ---- opening and losing ----
 
     /// During a fail-over there is no primary for a moment.
-    async fn connect_patiently(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
+    async fn connect_patiently(self: &Arc<Self>) -> Result<Arc<Connection>, StoreError> {
         let end = Instant::now() + self.target.options.connect_timeout;
         let mut backoff = Self::backoff();
         loop {
@@ -225,7 +225,7 @@ impl Shared {
         Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, random_u64())
     }
 
-    async fn connect(self: &Arc<Self>) -> Result<Arc<Wire>, StoreError> {
+    async fn connect(self: &Arc<Self>) -> Result<Arc<Connection>, StoreError> {
         let link = Arc::downgrade(self);
         let hearing: Hearing = Arc::new({
             let link = link.clone();
@@ -235,7 +235,10 @@ impl Shared {
                 }
             }
         });
-        let wire = Arc::new(Wire::new(self.target.connect(Some(hearing)).await?, link));
+        let wire = Arc::new(Connection::new(
+            self.target.connect(Some(hearing)).await?,
+            link,
+        ));
         self.inbox.decide(wire.server.rights.push());
         if let Some(acker) = &wire.acker {
             acker.open(&wire).await?;
@@ -250,7 +253,7 @@ impl Shared {
         Ok(wire)
     }
 
-    fn publish(self: &Arc<Self>, wire: Arc<Wire>) {
+    fn publish(self: &Arc<Self>, wire: Arc<Connection>) {
         tracing::debug!(url = %self.target.redacted, "connected");
         let signals = Arc::clone(&wire.signals);
         self.state.send_replace(State::Up(wire));
@@ -350,7 +353,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for ConnectionManager {
     fn drop(&mut self) {
         for task in [&self.reconnecting, &self.looking_out] {
             if let Some(task) = lock(task).take() {

@@ -15,9 +15,9 @@ use redis::{Cmd, Pipeline, Value};
 
 use super::verb::{Change, Outcome, STEP, Step, Verb, looks, read, read_found};
 use crate::codec::script::unreadable;
+use crate::connection::multiplexed::Connection;
 use crate::connection::rights::Sending;
 use crate::connection::step::{Failure, Way, run};
-use crate::connection::wire::Wire;
 
 /// How often a transaction is begun anew because somebody changed the key
 /// meanwhile.
@@ -25,9 +25,9 @@ const TRIES: usize = 16;
 
 /// The way to one server.
 #[derive(Default)]
-pub(in super::super) struct Desk {
+pub(in super::super) struct ClassicExecutor {
     /// The connection for transactions beside that wire, where they are needed.
-    alone: Mutex<Option<(Weak<Wire>, Arc<Alone>)>>,
+    alone: Mutex<Option<(Weak<Connection>, Arc<Alone>)>>,
     /// One at a time opens it.
     opening: tokio::sync::Mutex<()>,
 }
@@ -38,9 +38,9 @@ struct Alone {
     turn: tokio::sync::Mutex<()>,
 }
 
-impl Desk {
+impl ClassicExecutor {
     /// Opens what will be needed.
-    pub(in super::super) async fn open(&self, wire: &Arc<Wire>) -> Result<(), Failure> {
+    pub(in super::super) async fn open(&self, wire: &Arc<Connection>) -> Result<(), Failure> {
         if wire.server.rights.sending == Sending::Never {
             self.alone(wire).await?;
         }
@@ -50,7 +50,7 @@ impl Desk {
     /// Takes a step.
     pub(in super::super) async fn step(
         &self,
-        wire: &Arc<Wire>,
+        wire: &Arc<Connection>,
         key: &str,
         step: Step<'_>,
     ) -> Result<Outcome, Failure> {
@@ -68,7 +68,7 @@ impl Desk {
         outcome
     }
 
-    fn known(&self, wire: &Arc<Wire>) -> Option<Arc<Alone>> {
+    fn known(&self, wire: &Arc<Connection>) -> Option<Arc<Alone>> {
         let known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
         let (of, alone) = known.as_ref()?;
         let same = std::ptr::eq(of.as_ptr(), Arc::as_ptr(wire)) && of.strong_count() > 0;
@@ -85,7 +85,7 @@ impl Desk {
         }
     }
 
-    async fn alone(&self, wire: &Arc<Wire>) -> Result<Arc<Alone>, Failure> {
+    async fn alone(&self, wire: &Arc<Connection>) -> Result<Arc<Alone>, Failure> {
         if let Some(alone) = self.known(wire) {
             return Ok(alone);
         }

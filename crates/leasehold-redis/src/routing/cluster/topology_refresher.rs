@@ -15,7 +15,7 @@ use super::topology::{Address, Topology};
 use super::{Cluster, lock};
 use crate::codec::script;
 use crate::connection::dial::first_answer;
-use crate::connection::link::Shared;
+use crate::connection::manager::ConnectionManager;
 use crate::refusal;
 
 /// How often to look when there is no reason to.
@@ -30,12 +30,12 @@ const TROUBLED: Duration = Duration::from_millis(500);
 impl Cluster {
     /// The map may be out of date: sees that it is looked after soon.
     pub(super) fn refresh(self: &Arc<Self>) {
-        self.ensure_kept();
+        self.ensure_refresher();
         self.stale.notify_one();
     }
 
     /// Starts the task, also if it ended with its runtime.
-    pub(super) fn ensure_kept(self: &Arc<Self>) {
+    pub(super) fn ensure_refresher(self: &Arc<Self>) {
         let mut keeper = lock(&self.keeper);
         if keeper.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
@@ -52,7 +52,7 @@ impl Cluster {
         let found = first_answer(seeds, |seed| async move {
             let channel = self.home.inbox.channel(&self.options.node.prefix);
             let target = self.target(&seed)?.hearing(&channel);
-            let link = Shared::open(target, Some(self.observer(false))).await?;
+            let link = ConnectionManager::open(target, Some(self.observer(false))).await?;
             let topology = self.ask(&link, &seed).await?;
             Ok((seed, link, topology))
         });
@@ -95,10 +95,14 @@ impl Cluster {
         nodes
     }
 
-    async fn ask(&self, link: &Arc<Shared>, node: &Address) -> Result<Topology, StoreError> {
+    async fn ask(
+        &self,
+        link: &Arc<ConnectionManager>,
+        node: &Address,
+    ) -> Result<Topology, StoreError> {
         let mut slots = redis::cmd("CLUSTER");
         slots.arg("SLOTS");
-        let wire = link.wire().await?;
+        let wire = link.connection().await?;
         let answer = wire.send(slots).await.map_err(refusal::of_connection)?;
         if let Value::ServerError(error) = &answer {
             return Err(refusal::of_topology(error));

@@ -65,15 +65,11 @@ impl Target {
         if self.votes && !matches!(run_id.len(), 1..=255) {
             return Err(rights::no_run_id("its restarts would go unnoticed"));
         }
-        let policy = field("maxmemory_policy");
-        if field("maxmemory") != "0" && !matches!(policy, "" | "noeviction") {
-            tracing::warn!(
-                url = %self.redacted,
-                maxmemory_policy = policy,
-                "this server may evict locks when its memory is full, and grant them twice; \
-                 set maxmemory-policy to noeviction, or keep locks on a server of their own"
-            );
-        }
+        warn_of_eviction(
+            field("maxmemory"),
+            field("maxmemory_policy"),
+            &self.redacted,
+        );
         let acknowledge = self.options.acknowledge;
         if acknowledge.is_some() && (run_id.is_empty() || field("role").is_empty()) {
             let why = "what it acknowledges could be another server's";
@@ -111,6 +107,17 @@ impl Target {
         }
         let gate = Gate::new(&self.options.prefix, run_id, &quarantine.terms());
         Ok(Some(gate))
+    }
+}
+
+fn warn_of_eviction(maxmemory: &str, maxmemory_policy: &str, url: &str) {
+    if maxmemory != "0" && !matches!(maxmemory_policy, "" | "noeviction") {
+        tracing::warn!(
+            %url,
+            maxmemory_policy,
+            "this server may evict locks when its memory is full, and grant them twice; \
+             set maxmemory-policy to noeviction, or keep locks on a server of their own"
+        );
     }
 }
 

@@ -151,13 +151,15 @@ impl RedlockStore {
 
     pub(super) async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
         let inner = &self.inner;
-        let mut parting = match inner.claims.look(key, &release.id) {
-            Known::Left(parting) => parting,
-            Known::Here(_) | Known::Nothing => inner.part(key, &release.id),
+        let (mut pending, first) = match inner.claims.look(key, &release.id) {
+            Known::Left(pending) => {
+                let first = pending.borrow().is_none();
+                (pending, first)
+            }
+            Known::Here(_) | Known::Nothing => (inner.part(key, &release.id), true),
         };
-        let first = parting.borrow().is_none();
         let limit = inner.options.node_timeout;
-        let verdict = tokio::time::timeout(limit, parting.wait_for(Option::is_some)).await;
+        let verdict = tokio::time::timeout(limit, pending.wait_for(Option::is_some)).await;
         let verdict = match verdict {
             Ok(Ok(verdict)) => *verdict,
             // Nobody tells any more, or not in time.

@@ -38,6 +38,7 @@ use self::subscription_node::SubscriptionNode;
 use self::topology::Address;
 use crate::codec::script::{Script, Terms};
 use crate::connection::connect::Target;
+use crate::connection::multiplexed::Connection;
 use crate::connection::rights::ReportedMissing;
 use crate::connection::step::{Context, Way, run};
 use crate::refusal;
@@ -71,14 +72,6 @@ pub(crate) struct Cluster {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Where a step is to be sent.
-enum To {
-    /// To whoever has the slot.
-    Owner,
-    /// To this node, to which the slot is on its way.
-    Asking(Address),
 }
 
 impl Cluster {
@@ -170,13 +163,15 @@ impl Cluster {
         why: &mut StoreError,
     ) -> Result<(Value, u64), StoreError> {
         let terms = self.terms();
-        let (mut to, mut hops) = (To::Owner, 0);
+        // The node to which the slot is on its way, if one was named.
+        let mut asking = None;
+        let mut hops = 0;
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, u64::from(slot));
         loop {
             let mut changes = self.changes.subscribe();
-            let (address, way) = match &to {
-                To::Owner => (self.owner(slot), Way::Plain),
-                To::Asking(address) => (Some(address.clone()), Way::Asking),
+            let (address, way) = match asking.take() {
+                None => (self.owner(slot), Way::Plain),
+                node => (node, Way::Asking),
             };
             let Some(address) = address else {
                 *why = not_served(&format!("nobody serves slot {slot}"));
@@ -185,23 +180,16 @@ impl Cluster {
                 let _ = timeout(backoff.pause(), changes.changed()).await;
                 continue;
             };
-            let link = self.link(&address)?;
-            if !link.is_up() {
-                *why = link.why_down();
-            }
-            let wire = tokio::select! {
-                wire = link.connection() => wire?,
-                // Another may have the slot now.
-                _ = changes.changed() => {
-                    to = To::Owner;
-                    continue;
-                }
+            let Some(connection) = self.reach(&address, &mut changes, why).await? else {
+                continue;
             };
             *why = unanswered();
             // Read before sending: what is sent before the inbox is open may be
             // answered with pushes that nobody hears.
             let epoch = self.home.epoch();
-            let asked = run(&wire, way, script, keys, |call| arguments(call, terms));
+            let asked = run(&connection, way, script, keys, |call| {
+                arguments(call, terms);
+            });
             let asked = self.unless_replaced(&address, way, asked);
             let answer = asked.await.unwrap_or_else(|| Err(why.clone()))?;
             let redirect = match &answer {
@@ -213,10 +201,9 @@ impl Cluster {
             };
             tracing::debug!(slot, %address, answer = said.code(), "sent on");
             hops += 1;
-            to = To::Owner;
             match redirect {
                 Redirect::Moved(slot, node) => self.moved(slot, node),
-                Redirect::Ask(node) => to = To::Asking(node),
+                Redirect::Ask(node) => asking = Some(node),
                 Redirect::Torn if keys.len() > 1 => return Ok((answer, epoch)),
                 Redirect::Torn => hops += HOPS,
                 Redirect::Elsewhere => {
@@ -228,6 +215,24 @@ impl Cluster {
             if hops > HOPS {
                 sleep(backoff.pause()).await;
             }
+        }
+    }
+
+    /// The connection to a node; `None` where the map has changed: another may have the
+    /// slot now.
+    async fn reach(
+        self: &Arc<Self>,
+        node: &Address,
+        changes: &mut watch::Receiver<u64>,
+        why: &mut StoreError,
+    ) -> Result<Option<Arc<Connection>>, StoreError> {
+        let link = self.link(node)?;
+        if !link.is_up() {
+            *why = link.why_down();
+        }
+        tokio::select! {
+            connection = link.connection() => connection.map(Some),
+            _ = changes.changed() => Ok(None),
         }
     }
 

@@ -2,9 +2,10 @@
 //! has made, and which have left.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::lock::lock;
 use leasehold_core::{ClaimId, Key, Moment};
 
 /// For how long a claim is remembered after it has lapsed, so that its id cannot claim
@@ -51,7 +52,7 @@ impl<T, L> Default for ClaimTable<T, L> {
 
 impl<T: Clone, L: Clone> ClaimTable<T, L> {
     fn rows(&self) -> MutexGuard<'_, Rows<T, L>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(crate) fn look(&self, key: &Key, id: &ClaimId) -> Known<T, L> {

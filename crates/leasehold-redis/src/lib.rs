@@ -39,6 +39,7 @@ mod doctor;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod lock;
 mod options;
 mod queue;
 mod quorum;

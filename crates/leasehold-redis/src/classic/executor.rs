@@ -6,7 +6,7 @@
 //! commands of this way go over one connection of their own, in the order in
 //! which they were asked for.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_store::{ErrorKind, StoreError};
@@ -18,6 +18,7 @@ use crate::codec::script::unreadable;
 use crate::connection::multiplexed::Connection;
 use crate::connection::rights::Sending;
 use crate::connection::step::{Failure, Way, run};
+use crate::lock::lock;
 
 /// How often a transaction is begun anew because somebody changed the key
 /// meanwhile.
@@ -69,14 +70,14 @@ impl ClassicExecutor {
     }
 
     fn known(&self, wire: &Arc<Connection>) -> Option<Arc<Alone>> {
-        let known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.alone);
         let (of, alone) = known.as_ref()?;
         let same = std::ptr::eq(of.as_ptr(), Arc::as_ptr(wire)) && of.strong_count() > 0;
         same.then(|| Arc::clone(alone))
     }
 
     fn forget(&self, alone: &Arc<Alone>) {
-        let mut known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.alone);
         if known
             .as_ref()
             .is_some_and(|(_, ours)| Arc::ptr_eq(ours, alone))
@@ -97,7 +98,7 @@ impl ClassicExecutor {
             connection: wire.open_beside().await?,
             turn: tokio::sync::Mutex::default(),
         });
-        let mut known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.alone);
         *known = Some((Arc::downgrade(wire), Arc::clone(&alone)));
         Ok(alone)
     }

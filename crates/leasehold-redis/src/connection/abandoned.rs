@@ -6,8 +6,9 @@
 //! would hold the key, and nobody would know. So a release waits for what was given up on
 //! its way.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::lock::lock;
 use leasehold_core::ClaimId;
 use tokio::sync::watch;
 
@@ -33,7 +34,7 @@ pub(crate) struct Flight {
 
 impl AbandonedRequests {
     fn lock(&self) -> MutexGuard<'_, Vec<GivenUp>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         all.retain(|it| it.landed.has_changed().is_ok());
         all
     }

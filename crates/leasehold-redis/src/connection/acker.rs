@@ -6,7 +6,7 @@
 //! else uses meanwhile. What is asked for during a turn goes along with the
 //! next, many at once.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use leasehold_core::{ClaimId, TOMBSTONES};
@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep};
 use super::abandoned::Landing;
 use super::multiplexed::{Connection, broken};
 use crate::connection::demand::Demand;
+use crate::lock::lock;
 use crate::refusal;
 
 /// How many connections at most.
@@ -70,7 +71,7 @@ impl Acker {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// What travels with the next `WAIT`.

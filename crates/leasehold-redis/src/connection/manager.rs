@@ -1,7 +1,7 @@
 //! The one connection of a store: lost, found again, listened to.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
@@ -9,7 +9,6 @@ use leasehold_store::random::random_u64;
 use leasehold_store::{ErrorKind, Push, PushSink, StoreError};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 use super::abandoned::AbandonedRequests;
 use super::connect::{Hearing, Target};
@@ -17,6 +16,7 @@ use super::inbox::OwnInbox;
 use super::multiplexed::{Connection, Signals};
 use super::primary;
 use super::sentinel::Named;
+use crate::lock::lock;
 use crate::refusal;
 
 /// The pauses between tries to connect again.
@@ -57,8 +57,9 @@ pub(crate) struct ConnectionManager {
 /// when it is lost.
 pub(crate) type Observer = Box<dyn Fn(bool) + Send + Sync>;
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Waiting does not cure it.
+fn is_refusal(error: &StoreError) -> bool {
+    error.kind() != ErrorKind::Unavailable
 }
 
 impl ConnectionManager {
@@ -67,13 +68,16 @@ impl ConnectionManager {
         target: Target,
         observer: Option<Observer>,
     ) -> Result<Arc<Self>, StoreError> {
-        let shared = Self::new(Arc::new(OwnInbox::random()), target, observer);
-        let wire = if shared.target.search().is_some() {
-            shared.connect_patiently().await?
-        } else {
-            shared.connect().await?
+        let shared = Self::start(target, observer);
+        let opened = match shared.target.search() {
+            // During a fail-over there is no primary for a moment.
+            Some(_) => {
+                let limit = shared.target.options.connect_timeout;
+                shared.settled(limit, is_refusal).await.map(drop)
+            }
+            None => return shared.first_try().await.map(|()| shared),
         };
-        shared.publish(wire);
+        opened.map_err(|last| last.unwrap_or_else(|| refusal::no_connection(None)))?;
         Ok(shared)
     }
 
@@ -176,54 +180,40 @@ impl ConnectionManager {
         if let Some(wire) = self.current() {
             return Ok(wire);
         }
-        let mut states = self.state.subscribe();
-        // Waiting does not cure a refusal.
-        let refused = |error: &StoreError| error.kind() != ErrorKind::Unavailable;
-        let settled = states.wait_for(|state| match state {
-            State::Up(_) => true,
-            State::Down(last) => last.as_ref().is_some_and(refused),
-        });
         let limit = self.target.options.response_timeout;
-        if let Ok(Ok(state)) = tokio::time::timeout(limit, settled).await
-            && let State::Up(wire) = &*state
-        {
-            return Ok(Arc::clone(wire));
-        }
-        Err(self.why_down())
+        let settled = self.settled(limit, is_refusal).await;
+        settled.map_err(|last| refusal::no_connection(last.as_ref()))
     }
 
     /// Waits until the first attempt to connect has been made: whether it succeeded.
     pub(crate) async fn first_try(&self) -> Result<(), StoreError> {
+        let tried = self.settled(Duration::MAX, |_| true).await;
+        tried
+            .map(drop)
+            .map_err(|last| last.unwrap_or_else(|| refusal::no_connection(None)))
+    }
+
+    /// The connection, once it stands; or the last failure, once it is one that is not
+    /// waited out, or time is up.
+    async fn settled(
+        &self,
+        limit: Duration,
+        is_final: impl Fn(&StoreError) -> bool,
+    ) -> Result<Arc<Connection>, Option<StoreError>> {
         let mut states = self.state.subscribe();
-        let tried = states.wait_for(|state| !matches!(state, State::Down(None)));
-        match tried.await.as_deref() {
-            Ok(State::Down(Some(error))) => Err(error.clone()),
-            _ => Ok(()),
+        let settled = states.wait_for(|state| match state {
+            State::Up(_) => true,
+            State::Down(last) => last.as_ref().is_some_and(&is_final),
+        });
+        // Whether in time or not, it is what it is now.
+        let _ = tokio::time::timeout(limit, settled).await;
+        match &*self.state.borrow() {
+            State::Up(wire) => Ok(Arc::clone(wire)),
+            State::Down(last) => Err(last.clone()),
         }
     }
 
     // ---- opening and losing ----
-
-    /// During a fail-over there is no primary for a moment.
-    async fn connect_patiently(self: &Arc<Self>) -> Result<Arc<Connection>, StoreError> {
-        let end = Instant::now() + self.target.options.connect_timeout;
-        let mut backoff = Self::backoff();
-        loop {
-            let failed = match self.connect().await {
-                Ok(wire) => return Ok(wire),
-                Err(error) => error,
-            };
-            let pause = backoff.pause();
-            if failed.kind() != ErrorKind::Unavailable || Instant::now() + pause >= end {
-                return Err(failed);
-            }
-            tokio::time::sleep(pause).await;
-        }
-    }
-
-    fn backoff() -> Backoff {
-        Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, random_u64())
-    }
 
     async fn connect(self: &Arc<Self>) -> Result<Arc<Connection>, StoreError> {
         let link = Arc::downgrade(self);
@@ -298,7 +288,8 @@ impl ConnectionManager {
             return;
         };
         let link = Arc::downgrade(self);
-        let (mut backoff, named) = (Self::backoff(), Arc::clone(&self.named));
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, random_u64());
+        let named = Arc::clone(&self.named);
         let task = runtime.spawn(async move {
             let mut pause = first;
             loop {

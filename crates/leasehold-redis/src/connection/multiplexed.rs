@@ -7,7 +7,7 @@
 //! nothing lost with one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -22,6 +22,7 @@ use super::acker::Acker;
 use super::connect::Opened;
 use super::manager::ConnectionManager;
 use super::server::Server;
+use crate::lock::lock;
 use crate::refusal;
 
 /// How many commands travel as one pipeline at most. All answers of a pipeline
@@ -195,7 +196,7 @@ impl Connection {
     }
 
     fn queue(&self) -> MutexGuard<'_, Vec<Job>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     /// Asks whether the connection still lives; ends it if not.
@@ -256,7 +257,7 @@ impl Drop for InFlight<'_> {
         self.wire.in_flight.fetch_sub(1, Ordering::AcqRel);
         let since = {
             let silent = &self.wire.silent_since;
-            let mut silent = silent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut silent = lock(silent);
             if self.answered {
                 *silent = None;
                 return;

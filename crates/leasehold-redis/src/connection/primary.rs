@@ -1,7 +1,7 @@
 //! The primary that the Sentinels watch: connecting to it, and leaving it when
 //! another has taken its place.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_store::{ErrorKind, StoreError};
@@ -15,6 +15,7 @@ use super::connect::{Hearing, Opened, Target};
 use super::dial::dial;
 use super::manager::ConnectionManager;
 use super::sentinel::{self, Address, Asked, Failures, Named};
+use crate::lock::lock;
 use crate::options::RedisOptions;
 use crate::options::sentinels::Sentinels;
 use crate::refusal;
@@ -57,7 +58,7 @@ impl Search {
     }
 
     fn known<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
-        look(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut lock(&self.known))
     }
 
     /// The Sentinels in the order in which to ask them.

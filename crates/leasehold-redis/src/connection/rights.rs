@@ -5,7 +5,7 @@
 //! done without where that is safe (`docs/adr/0022-rights.md`).
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 use futures_util::future::join3;
 use leasehold_store::{ErrorKind, StoreError};
@@ -15,6 +15,7 @@ use redis::{Cmd, Pipeline, RedisResult, ServerError, Value};
 use super::value::text_of;
 use crate::codec::script;
 use crate::codec::script::Script;
+use crate::lock::lock;
 use crate::refusal;
 
 /// What the scripts of a lock run on its key.
@@ -125,7 +126,7 @@ pub(crate) struct ReportedMissing(Mutex<Vec<MissingPermission>>);
 impl ReportedMissing {
     /// Says in the log what is missing, unless it has been said.
     pub(crate) fn say(&self, rights: &Rights, url: &str, prefix: &str) {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = lock(&self.0);
         for missing in &rights.missing {
             if !said.contains(missing) {
                 said.push(*missing);

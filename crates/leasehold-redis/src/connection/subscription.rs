@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use leasehold_store::{ErrorKind, PushSink, StoreError};
 use redis::{PushInfo, PushKind, Value};
 
-use super::manager::{ConnectionManager, lock};
+use super::manager::ConnectionManager;
 use super::multiplexed::{Connection, Signals};
 use super::rights;
 use crate::codec::push;
+use crate::lock::lock;
 
 impl ConnectionManager {
     /// Takes the pushes of a connection; called on the connection's own task.

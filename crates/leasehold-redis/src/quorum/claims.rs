@@ -2,8 +2,9 @@
 //! proposed, and the highest token of each key.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use crate::lock::lock;
 use leasehold_core::quorum::ReleaseVerdict;
 use leasehold_core::{Key, Moment, Note, Owner, StoreTime, Token, Validity};
 use tokio::sync::watch;
@@ -37,12 +38,12 @@ pub(super) struct HighestTokens(Mutex<HashMap<Key, Token>>);
 
 impl HighestTokens {
     pub(super) fn of(&self, key: &Key) -> Token {
-        let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tokens = lock(&self.0);
         tokens.get(key).copied().unwrap_or_default()
     }
 
     pub(super) fn raise(&self, key: &Key, token: Token) {
-        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = lock(&self.0);
         if tokens.len() >= SEEN {
             tokens.clear();
         }

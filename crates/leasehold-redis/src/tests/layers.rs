@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// From the lowest up. Those in one row know nothing of each other.
 const LAYERS: [&[&str]; 8] = [
-    &["refusal", "options", "claims"],
+    &["refusal", "options", "claims", "lock"],
     &["codec"],
     &["connection"],
     &["routing"],

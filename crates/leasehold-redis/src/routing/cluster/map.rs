@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold_store::StoreError;
 
+use super::Cluster;
 use super::topology::{Address, Topology};
-use super::{Cluster, lock};
 use crate::connection::manager::{ConnectionManager, Observer};
+use crate::lock::lock;
 use crate::options::RedisOptions;
 
 #[derive(Default)]

@@ -20,7 +20,7 @@ mod topology;
 mod topology_refresher;
 
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
@@ -41,6 +41,7 @@ use crate::connection::connect::Target;
 use crate::connection::multiplexed::Connection;
 use crate::connection::rights::ReportedMissing;
 use crate::connection::step::{Context, Way, run};
+use crate::lock::lock;
 use crate::refusal;
 
 /// The pauses before a node that cannot serve now is asked again.
@@ -68,10 +69,6 @@ pub(crate) struct Cluster {
     keeper: Mutex<Option<JoinHandle<()>>>,
     /// Whose turn it is to be asked for the topology.
     turn: AtomicUsize,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Cluster {

@@ -13,12 +13,13 @@ use leasehold_store::{ErrorKind, Listening, Push, PushSink, StoreError};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+use super::Cluster;
 use super::topology::Address;
-use super::{Cluster, lock};
 use crate::connection::connect::Target;
 use crate::connection::inbox::OwnInbox;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::subscription::Subscription;
+use crate::lock::lock;
 
 /// How often the node is asked whether it is still there.
 const LOOK: Duration = Duration::from_secs(1);

@@ -11,11 +11,12 @@ use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use super::Cluster;
 use super::topology::{Address, Topology};
-use super::{Cluster, lock};
 use crate::codec::script;
 use crate::connection::dial::first_answer;
 use crate::connection::manager::ConnectionManager;
+use crate::lock::lock;
 use crate::refusal;
 
 /// How often to look when there is no reason to.

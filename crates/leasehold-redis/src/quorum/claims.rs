@@ -2,19 +2,46 @@
 //! proposed, and the highest token of each key.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::lock::lock;
 use leasehold_core::quorum::ReleaseVerdict;
 use leasehold_core::{Key, Moment, Note, Owner, StoreTime, Token, Validity};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// So many keys whose highest token is remembered; beyond that all are
 /// forgotten, and cost a further proposal at most.
 const SEEN: usize = 4_096;
 
-/// How the release of a claim stands, for those who wait for it.
-pub(super) type PendingRelease = watch::Receiver<Option<ReleaseVerdict>>;
+/// The release of a claim that is under way, for those who wait for it.
+#[derive(Debug, Clone)]
+pub(super) struct PendingRelease {
+    verdict: watch::Receiver<Option<ReleaseVerdict>>,
+    /// Whether somebody has been told that the claim held.
+    told: Arc<AtomicBool>,
+}
+
+impl PendingRelease {
+    pub(super) fn new() -> (watch::Sender<Option<ReleaseVerdict>>, Self) {
+        let (sender, verdict) = watch::channel(None);
+        let told = Arc::default();
+        (sender, Self { verdict, told })
+    }
+
+    /// Waits until the claim has left: whether it held until then, which one caller is told.
+    /// `None`: that is not known in time.
+    pub(super) async fn held(mut self, limit: Duration) -> Option<bool> {
+        let verdict = timeout(limit, self.verdict.wait_for(Option::is_some)).await;
+        match *verdict.ok()?.ok()? {
+            Some(ReleaseVerdict::Held) => Some(!self.told.swap(true, Ordering::AcqRel)),
+            Some(ReleaseVerdict::NotHeld) => Some(false),
+            None => None,
+        }
+    }
+}
 
 /// One claim of this client.
 #[derive(Debug, Clone)]
@@ -49,5 +76,21 @@ impl HighestTokens {
         }
         let highest = tokens.entry(key.clone()).or_default();
         *highest = token.max(*highest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first to ask may have left before the servers answered.
+    #[tokio::test]
+    async fn one_caller_is_told_that_the_claim_held() {
+        let (verdict, pending) = PendingRelease::new();
+        let brief = Duration::from_millis(1);
+        assert_eq!(pending.clone().held(brief).await, None);
+        verdict.send_replace(Some(ReleaseVerdict::Held));
+        assert_eq!(pending.clone().held(brief).await, Some(true));
+        assert_eq!(pending.held(brief).await, Some(false));
     }
 }

@@ -266,7 +266,7 @@ impl Inner {
     /// votes have lapsed.
     pub(super) fn part(self: &Arc<Self>, key: &Key, id: &ClaimId) -> PendingRelease {
         let now = clock::now();
-        let (told, parting) = watch::channel(None);
+        let (told, parting) = PendingRelease::new();
         let entry = self.claims.leave(key, id, parting.clone(), now);
         let (token, wake, valid, until) = match entry {
             Some((entry, lapses)) => {

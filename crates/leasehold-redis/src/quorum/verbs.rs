@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::quorum::{AcquireVerdict, ReleaseVerdict, RenewalVerdict, Vote};
+use leasehold_core::quorum::{AcquireVerdict, RenewalVerdict, Vote};
 use leasehold_core::{
     Arrival, Claim, ClaimId, Key, Mode, Release, Renew, Reply, Standing, StoreTime, Token,
 };
@@ -151,25 +151,14 @@ impl RedlockStore {
 
     pub(super) async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
         let inner = &self.inner;
-        let (mut pending, first) = match inner.claims.look(key, &release.id) {
-            Known::Left(pending) => {
-                let first = pending.borrow().is_none();
-                (pending, first)
-            }
-            Known::Here(_) | Known::Nothing => (inner.part(key, &release.id), true),
+        let pending = match inner.claims.look(key, &release.id) {
+            Known::Left(pending) => pending,
+            Known::Here(_) | Known::Nothing => inner.part(key, &release.id),
         };
         let limit = inner.options.node_timeout;
-        let verdict = tokio::time::timeout(limit, pending.wait_for(Option::is_some)).await;
-        let verdict = match verdict {
-            Ok(Ok(verdict)) => *verdict,
-            // Nobody tells any more, or not in time.
-            _ => None,
-        };
-        match verdict {
-            Some(ReleaseVerdict::Held) if first => {
-                Ok(answer(Reply::Released { held: true }, wall()))
-            }
-            Some(_) => Ok(answer(Reply::Absent, wall())),
+        match pending.held(limit).await {
+            Some(true) => Ok(answer(Reply::Released { held: true }, wall())),
+            Some(false) => Ok(answer(Reply::Absent, wall())),
             None => {
                 let (all, needed) = (inner.size.servers(), inner.size.quorum());
                 Err(StoreError::new(

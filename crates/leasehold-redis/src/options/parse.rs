@@ -38,10 +38,10 @@ impl RedisOptions {
     /// before it counts: `none`, a number of replicas, `majority` (of the
     /// replicas), `disk` or `disk:<replicas>`; within `acknowledge_timeout` (1 s),
     /// and for renewals too unless `acknowledge_renewals=no`; see
-    /// [`Acknowledge`](crate::Acknowledge).
+    /// [`Acknowledge`].
     /// `restart=quarantine` says that a server which has restarted may have
     /// forgotten who holds; with `max_ttl` (60 s) and `quarantine` (twice that);
-    /// see [`Restart`](crate::Restart).
+    /// see [`Restart`].
     ///
     /// # Errors
     /// [`Invalid`], naming what cannot be read. The password is never repeated.

@@ -1,7 +1,7 @@
 //! `redis-cluster://`: many primaries, each with some of the keys.
 //!
 //! A key lies in one slot and a slot on one node, which one table says
-//! (`topology`); a task keeps it true (`topology_refresher`). Each node has one [`ConnectionManager`]
+//! (`topology`); a task keeps it true (`topology_refresher`). Each node has one `ConnectionManager`
 //! connection, opened when it is first needed. A step goes to the node of its key;
 //! what that node answers instead of an answer says that nothing was carried out,
 //! and where to ask (`redirect`): only then the same step is sent again. What got

@@ -349,7 +349,7 @@ mod tests {
 
     fn claim(id: u128) -> Command {
         let id = ClaimId::from_random(id);
-        Command::Claim(Claim::new(id, Mode::Exclusive, Duration::from_secs(30)))
+        Command::Claim(Claim::new(id, Mode::EXCLUSIVE, Duration::from_secs(30)))
     }
 
     #[test]
@@ -439,7 +439,7 @@ mod tests {
         let mut queue = Queue::default();
         let id = ClaimId::from_random;
         let claim = |number, min_hold| {
-            let mode = Mode::Permits { of: 4, take: 1 };
+            let mode = Mode::permits(4, 1);
             Command::Claim(Claim {
                 min_hold,
                 inbox: Some(Inbox::new("then").unwrap()),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::lock::lock;
 use leasehold_core::quorum::ReleaseVerdict;
-use leasehold_core::{Key, Moment, Note, Owner, StoreTime, Token, Validity};
+use leasehold_core::{ClientInfo, Key, Moment, Note, StoreTime, Token, Validity};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -55,7 +55,7 @@ pub(super) struct Entry {
     pub(super) validity: Validity,
     /// The deadline as it was told.
     pub(super) deadline: StoreTime,
-    pub(super) owner: Owner,
+    pub(super) owner: ClientInfo,
     pub(super) note: Option<Note>,
 }
 

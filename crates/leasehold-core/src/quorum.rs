@@ -1,23 +1,25 @@
 //! One lock over several independent servers: a majority of votes decides.
 //!
 //! Each server keeps a [`Node`] per key and one [`Marker`](crate::Marker) for itself; clients
-//! count with a [`Bid`] (getting the key), an [`Extension`] (keeping it) and a
-//! [`Farewell`] (giving it back). Why this is safe, and when it is not, stands
+//! count with a [`QuorumAcquire`] (getting the key), an [`QuorumRenewal`] (keeping it) and a
+//! [`QuorumRelease`] (giving it back). Why this is safe, and when it is not, stands
 //! in `docs/proof/quorum.md`.
 //!
 //! The client proposes the token; a server accepts it only above everything it
 //! has seen. Two completed bids meet in at least one server, so the later one
 //! has the higher token, whatever the clocks say.
 
-mod bid;
-mod extension;
-mod farewell;
+mod acquire;
+mod message;
 mod node;
+mod release;
+mod renewal;
 
-pub use bid::{Bid, BidConfig, BidVerdict};
-pub use extension::{Extension, ExtensionVerdict};
-pub use farewell::{Farewell, FarewellVerdict};
-pub use node::{Acquire, Body, Ear, Extend, Hold, Node, Part, Told, Vote, WAITERS, WAITING_LIFE};
+pub use acquire::{AcquireConfig, AcquireVerdict, QuorumAcquire};
+pub use message::{Acquire, Extend, Part, Told, Vote};
+pub use node::{Body, Ear, Hold, Node, WAITERS, WAITING_LIFE};
+pub use release::{QuorumRelease, ReleaseVerdict};
+pub use renewal::{QuorumRenewal, RenewalVerdict};
 
 use crate::Invalid;
 

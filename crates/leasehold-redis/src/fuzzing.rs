@@ -12,7 +12,7 @@ use super::options;
 pub use super::quorum::fuzzing::*;
 use crate::codec::record::Record;
 use crate::codec::{push, script};
-use crate::connection::{finder, gate, rights};
+use crate::connection::{gate, rights, sentinel, value};
 use crate::options::acknowledge::{Acknowledge, AcknowledgedBy};
 use crate::queue::baseline::{self, ServerCost};
 pub use crate::routing::cluster::fuzzing::*;
@@ -23,7 +23,7 @@ use crate::routing::names;
 /// # Errors
 /// If it is none.
 pub fn duration(text: &str) -> Result<Duration, Invalid> {
-    options::parse_duration("retention", text)
+    options::params::parse_duration("retention", text)
 }
 
 /// What a verb answered.
@@ -134,12 +134,12 @@ pub fn acknowledged(disk: bool, answer: &Value) -> Result<Acknowledged, StoreErr
 
 /// Where a Sentinel says that the primary is.
 pub fn primary(answer: &Value) -> Option<(String, u16)> {
-    finder::read_address(answer)
+    sentinel::read_address(answer)
 }
 
 /// One field of what a Sentinel says about it.
 pub fn field(answer: &Value, name: &str) -> Option<String> {
-    finder::field(answer, name)
+    value::field(answer, name)
 }
 
 /// What a server has spent.

@@ -31,6 +31,7 @@
 //! # Features
 //! `tls` for `rediss://`. The others are for this repository only.
 
+mod claims;
 mod classic;
 mod codec;
 mod connection;
@@ -38,6 +39,7 @@ mod doctor;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod lock;
 mod options;
 mod queue;
 mod quorum;

@@ -1,12 +1,16 @@
 //! What the server's refusals and the connection's failures mean to a caller.
 
-use std::io;
-use std::sync::Arc;
+mod opening;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use leasehold_core::StoreTime;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::{RedisError, ServerError};
+
+pub(crate) use self::opening::of_opening;
 
 /// The rule that gives a user just what leasehold needs.
 pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~leasehold:* &leasehold:* \
@@ -78,98 +82,6 @@ pub(super) fn of_connection(error: RedisError) -> StoreError {
     StoreError::new(ErrorKind::Unavailable, message).with_source(error)
 }
 
-/// An error in opening a connection, for which `limit` was given: nothing was asked yet.
-pub(super) fn of_opening(error: RedisError, limit: Duration) -> StoreError {
-    let io = io_error(&error);
-    let said = |message: String, hint: &str| {
-        StoreError::new(ErrorKind::Unavailable, message).with_hint(hint)
-    };
-    let text = tame(&error.to_string());
-    let failed = match io.map(io::Error::kind) {
-        _ if text.contains(UNRESOLVED) || text.contains("No address found") => {
-            let why = text.rsplit(": ").next().unwrap_or_default();
-            said(
-                format!("the name of the host cannot be resolved ({why})"),
-                "check the host in the URL, and this machine's DNS",
-            )
-        }
-        _ if error.is_timeout() => said(
-            format!("no answer within {limit:?}"),
-            "is the server running, and reachable from here? does the port expect TLS?",
-        ),
-        Some(io::ErrorKind::ConnectionRefused) => said(
-            "connection refused".to_owned(),
-            "is the server running, and is it this port?",
-        ),
-        Some(io::ErrorKind::NotFound) => said(
-            "there is no such socket".to_owned(),
-            "is the server running? `unixsocket` in its configuration names the socket",
-        ),
-        Some(io::ErrorKind::PermissionDenied) => said(
-            format!("this user may not connect ({text})"),
-            "`unixsocketperm` in the configuration of the server says who may",
-        ),
-        Some(
-            io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::BrokenPipe,
-        ) => said(
-            format!("the server closed the connection at once ({text})"),
-            "does it expect TLS (rediss://)? does it have too many clients (maxclients)?",
-        ),
-        _ => match io.and_then(tls_failure) {
-            Some(failed) => failed,
-            None if io.is_some() => said(text, "is the server running, and reachable from here?"),
-            // It was answered.
-            None => return of_connection(error),
-        },
-    };
-    failed.with_source(error)
-}
-
-/// How resolving a name fails, whatever the reason.
-const UNRESOLVED: &str = "failed to lookup address information";
-
-fn io_error(error: &RedisError) -> Option<&io::Error> {
-    use std::error::Error as _;
-    type Shared = Arc<dyn std::error::Error + Send + Sync>;
-    error.source()?.downcast_ref::<Shared>()?.downcast_ref()
-}
-
-#[cfg(not(feature = "tls"))]
-fn tls_failure(_: &io::Error) -> Option<StoreError> {
-    None
-}
-
-/// What TLS says; waiting cures none of it that has to do with certificates.
-#[cfg(feature = "tls")]
-fn tls_failure(error: &io::Error) -> Option<StoreError> {
-    use rustls::Error as Tls;
-    let failed: &Tls = error.get_ref()?.downcast_ref()?;
-    let text = tame(&failed.to_string());
-    Some(match failed {
-        Tls::InvalidCertificate(_) => refused(
-            format!("the certificate of the server is not trusted ({text})"),
-            "name the authority that signed it (`ca` in the URL), and the server as the \
-             certificate does",
-        ),
-        Tls::AlertReceived(_) => refused(
-            format!("the server refuses the TLS handshake ({text})"),
-            "it may ask for a certificate of the client: `cert` and `key` in the URL",
-        ),
-        Tls::InvalidMessage(_) => refused(
-            format!("the server does not speak TLS on this port ({text})"),
-            "use redis:// for a connection without TLS, or the server's `tls-port`",
-        ),
-        _ => StoreError::new(
-            ErrorKind::Unavailable,
-            format!("the TLS handshake failed ({text})"),
-        )
-        .with_hint("look at the log of the server"),
-    })
-}
-
 /// Whether it is about who we are.
 pub(super) fn is_of_login(error: &StoreError) -> bool {
     ["WRONGPASS", "NOAUTH"]
@@ -237,21 +149,52 @@ pub(super) fn tame(text: &str) -> String {
         .collect()
 }
 
+/// Codes that say all by themselves: what they mean, and what to do.
+const KNOWN: [(&[&str], &str, &str); 6] = [
+    (
+        &["OOM"],
+        "the server is out of memory",
+        "raise its maxmemory, or remove what it need not keep",
+    ),
+    (
+        &["READONLY"],
+        "the server is a read-only replica",
+        "connect to the primary; after a fail-over, to the new one",
+    ),
+    (
+        &["NOAUTH"],
+        "the server asks for a password, and none was given (NOAUTH)",
+        "log in: redis://user:password@host, or a password file",
+    ),
+    (
+        &["MISCONF"],
+        "the server cannot write its snapshot and refuses writes",
+        "look at its log; see stop-writes-on-bgsave-error",
+    ),
+    (
+        &["NOREPLICAS"],
+        "the server has too few replicas and refuses writes",
+        "see its min-replicas-to-write",
+    ),
+    (
+        &["MOVED", "ASK", "CLUSTERDOWN", "CROSSSLOT"],
+        "the server is a node of a Redis Cluster and does not keep this key",
+        "for a cluster write redis-cluster://, with one or more of its nodes",
+    ),
+];
+
 fn refusal(code: &str, detail: &str) -> StoreError {
     let (code, detail) = (&*tame(code), &*tame(detail));
-    match inner_code(code, detail) {
+    let inner = inner_code(code, detail);
+    let known = KNOWN.iter().find(|(codes, ..)| codes.contains(&inner));
+    if let Some((_, message, hint)) = known {
+        return refused(*message, *hint);
+    }
+    match inner {
         "LHTYPE" => foreign(detail),
         "LHFOREIGN" => other_settings(),
         "LHCLOCK" => clock_too_late(detail.parse().unwrap_or(u64::MAX)),
         "LHVERSION" => newer(detail.parse().unwrap_or(0)),
-        "OOM" => refused(
-            "the server is out of memory",
-            "raise its maxmemory, or remove what it need not keep",
-        ),
-        "READONLY" => refused(
-            "the server is a read-only replica",
-            "connect to the primary; after a fail-over, to the new one",
-        ),
         "NOPERM" => refused(
             format!("the user may not do this: {detail}"),
             format!(
@@ -266,10 +209,6 @@ fn refusal(code: &str, detail: &str) -> StoreError {
             ),
             "check the credentials; a password file is read again with each connection",
         ),
-        "NOAUTH" => refused(
-            "the server asks for a password, and none was given (NOAUTH)",
-            "log in: redis://user:password@host, or a password file",
-        ),
         "DENIED" if detail.contains("protected mode") => refused(
             "the server is in protected mode, and lets in only who is on its own machine (DENIED)",
             "set a password at the server, or `bind` it to an address that only friends reach",
@@ -279,18 +218,6 @@ fn refusal(code: &str, detail: &str) -> StoreError {
             "the server has as many clients as it takes (maxclients)",
         )
         .with_hint("raise maxclients, or find out who leaves connections open"),
-        "MISCONF" => refused(
-            "the server cannot write its snapshot and refuses writes",
-            "look at its log; see stop-writes-on-bgsave-error",
-        ),
-        "NOREPLICAS" => refused(
-            "the server has too few replicas and refuses writes",
-            "see its min-replicas-to-write",
-        ),
-        "MOVED" | "ASK" | "CLUSTERDOWN" | "CROSSSLOT" => refused(
-            "the server is a node of a Redis Cluster and does not keep this key",
-            "for a cluster write redis-cluster://, with one or more of its nodes",
-        ),
         "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" => {
             refused(format!("the server is not ready: {detail}"), "try later")
                 .with_retry_after(Duration::from_secs(1))
@@ -303,6 +230,11 @@ fn refusal(code: &str, detail: &str) -> StoreError {
             format!("the server answered {code} {detail}"),
         ),
     }
+}
+
+/// A server that takes no writes.
+pub(super) fn read_only() -> StoreError {
+    refusal("READONLY", "")
 }
 
 /// Whether it is about what the user may do, which is said in many ways.
@@ -395,106 +327,5 @@ pub(super) fn no_connection(last: Option<&StoreError>) -> StoreError {
     match last.retry_after() {
         Some(after) => error.with_retry_after(after),
         None => error,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn why_a_connection_was_not_opened_is_said() {
-        let limit = Duration::from_secs(5);
-        let of = |error: io::Error| of_opening(error.into(), limit);
-        let kind = |kind: io::ErrorKind| of(kind.into());
-        for (error, said) in [
-            (
-                of(io::Error::other(
-                    "failed to lookup address information: Name or service not known",
-                )),
-                "the name of the host cannot be resolved (Name or service not known)",
-            ),
-            (kind(io::ErrorKind::TimedOut), "no answer within 5s"),
-            (kind(io::ErrorKind::ConnectionRefused), "connection refused"),
-            (kind(io::ErrorKind::NotFound), "there is no such socket"),
-        ] {
-            assert_eq!(error.to_string(), said);
-            assert_eq!(error.kind(), ErrorKind::Unavailable, "{said}");
-            assert!(error.hint().is_some(), "{said}");
-        }
-        let closed = kind(io::ErrorKind::UnexpectedEof);
-        assert!(
-            closed.to_string().contains("closed the connection"),
-            "{closed}"
-        );
-        let answered = |text: &str| {
-            let error = redis::parse_redis_value(text.as_bytes()).unwrap();
-            let redis::Value::ServerError(error) = error else {
-                panic!("no error: {error:?}")
-            };
-            of_opening(error.into(), limit)
-        };
-        for (text, code, kind) in [
-            (
-                "-WRONGPASS invalid username-password pair\r\n",
-                "WRONGPASS invalid",
-                ErrorKind::Refused,
-            ),
-            (
-                "-NOAUTH HELLO must be called\r\n",
-                "NOAUTH",
-                ErrorKind::Refused,
-            ),
-            (
-                "-DENIED Redis is running in protected mode because\r\n",
-                "protected mode",
-                ErrorKind::Refused,
-            ),
-            (
-                "-ERR max number of clients reached\r\n",
-                "maxclients",
-                ErrorKind::Unavailable,
-            ),
-        ] {
-            let error = answered(text);
-            assert!(error.to_string().contains(code), "{error}");
-            assert_eq!(error.kind(), kind, "{error}");
-        }
-    }
-
-    #[cfg(feature = "tls")]
-    #[test]
-    fn what_tls_says_is_no_matter_of_a_server_that_is_down() {
-        use rustls::{AlertDescription, CertificateError, Error as Tls, InvalidMessage};
-        for (failed, said) in [
-            (
-                Tls::InvalidCertificate(CertificateError::UnknownIssuer),
-                "not trusted",
-            ),
-            (
-                Tls::AlertReceived(AlertDescription::CertificateRequired),
-                "refuses the TLS",
-            ),
-            (
-                Tls::InvalidMessage(InvalidMessage::InvalidContentType),
-                "does not speak TLS",
-            ),
-        ] {
-            let error = io::Error::new(io::ErrorKind::InvalidData, failed);
-            let error = of_opening(error.into(), Duration::from_secs(5));
-            assert!(error.to_string().contains(said), "{error}");
-            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-        }
-    }
-
-    /// It may be an impostor, or a proxy with much to say.
-    #[test]
-    fn what_a_server_says_is_shown_in_one_line() {
-        for code in ["ODD", "NOPERM", "LHTYPE", "BUSY"] {
-            let detail = format!("\u{1b}[2Jno\r\n{}", "x".repeat(10_000));
-            let said = refusal(code, &detail).to_string();
-            assert!(said.contains("[2Jnox") && said.len() < 500, "{said}");
-            assert!(!said.chars().any(char::is_control), "{said:?}");
-        }
     }
 }

@@ -5,14 +5,14 @@ use leasehold_store::StoreError;
 use redis::Value;
 
 use super::verb::{self, Found, Outcome};
-use super::{Failure, look, view};
+use super::{look, refusal, view};
 
 /// Until when somebody holds, by the answer of a step that was taken at `at`.
 ///
 /// # Errors
 /// If it is something else.
 pub fn step(answer: &Value, at: StoreTime) -> Result<Option<StoreTime>, StoreError> {
-    Ok(match verb::read(answer).map_err(Failure::error)? {
+    Ok(match verb::read(answer).map_err(refusal::of)? {
         Outcome::Ours(left) | Outcome::Others(left) => Some(look::deadline(at, left)),
         Outcome::Taken | Outcome::Nobodys => None,
     })
@@ -24,7 +24,7 @@ pub fn step(answer: &Value, at: StoreTime) -> Result<Option<StoreTime>, StoreErr
 /// # Errors
 /// If it is no classic lock.
 pub fn seen(answers: &[Value], at: StoreTime) -> Result<(Vec<u8>, Snapshot), StoreError> {
-    let found = verb::read_found(answers).map_err(Failure::error)?;
+    let found = verb::read_found(answers).map_err(refusal::of)?;
     let snapshot = view(&found, at);
     Ok(match found {
         Found::Nothing => (Vec::new(), snapshot),

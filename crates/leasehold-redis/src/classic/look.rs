@@ -7,9 +7,9 @@ use leasehold_core::{
     Arrival, Capacity, ClaimView, ClientInfo, Holder, Invalid, Mode, Snapshot, StoreTime, Token,
 };
 
-use super::refusal::Failure;
 use super::verb::{Found, Left, looks, read_found};
-use crate::connection::wire::Wire;
+use crate::connection::multiplexed::Connection;
+use crate::connection::step::Failure;
 
 /// How much is shown of an id at most, in characters.
 const SHOWN: usize = 6;
@@ -71,7 +71,7 @@ pub(in super::super) fn view(found: &Found, at: StoreTime) -> Snapshot {
 
 /// Looks at a key of one server. Its answers may be of different moments: nothing
 /// is decided by them.
-pub(in super::super) async fn look(wire: &Arc<Wire>, key: &str) -> Result<Found, Failure> {
+pub(in super::super) async fn look(wire: &Arc<Connection>, key: &str) -> Result<Found, Failure> {
     let answers = join_all(looks(key).map(|look| wire.send(look))).await;
     let answers: Vec<_> = answers.into_iter().collect::<Result<_, _>>()?;
     read_found(&answers)

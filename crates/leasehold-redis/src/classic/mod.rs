@@ -5,10 +5,10 @@
 //! that holds, and nothing else is kept. A step compares it and writes, by a script
 //! or by a transaction. See `docs/stores/classic.md`.
 
-mod book;
-mod desk;
+mod executor;
 #[cfg(feature = "fuzzing")]
 pub(super) mod fuzzing;
+mod list;
 mod look;
 mod refusal;
 mod verb;
@@ -18,31 +18,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use leasehold_core::{
-    Capacity, Claim, Command, Inbox, Invalid, Key, Mode, Release, Renew, Reply, Snapshot, Standing,
+    Capacity, Claim, Command, Inbox, Key, Mode, Release, Renew, Reply, Snapshot, Standing,
     StoreTime, Token,
 };
 use leasehold_store::{
-    Answer, Capabilities, ErrorKind, ListPage, Listening, Listing, LockStore, PushSink, SeenNames,
-    StoreError, clock,
+    Answer, Capabilities, ErrorKind, Listening, Listing, LockStore, PushSink, StoreError, clock,
 };
 use redis::Value;
-use tokio::time::Instant;
 
-use self::book::{Book, Known};
-pub(super) use self::desk::Desk;
+pub(super) use self::executor::ClassicExecutor;
+use self::list::ClassicListing;
 use self::look::{arrival, deadline};
 pub(super) use self::look::{check_pattern, is_listed, look, view};
-pub(super) use self::refusal::{Failure, unsupported};
+pub(super) use self::refusal::{of as error_of, unsupported};
 pub(super) use self::verb::{Found, Outcome, Step, Verb};
 use super::options::{RedisLayout, RedisOptions};
+use crate::claims::{ClaimTable, Known};
 use crate::codec::stores_own;
 use crate::connection::connect::Target;
-use crate::connection::link::Shared;
-use crate::connection::wire::Wire;
-use crate::routing::cluster::{Cluster, RedisClusterOptions};
-use crate::routing::names::{Names, Source, as_key};
+use crate::connection::step::at_primary;
+use crate::routing::Route;
+use crate::routing::cluster::RedisClusterOptions;
 
 /// A store that shares its locks with other libraries, on one Redis or Valkey
 /// server, behind Sentinels, or on a cluster. Cheap to share behind an `Arc`; its
@@ -59,13 +56,9 @@ use crate::routing::names::{Names, Source, as_key};
 /// ```
 pub struct ClassicStore {
     route: Route,
-    book: Book,
-}
-
-/// The way from a key to its server.
-enum Route {
-    One(Arc<Shared>, Desk),
-    Cluster(Arc<Cluster>),
+    /// The way to one server.
+    executor: ClassicExecutor,
+    claims: ClaimTable<(), ()>,
 }
 
 impl ClassicStore {
@@ -77,14 +70,12 @@ impl ClassicStore {
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         options.check()?;
         check_layout(options.layout)?;
-        let shared = Shared::open(Target::new(&options)?, None).await?;
-        let desk = Desk::default();
-        let opened = desk.open(&shared.wire().await?).await;
-        opened.map_err(Failure::error)?;
-        Ok(Self {
-            route: Route::One(shared, desk),
-            book: Book::default(),
-        })
+        let store = Self::by(Route::open(Target::new(&options)?).await?);
+        if let Route::One(shared) = &store.route {
+            let opened = store.executor.open(&shared.connection().await?).await;
+            opened.map_err(refusal::of)?;
+        }
+        Ok(store)
     }
 
     /// Opens a store on a cluster, where scripts have to be allowed.
@@ -95,35 +86,30 @@ impl ClassicStore {
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
         options.check()?;
         check_layout(options.node.layout)?;
-        let cluster = Cluster::open(options).await?;
-        Ok(Self {
-            route: Route::Cluster(cluster),
-            book: Book::default(),
-        })
+        Ok(Self::by(Route::open_cluster(options).await?))
+    }
+
+    fn by(route: Route) -> Self {
+        Self {
+            route,
+            executor: ClassicExecutor::default(),
+            claims: ClaimTable::default(),
+        }
     }
 
     /// The URL of the server or cluster, without the password.
     #[must_use]
     pub fn redacted_url(&self) -> &str {
-        match &self.route {
-            Route::One(shared, _) => &shared.target().redacted,
-            Route::Cluster(cluster) => cluster.redacted(),
-        }
+        self.route.redacted()
     }
 
     /// The primaries of a cluster.
     pub(super) fn nodes(&self) -> Vec<RedisOptions> {
-        match &self.route {
-            Route::One(..) => Vec::new(),
-            Route::Cluster(cluster) => cluster.nodes(),
-        }
+        self.route.nodes()
     }
 
     fn prefix(&self) -> &str {
-        match &self.route {
-            Route::One(shared, _) => &shared.target().prefix,
-            Route::Cluster(cluster) => &cluster.options().prefix,
-        }
+        &self.route.options().prefix
     }
 
     fn redis_key(&self, key: &Key) -> String {
@@ -133,20 +119,16 @@ impl ClassicStore {
     async fn ask(&self, key: &Key, step: Step<'_>) -> Result<Outcome, StoreError> {
         let name = self.redis_key(key);
         match &self.route {
-            Route::One(shared, desk) => {
-                let mut search = Search::default();
-                loop {
-                    let wire = shared.wire().await?;
-                    match desk.step(&wire, &name, step).await {
-                        Ok(outcome) => return Ok(outcome),
-                        Err(failure) => search.go_on(shared, &wire, failure)?,
-                    }
-                }
+            Route::One(shared) => {
+                let (executor, name) = (&self.executor, &name);
+                let take = |wire| async move { executor.step(&wire, name, step).await };
+                let asked = at_primary(shared, take);
+                asked.await.map_err(refusal::of)
             }
             Route::Cluster(cluster) => {
                 let keys = [&*name];
                 let asked = cluster.run(&verb::STEP, &keys, |call, _| step.add(call));
-                verb::read(&asked.await?.0).map_err(Failure::error)
+                verb::read(&asked.await?.0).map_err(refusal::of)
             }
         }
     }
@@ -154,21 +136,16 @@ impl ClassicStore {
     async fn found(&self, key: &Key) -> Result<Found, StoreError> {
         let name = self.redis_key(key);
         match &self.route {
-            Route::One(shared, _) => {
-                let mut search = Search::default();
-                loop {
-                    let wire = shared.wire().await?;
-                    match look(&wire, &name).await {
-                        Ok(found) => return Ok(found),
-                        Err(failure) => search.go_on(shared, &wire, failure)?,
-                    }
-                }
+            Route::One(shared) => {
+                let name = &name;
+                let asked = at_primary(shared, |wire| async move { look(&wire, name).await });
+                asked.await.map_err(refusal::of)
             }
             Route::Cluster(cluster) => {
                 let keys = [&*name];
                 let asked = cluster.run(&verb::LOOK, &keys, |_, _| {});
                 match asked.await?.0 {
-                    Value::Array(answers) => verb::read_found(&answers).map_err(Failure::error),
+                    Value::Array(answers) => verb::read_found(&answers).map_err(refusal::of),
                     Value::ServerError(error) => Err(refusal::of_server(&error)),
                     other => Err(crate::codec::script::unreadable(&other)),
                 }
@@ -186,30 +163,6 @@ fn check_layout(layout: RedisLayout) -> Result<(), StoreError> {
         "the options are not of the classic layout",
     )
     .with_hint("call RedisOptions::classic, or say layout=classic in the URL"))
-}
-
-/// The way from a server that is no primary to the one that is.
-#[derive(Default)]
-struct Search {
-    end: Option<Instant>,
-}
-
-impl Search {
-    /// A server that says it is no primary has carried out nothing: the request goes
-    /// to the next, for as long as an answer may take. Any other failure is one.
-    fn go_on(&mut self, shared: &Shared, wire: &Wire, failure: Failure) -> Result<(), StoreError> {
-        match failure {
-            Failure::Server(error) if super::refusal::is_elsewhere(&error) => {
-                let limit = shared.target().response_timeout;
-                if Instant::now() >= *self.end.get_or_insert_with(|| Instant::now() + limit) {
-                    return Err(super::refusal::still_elsewhere(&error));
-                }
-                wire.leave();
-                Ok(())
-            }
-            failure => Err(failure.error()),
-        }
-    }
 }
 
 /// Refuses what a string with an id cannot hold.
@@ -256,8 +209,8 @@ pub(super) fn capabilities(name: &'static str) -> Capabilities {
     can
 }
 
-/// The time of day: what this layout takes for the time of a step.
-fn wall() -> StoreTime {
+/// The time of day: what stands for the time of a step where no server says it.
+pub(super) fn wall() -> StoreTime {
     StoreTime(u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX))
 }
 
@@ -277,10 +230,11 @@ impl ClassicStore {
         check_claim(claim)?;
         let (id, ttl, at) = (&claim.id, claim.lease_ttl, wall());
         let answer = |reply| Ok(Answer::new(reply, at, 0));
-        let verb = match self.book.ask(key, id, ttl, clock::now()) {
+        let now = clock::now();
+        let verb = match self.claims.put(key, id, (), now + ttl, now) {
             Known::Nothing => Verb::First,
-            Known::Here => Verb::Claim,
-            Known::Left => return answer(Reply::Gone),
+            Known::Here(()) => Verb::Claim,
+            Known::Left(()) => return answer(Reply::Gone),
         };
         let step = Step {
             verb,
@@ -288,7 +242,7 @@ impl ClassicStore {
             ttl,
         };
         match self.ask(key, step).await? {
-            Outcome::Ours(_) if self.book.has_left(key, id) => {
+            Outcome::Ours(_) if self.claims.look(key, id) == Known::Left(()) => {
                 // It was released while it was asked for.
                 let verb = Verb::Release;
                 self.ask(key, Step { verb, ..step }).await?;
@@ -300,7 +254,7 @@ impl ClassicStore {
                 answer(Reply::Busy { blocked_until })
             }
             Outcome::Taken => {
-                self.book.forget(key, id);
+                self.claims.forget(key, id);
                 answer(Reply::Taken)
             }
             Outcome::Nobodys => answer(Reply::Gone),
@@ -318,7 +272,7 @@ impl ClassicStore {
         let reply = match self.ask(key, step).await? {
             Outcome::Ours(left) => standing(renew.id.expose(), deadline(at, left)),
             _ => {
-                self.book.leave(key, &renew.id, clock::now());
+                self.claims.leave(key, &renew.id, (), clock::now());
                 Reply::Gone
             }
         };
@@ -327,7 +281,7 @@ impl ClassicStore {
 
     async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
         // Noted before it is sent: a claim under way must not come back.
-        self.book.leave(key, &release.id, clock::now());
+        self.claims.leave(key, &release.id, (), clock::now());
         let step = Step {
             verb: Verb::Release,
             id: release.id.expose(),
@@ -382,68 +336,15 @@ impl LockStore for ClassicStore {
     }
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
-        let source = match &self.route {
-            Route::One(shared, _) => Source::One(shared),
-            Route::Cluster(cluster) => Source::Cluster(cluster),
-        };
-        Box::new(ClassicListing {
-            store: self,
-            allowed: check_pattern(self.prefix(), pattern),
-            names: Names::new(source, self.prefix().to_owned(), pattern),
-            pending: Vec::new(),
-            named: SeenNames::default(),
-        })
+        Box::new(ClassicListing::new(self, pattern))
     }
 
     fn inbox(&self) -> &Inbox {
-        match &self.route {
-            Route::One(shared, _) => shared.inbox(),
-            Route::Cluster(cluster) => cluster.inbox(),
-        }
+        self.route.inbox()
     }
 
     async fn listen(&self, _sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         Err(unsupported("nobody is told when a lock is free"))
-    }
-}
-
-/// A listing of the strings that are locks.
-struct ClassicListing<'a> {
-    store: &'a ClassicStore,
-    /// Whether that pattern may be listed.
-    allowed: Result<(), Invalid>,
-    names: Names<'a>,
-    /// Keys that were found and not looked into yet.
-    pending: Vec<Key>,
-    named: SeenNames,
-}
-
-#[async_trait]
-impl Listing for ClassicListing<'_> {
-    async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
-        self.allowed.clone()?;
-        if self.pending.is_empty() {
-            let Some(names) = self.names.next().await? else {
-                return Ok(None);
-            };
-            self.pending = names.iter().filter_map(|name| as_key(name).ok()).collect();
-        }
-        let looks = join_all(self.pending.iter().map(|key| self.store.found(key))).await;
-        let mut found = Vec::new();
-        for (key, look) in self.pending.iter().zip(looks) {
-            match look {
-                Ok(look) => found.push((key.clone(), view(&look, wall()))),
-                // Whatever else has such a name is no lock of this layout.
-                Err(error) if error.kind() == ErrorKind::Corrupt => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.pending.clear();
-        found.retain(|(key, seen)| is_listed(seen) && self.named.insert(key.as_str().as_bytes()));
-        Ok(Some(ListPage {
-            found,
-            skipped: Vec::new(),
-        }))
     }
 }
 

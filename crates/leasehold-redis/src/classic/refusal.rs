@@ -3,7 +3,8 @@
 use leasehold_store::{ErrorKind, StoreError};
 use redis::ServerError;
 
-use super::super::refusal;
+use crate::connection::step::Failure;
+use crate::refusal;
 
 /// What a user needs, with scripts.
 pub(in super::super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~<prefix>* -@all \
@@ -12,34 +13,9 @@ pub(in super::super) const ACL: &str = "ACL SETUSER <name> on ><password> resetc
 /// What goes instead of `+evalsha +script|load` where scripts are not to be allowed.
 const WITHOUT_SCRIPTS: &str = "+watch +unwatch +multi +exec";
 
-/// Why a step was not taken, or may not have been.
-#[derive(Debug)]
-pub(in super::super) enum Failure {
-    /// The server said so: nothing was changed.
-    Server(ServerError),
-    Store(StoreError),
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<redis::RedisError> for Failure {
-    fn from(error: redis::RedisError) -> Self {
-        Self::Store(refusal::of_connection(error))
-    }
-}
-
-impl Failure {
-    /// What the caller is told. No `From`: it would show on the page of [`StoreError`].
-    pub(in super::super) fn error(self) -> StoreError {
-        match self {
-            Self::Server(error) => of_server(&error),
-            Self::Store(error) => error,
-        }
-    }
+/// What the caller of a step that was not taken is told.
+pub(in super::super) fn of(failure: Failure) -> StoreError {
+    failure.or(of_server)
 }
 
 /// An error that the server answered.

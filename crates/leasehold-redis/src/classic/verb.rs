@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::refusal::{self, Failure};
+use super::refusal;
 use crate::codec::script::{Script, unreadable};
+use crate::connection::step::Failure;
 
 /// The script that takes every step where scripts are allowed.
 pub(super) static STEP: LazyLock<Script> =
@@ -177,9 +178,7 @@ pub(super) fn looks(key: &str) -> [Cmd; 3] {
 
 /// Reads what they answered.
 pub(super) fn read_found(answers: &[Value]) -> Result<Found, Failure> {
-    if let Some(kind) = answers
-        .first()
-        .and_then(crate::connection::connect::text_of)
+    if let Some(kind) = answers.first().and_then(crate::connection::value::text_of)
         && !matches!(&*kind, "none" | "string")
     {
         return Err(refusal::foreign(&kind).into());

@@ -6,7 +6,7 @@
 //! else uses meanwhile. What is asked for during a turn goes along with the
 //! next, many at once.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use leasehold_core::{ClaimId, TOMBSTONES};
@@ -16,9 +16,10 @@ use redis::{Cmd, Pipeline, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::flights::Landing;
-use super::wire::Wire;
+use super::abandoned::Landing;
+use super::multiplexed::{Connection, broken};
 use crate::connection::demand::Demand;
+use crate::lock::lock;
 use crate::refusal;
 
 /// How many connections at most.
@@ -26,7 +27,7 @@ const CONNECTIONS: usize = 4;
 
 /// How many scripts travel with one `WAIT` at most.
 ///
-/// A release waits for claims that were given up on their way ([`super::flights`]), but
+/// A release waits for claims that were given up on their way ([`super::abandoned`]), but
 /// cannot know what becomes of them when their connection ends. The record then knows
 /// them as released, as long as no more than its tombstones are under way.
 const PIPELINE: usize = TOMBSTONES / CONNECTIONS;
@@ -70,7 +71,7 @@ impl Acker {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// What travels with the next `WAIT`.
@@ -82,7 +83,7 @@ impl Acker {
     }
 
     /// Opens the first connection.
-    pub(crate) async fn open(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
+    pub(crate) async fn open(&self, wire: &Arc<Connection>) -> Result<(), StoreError> {
         let connection = open(wire, self.demand).await?;
         self.state().idle.push((connection, Instant::now()));
         Ok(())
@@ -92,12 +93,12 @@ impl Acker {
     /// `WAIT` answers. May be dropped at any point.
     pub(crate) async fn send(
         &self,
-        wire: &Arc<Wire>,
+        wire: &Arc<Connection>,
         command: Cmd,
         claims: &[&ClaimId],
     ) -> Outcome {
         let link = wire.link().ok_or_else(broken)?;
-        let (flight, landing) = link.flights().begin(claims);
+        let (flight, landing) = link.abandoned().begin(claims);
         let (answer, answered) = oneshot::channel();
         let more = {
             let mut state = self.state();
@@ -124,14 +125,10 @@ impl Acker {
     }
 }
 
-fn broken() -> StoreError {
-    refusal::of_connection(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into())
-}
-
 /// A task at work. If it is dropped before it is done (its runtime ends), and no
 /// other is left, nobody waits in vain.
 struct Worker {
-    wire: Arc<Wire>,
+    wire: Arc<Connection>,
     done: bool,
 }
 
@@ -148,7 +145,7 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    fn new(wire: &Arc<Wire>) -> Self {
+    fn new(wire: &Arc<Connection>) -> Self {
         Self {
             wire: Arc::clone(wire),
             done: false,
@@ -196,7 +193,7 @@ impl Worker {
 }
 
 /// Closes connections that nobody needs, but for one.
-async fn reap(wire: Weak<Wire>) {
+async fn reap(wire: Weak<Connection>) {
     loop {
         sleep(LINGER).await;
         let Some(wire) = wire.upgrade() else { return };
@@ -215,19 +212,14 @@ async fn reap(wire: Weak<Wire>) {
     }
 }
 
-/// Opens a connection to the same process as the wire's.
-async fn open(wire: &Wire, demand: Demand) -> Result<MultiplexedConnection, StoreError> {
-    let link = wire.link().ok_or_else(broken)?;
-    let target = link.target();
-    let mut opened = target.open_beside(&wire.server).await?;
-    if opened.server.run_id != wire.server.run_id {
-        // The address leads elsewhere by now.
-        wire.leave();
-        return Err(broken());
+/// Opens a connection on which answers take as long as an acknowledgement may.
+async fn open(wire: &Connection, demand: Demand) -> Result<MultiplexedConnection, StoreError> {
+    let mut connection = wire.open_beside().await?;
+    if let Some(link) = wire.link() {
+        let limit = link.target().options.response_timeout;
+        connection.set_response_timeout(limit + demand.within);
     }
-    let limit = target.response_timeout + demand.within;
-    opened.connection.set_response_timeout(limit);
-    Ok(opened.connection)
+    Ok(connection)
 }
 
 /// Writes, and waits for the acknowledgement. Gives the connection back unless

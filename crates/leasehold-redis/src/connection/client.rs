@@ -8,7 +8,7 @@ use leasehold_store::{ErrorKind, StoreError};
 use redis::io::tcp::TcpSettings;
 use redis::{Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
-use super::finder::Address;
+use super::sentinel::Address;
 use crate::options::RedisOptions;
 
 /// A client for one address, with the login and the certificates of `options`.
@@ -16,10 +16,20 @@ pub(crate) fn client_at(
     (host, port): &Address,
     options: &RedisOptions,
 ) -> Result<Client, StoreError> {
-    let address = if options.is_encrypted() {
-        tls_address(host, *port)?
-    } else {
+    let address = if !options.is_encrypted() {
         ConnectionAddr::Tcp(host.clone(), *port)
+    } else if cfg!(feature = "tls") {
+        ConnectionAddr::TcpTls {
+            host: host.clone(),
+            port: *port,
+            insecure: false,
+            tls_params: None,
+        }
+    } else {
+        let why = "this build of leasehold has no TLS";
+        return Err(
+            StoreError::new(ErrorKind::Unsupported, why).with_hint("enable its feature `tls`")
+        );
     };
     client(address, options)
 }
@@ -93,25 +103,6 @@ pub(crate) fn unusable(error: redis::RedisError) -> StoreError {
         "these options cannot be used to connect",
     )
     .with_source(error)
-}
-
-#[cfg(not(feature = "tls"))]
-fn tls_address(_host: &str, _port: u16) -> Result<ConnectionAddr, StoreError> {
-    Err(
-        StoreError::new(ErrorKind::Unsupported, "this build of leasehold has no TLS")
-            .with_hint("enable its feature `tls`"),
-    )
-}
-
-#[cfg(feature = "tls")]
-#[allow(clippy::unnecessary_wraps, reason = "without the feature it fails")]
-fn tls_address(host: &str, port: u16) -> Result<ConnectionAddr, StoreError> {
-    Ok(ConnectionAddr::TcpTls {
-        host: host.to_owned(),
-        port,
-        insecure: false,
-        tls_params: None,
-    })
 }
 
 #[cfg(not(feature = "tls"))]

@@ -7,8 +7,8 @@ use leasehold_core::{Marked, SetTerms};
 use leasehold_store::StoreError;
 use redis::{Cmd, Value};
 
+use super::multiplexed::Connection;
 use super::step::{Way, run};
-use super::wire::Wire;
 use crate::codec::record::Bytes;
 use crate::codec::script::{self, SCRIPTS, Site, micros};
 use crate::refusal;
@@ -44,7 +44,11 @@ impl Gate {
     /// Asks whether the server belongs to clients with these settings. `starts`: where
     /// it may have forgotten something, its quarantine starts now, and not only with
     /// the next request.
-    pub(crate) async fn touch(&self, wire: &Arc<Wire>, starts: bool) -> Result<(), StoreError> {
+    pub(crate) async fn touch(
+        &self,
+        wire: &Arc<Connection>,
+        starts: bool,
+    ) -> Result<(), StoreError> {
         let terms = |call: &mut Cmd| {
             call.arg(&self.terms).arg(u8::from(starts));
         };
@@ -76,7 +80,7 @@ pub(crate) fn marker_key(prefix: &str) -> String {
 
 /// Says that a server is new.
 pub(crate) async fn mark(
-    wire: &Arc<Wire>,
+    wire: &Arc<Connection>,
     marker: &str,
     run_id: &str,
     terms: &SetTerms,

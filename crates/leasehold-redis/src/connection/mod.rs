@@ -1,16 +1,20 @@
 //! A connection to where the locks are kept now, found, opened, shared and kept: to a server, or
 //! to the primary that Sentinels name.
 
+mod abandoned;
 pub(crate) mod acker;
 pub(crate) mod client;
 pub(crate) mod connect;
 pub(crate) mod demand;
-mod dial;
-pub(crate) mod finder;
-mod flights;
+pub(crate) mod dial;
 pub(crate) mod gate;
-pub(crate) mod link;
+pub(crate) mod inbox;
+pub(crate) mod manager;
+pub(crate) mod multiplexed;
 pub(crate) mod primary;
 pub(crate) mod rights;
+pub(crate) mod sentinel;
+pub(crate) mod server;
 pub(crate) mod step;
-pub(crate) mod wire;
+pub(crate) mod subscription;
+pub(crate) mod value;

@@ -1,19 +1,21 @@
 //! The primary that the Sentinels watch: connecting to it, and leaving it when
 //! another has taken its place.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_store::{ErrorKind, StoreError};
-use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::client;
-use super::connect::{Opened, Target, Use};
-use super::finder::{self, Address, Asked, Failures, Finder, Named};
-use super::link::Shared;
+use super::connect::{Hearing, Opened, Target};
+use super::dial::dial;
+use super::manager::ConnectionManager;
+use super::sentinel::{self, Address, Asked, Failures, Named};
+use crate::lock::lock;
 use crate::options::RedisOptions;
 use crate::options::sentinels::Sentinels;
 use crate::refusal;
@@ -28,27 +30,82 @@ const CHECK: Duration = Duration::from_secs(10);
 /// The pause after every Sentinel was found silent.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The Sentinels, and how to connect to them and to what they name.
+/// The Sentinels and what is known of them, and how to connect to them and to what they
+/// name.
 pub(crate) struct Search {
-    finder: Finder,
+    sentinels: Sentinels,
     options: RedisOptions,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    /// The one that answered last comes first.
+    order: Vec<Address>,
+    /// The highest epoch that any has named.
+    epoch: u64,
 }
 
 impl Search {
     pub(crate) fn new(sentinels: Sentinels, options: &RedisOptions) -> Self {
         Self {
-            finder: Finder::new(sentinels),
+            known: Mutex::new(Known {
+                order: sentinels.nodes.clone(),
+                epoch: 0,
+            }),
+            sentinels,
             options: options.clone(),
         }
     }
 
+    fn known<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
+        look(&mut lock(&self.known))
+    }
+
+    /// The Sentinels in the order in which to ask them.
+    fn order(&self) -> Vec<Address> {
+        self.known(|known| known.order.clone())
+    }
+
+    /// This one is asked first from now on.
+    fn prefer(&self, node: &Address) {
+        self.known(|known| {
+            if let Some(at) = known.order.iter().position(|other| other == node) {
+                known.order[..=at].rotate_right(1);
+            }
+        });
+    }
+
+    /// This one is asked last from now on.
+    fn put_last(&self, node: &Address) {
+        self.known(|known| {
+            if let Some(at) = known.order.iter().position(|other| other == node) {
+                known.order[at..].rotate_left(1);
+            }
+        });
+    }
+
+    /// Whether another has named a primary of a later fail-over already: then
+    /// this one has not heard of it yet, or cannot.
+    fn is_stale(&self, named: &Named) -> bool {
+        self.known(|known| {
+            let stale = named.epoch < known.epoch && named.epoch > 0;
+            known.epoch = known.epoch.max(named.epoch);
+            stale
+        })
+    }
+
+    /// The Sentinels were set up anew and count from the beginning.
+    fn start_over(&self, named: &Named) {
+        self.known(|known| known.epoch = named.epoch);
+    }
+
     /// The Sentinels that are known.
     pub(crate) fn nodes(&self) -> &[Address] {
-        &self.finder.sentinels.nodes
+        &self.sentinels.nodes
     }
 
     pub(crate) fn master(&self) -> &str {
-        &self.finder.sentinels.master
+        &self.sentinels.master
     }
 
     /// How long one Sentinel may take: a silent one must not use up the time.
@@ -67,13 +124,12 @@ impl Search {
     pub(crate) async fn connect(
         &self,
         target: &Target,
-        pushes: impl AsyncPushSender + Clone,
-        purpose: Use,
+        hearing: Option<Hearing>,
     ) -> Result<Opened, StoreError> {
         let mut failures = Failures::default();
         let mut tried = Vec::new();
         let mut behind = Vec::new();
-        let order = self.finder.order();
+        let order = self.order();
         for node in &order {
             let named = match self.ask(node).await {
                 Asked::Named(named) => named,
@@ -86,17 +142,17 @@ impl Search {
                     continue;
                 }
             };
-            if self.finder.is_stale(&named) {
-                failures.named(node, &named.primary, &finder::behind());
+            if self.is_stale(&named) {
+                failures.named(node, &named.primary, &sentinel::behind());
                 behind.push((node, named));
                 continue;
             }
             if tried.contains(&named.primary) {
                 continue;
             }
-            match self.open(target, &named, pushes.clone(), purpose).await {
+            match self.open(target, &named, hearing.clone()).await {
                 Ok(opened) => {
-                    self.finder.prefer(node);
+                    self.prefer(node);
                     return Ok(opened);
                 }
                 Err(error) if error.kind() == ErrorKind::Unavailable => {
@@ -110,7 +166,7 @@ impl Search {
         if behind.len() == order.len()
             && let Some((_, named)) = behind.iter().max_by_key(|(_, named)| named.epoch)
         {
-            self.finder.start_over(named);
+            self.start_over(named);
         }
         Err(failures.into_error(self.master()))
     }
@@ -120,15 +176,14 @@ impl Search {
         &self,
         target: &Target,
         named: &Named,
-        pushes: impl AsyncPushSender,
-        purpose: Use,
+        hearing: Option<Hearing>,
     ) -> Result<Opened, StoreError> {
         let client = client::client_at(&named.primary, &self.options)?;
         let limit = self.patience_with_server();
-        let opened = timeout(limit, target.open_at(&client, pushes, purpose)).await;
-        let mut opened = opened.unwrap_or_else(|_| Err(finder::silent(limit)))?;
+        let opened = timeout(limit, target.open_at(&client, hearing)).await;
+        let mut opened = opened.unwrap_or_else(|_| Err(sentinel::silent(limit)))?;
         if !opened.server.is_primary {
-            return Err(finder::not_primary());
+            return Err(sentinel::not_primary());
         }
         opened.server.named = Some(named.clone());
         Ok(opened)
@@ -138,7 +193,7 @@ impl Search {
         let config = AsyncConnectionConfig::new();
         match self.reach(node, config).await {
             Ok(mut sentinel) => {
-                finder::ask(&mut sentinel, self.master(), self.patience_with_sentinel()).await
+                sentinel::ask(&mut sentinel, self.master(), self.patience_with_sentinel()).await
             }
             Err(error) => Asked::No(error),
         }
@@ -150,12 +205,9 @@ impl Search {
         config: AsyncConnectionConfig,
     ) -> Result<MultiplexedConnection, StoreError> {
         let limit = self.patience_with_sentinel();
-        let config = config
-            .set_connection_timeout(Some(limit))
-            .set_response_timeout(Some(limit));
         let client = self.client_for_sentinel(node)?;
-        let opening = client.get_multiplexed_async_connection_with_config(&config);
-        match timeout(limit, opening).await {
+        let config = config.set_response_timeout(Some(limit));
+        match timeout(limit, dial(&client, config, limit)).await {
             Ok(opened) => opened.map_err(|error| {
                 let error = refusal::of_opening(error, limit);
                 match error.kind() {
@@ -165,14 +217,14 @@ impl Search {
                     _ => error,
                 }
             }),
-            Err(_) => Err(finder::silent(limit)),
+            Err(_) => Err(sentinel::silent(limit)),
         }
     }
 
     fn client_for_sentinel(&self, node: &Address) -> Result<Client, StoreError> {
         let Sentinels {
             username, password, ..
-        } = &self.finder.sentinels;
+        } = &self.sentinels;
         let options = RedisOptions {
             username: username.clone(),
             password: password.clone(),
@@ -184,7 +236,11 @@ impl Search {
     }
 
     /// Listens to one Sentinel until it falls silent.
-    async fn listen(&self, node: &Address, link: &Weak<Shared>) -> Result<(), StoreError> {
+    async fn listen(
+        &self,
+        node: &Address,
+        link: &Weak<ConnectionManager>,
+    ) -> Result<(), StoreError> {
         let switched = Arc::new(Notify::new());
         let (heard, limit) = (Arc::clone(&switched), self.patience_with_sentinel());
         let config = AsyncConnectionConfig::new().set_push_sender(move |info: PushInfo| {
@@ -199,17 +255,17 @@ impl Search {
             .await
             .map_err(refusal::of_connection)?;
         loop {
-            match finder::ask(&mut sentinel, self.master(), limit).await {
+            match sentinel::ask(&mut sentinel, self.master(), limit).await {
                 Asked::Named(named) => {
                     let Some(link) = link.upgrade() else {
                         return Ok(());
                     };
-                    if self.finder.is_stale(&named) {
-                        return Err(finder::behind());
+                    if self.is_stale(&named) {
+                        return Err(sentinel::behind());
                     }
                     link.heard_of(&named);
                 }
-                Asked::Unknown(_) => return Err(finder::behind()),
+                Asked::Unknown(_) => return Err(sentinel::behind()),
                 Asked::No(error) => return Err(error),
             }
             tokio::select! {
@@ -222,17 +278,17 @@ impl Search {
 
 /// Looks out for fail-overs, so that a primary which was only stopped is left
 /// before its answers are given up, and is not believed when it goes on.
-pub(crate) async fn look_out(search: Arc<Search>, link: Weak<Shared>) {
+pub(crate) async fn look_out(search: Arc<Search>, link: Weak<ConnectionManager>) {
     let mut silent = 0;
     while link.strong_count() > 0 {
-        let order = search.finder.order();
+        let order = search.order();
         let Some(node) = order.first() else { return };
         match search.listen(node, &link).await {
             Ok(()) => return,
             Err(error) => {
                 let name = crate::options::sentinels::address(&node.0, node.1);
                 tracing::debug!(sentinel = %name, %error, "cannot listen to the Sentinel");
-                search.finder.put_last(node);
+                search.put_last(node);
                 silent += 1;
             }
         }
@@ -240,5 +296,56 @@ pub(crate) async fn look_out(search: Arc<Search>, link: Weak<Shared>) {
             silent = 0;
             sleep(PAUSE).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search() -> Search {
+        let sentinels = Sentinels::new(["a", "b", "c"], "m").unwrap();
+        Search::new(sentinels, &RedisOptions::default())
+    }
+
+    fn first_letters(search: &Search) -> String {
+        search
+            .order()
+            .iter()
+            .map(|(host, _)| host.as_str())
+            .collect()
+    }
+
+    fn named(epoch: u64) -> Named {
+        Named {
+            primary: ("h".to_owned(), 1),
+            epoch,
+        }
+    }
+
+    #[test]
+    fn who_answers_is_asked_first() {
+        let search = search();
+        let node = |name: &str| (name.to_owned(), 26379);
+        search.prefer(&node("c"));
+        assert_eq!(first_letters(&search), "cab");
+        search.prefer(&node("c"));
+        search.put_last(&node("a"));
+        assert_eq!(first_letters(&search), "cba");
+        search.put_last(&node("c"));
+        assert_eq!(first_letters(&search), "bac");
+        search.prefer(&node("unknown"));
+        assert_eq!(first_letters(&search), "bac");
+    }
+
+    #[test]
+    fn a_sentinel_that_missed_a_fail_over_is_not_believed() {
+        let search = search();
+        assert!(!search.is_stale(&named(3)));
+        assert!(!search.is_stale(&named(4)));
+        assert!(search.is_stale(&named(3)));
+        assert!(!search.is_stale(&named(0)), "it does not say");
+        search.start_over(&named(1));
+        assert!(!search.is_stale(&named(1)));
     }
 }

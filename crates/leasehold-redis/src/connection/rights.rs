@@ -5,16 +5,17 @@
 //! done without where that is safe (`docs/adr/0022-rights.md`).
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 use futures_util::future::join3;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, ServerError, Value};
 
-use super::connect::text_of;
+use super::value::text_of;
 use crate::codec::script;
 use crate::codec::script::Script;
+use crate::lock::lock;
 use crate::refusal;
 
 /// What the scripts of a lock run on its key.
@@ -55,7 +56,7 @@ pub(crate) enum Sending {
 
 /// Something that is forbidden here, and can be done without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Lack {
+pub(crate) enum MissingPermission {
     Resp3,
     Subscribe,
     Publish,
@@ -64,67 +65,73 @@ pub(crate) enum Lack {
     Info,
 }
 
-impl Lack {
-    /// What is missing.
-    pub(crate) fn found(self) -> &'static str {
+impl MissingPermission {
+    /// What is missing, what that costs, and what would do, with `<prefix>` in it.
+    const fn about(self) -> (&'static str, &'static str, &'static str) {
+        let deaf = "clients are not told of their grants and ask from time to time; a dead waiter \
+                    delays the others by its waiter TTL";
+        let scripts = "add +evalsha +script|load to the rule of the user";
         match self {
-            Self::Resp3 => "the server does not speak RESP3",
-            Self::Subscribe => "SUBSCRIBE is forbidden",
-            Self::Publish => "PUBLISH is forbidden",
-            Self::Hashes => "scripts cannot be sent by their hash",
-            Self::Scripts => "scripts are forbidden",
-            Self::Info => "INFO is forbidden",
-        }
-    }
-
-    /// What that costs.
-    pub(crate) fn cost(self) -> &'static str {
-        match self {
-            Self::Resp3 | Self::Subscribe | Self::Publish => {
-                "clients are not told of their grants and ask from time to time; a dead waiter \
-                 delays the others by its waiter TTL"
-            }
-            Self::Hashes => "each request carries its script, some kilobytes",
-            Self::Scripts => {
-                "locks are changed by transactions, which is as safe and takes one more round trip"
-            }
-            Self::Info => {
+            Self::Resp3 => (
+                "the server does not speak RESP3",
+                deaf,
+                "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only",
+            ),
+            Self::Subscribe => (
+                "SUBSCRIBE is forbidden",
+                deaf,
+                "add +subscribe +unsubscribe &<prefix>* to the rule of the user",
+            ),
+            Self::Publish => (
+                "PUBLISH is forbidden",
+                deaf,
+                "add +publish &<prefix>* to the rule of the user",
+            ),
+            Self::Hashes => (
+                "scripts cannot be sent by their hash",
+                "each request carries its script, some kilobytes",
+                scripts,
+            ),
+            Self::Scripts => (
+                "scripts are forbidden",
+                "locks are changed by transactions, which is as safe and takes one more round trip",
+                scripts,
+            ),
+            Self::Info => (
+                "INFO is forbidden",
                 "version, role, memory policy and restarts of the server are unknown; a dead \
-                 waiter delays the others by its waiter TTL"
-            }
+                 waiter delays the others by its waiter TTL",
+                "add +info to the rule of the user",
+            ),
         }
     }
 
-    /// What would do.
+    pub(crate) fn found(self) -> &'static str {
+        self.about().0
+    }
+
+    pub(crate) fn cost(self) -> &'static str {
+        self.about().1
+    }
+
     pub(crate) fn remedy(self, prefix: &str) -> String {
-        match self {
-            Self::Resp3 => "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 \
-                            only"
-                .to_owned(),
-            Self::Subscribe => {
-                format!("add +subscribe +unsubscribe &{prefix}* to the rule of the user")
-            }
-            Self::Publish => format!("add +publish &{prefix}* to the rule of the user"),
-            Self::Hashes | Self::Scripts => {
-                "add +evalsha +script|load to the rule of the user".to_owned()
-            }
-            Self::Info => "add +info to the rule of the user".to_owned(),
-        }
+        self.about().2.replace("<prefix>", prefix)
     }
 }
 
 /// What has been said, so that it is said once.
 #[derive(Debug, Default)]
-pub(crate) struct Said(Mutex<Vec<Lack>>);
+pub(crate) struct ReportedMissing(Mutex<Vec<MissingPermission>>);
 
-impl Said {
+impl ReportedMissing {
     /// Says in the log what is missing, unless it has been said.
     pub(crate) fn say(&self, rights: &Rights, url: &str, prefix: &str) {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for lack in &rights.lacks {
-            if !said.contains(lack) {
-                said.push(*lack);
-                let (found, cost, remedy) = (lack.found(), lack.cost(), lack.remedy(prefix));
+        let mut said = lock(&self.0);
+        for missing in &rights.missing {
+            if !said.contains(missing) {
+                said.push(*missing);
+                let (found, cost, remedy) =
+                    (missing.found(), missing.cost(), missing.remedy(prefix));
                 tracing::warn!(%url, "{found}, so {cost}: {remedy}");
             }
         }
@@ -136,7 +143,7 @@ impl Said {
 pub(crate) struct Rights {
     pub(crate) sending: Sending,
     /// What it does not.
-    pub(crate) lacks: Vec<Lack>,
+    pub(crate) missing: Vec<MissingPermission>,
     /// Whether `PUBLISH` counted the one listener that there was.
     pub(crate) counts: bool,
 }
@@ -144,8 +151,12 @@ pub(crate) struct Rights {
 impl Rights {
     /// Whether pushes can be heard and sent.
     pub(crate) fn push(&self) -> bool {
-        let needed = [Lack::Resp3, Lack::Subscribe, Lack::Publish];
-        !self.lacks.iter().any(|lack| needed.contains(lack))
+        let needed = [
+            MissingPermission::Resp3,
+            MissingPermission::Subscribe,
+            MissingPermission::Publish,
+        ];
+        !self.missing.iter().any(|missing| needed.contains(missing))
     }
 }
 
@@ -193,16 +204,18 @@ pub(crate) async fn find(
 
     let mut rights = Rights::default();
     if info.is_empty() {
-        rights.lacks.push(Lack::Info);
+        rights.missing.push(MissingPermission::Info);
     }
     if question.channel.is_some() && !question.resp3 {
-        rights.lacks.push(Lack::Resp3);
+        rights.missing.push(MissingPermission::Resp3);
     }
     if subscribed.is_err() {
-        rights.lacks.push(Lack::Subscribe);
+        rights.missing.push(MissingPermission::Subscribe);
     }
     match rest.get(2) {
-        Some(Value::ServerError(error)) if is_forbidden(error) => rights.lacks.push(Lack::Publish),
+        Some(Value::ServerError(error)) if is_forbidden(error) => {
+            rights.missing.push(MissingPermission::Publish);
+        }
         Some(count) => rights.counts = matches!(count, Value::Int(1)),
         None => {}
     }
@@ -213,8 +226,8 @@ pub(crate) async fn find(
     let rights = sending.map(|sending| {
         rights.sending = sending;
         match sending {
-            Sending::InFull => rights.lacks.push(Lack::Hashes),
-            Sending::Never => rights.lacks.push(Lack::Scripts),
+            Sending::InFull => rights.missing.push(MissingPermission::Hashes),
+            Sending::Never => rights.missing.push(MissingPermission::Scripts),
             Sending::ByHash | Sending::ByHashOrInFull => {}
         }
         rights

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use leasehold_core::{ClaimId, Reply, StoreTime};
 use leasehold_store::{Acknowledged, Answer, StoreError};
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisError, ServerError, Value};
 use tokio::time::Instant;
 
-use super::link::Shared;
+use super::manager::ConnectionManager;
+use super::multiplexed::Connection;
 use super::rights::Sending;
-use super::wire::Wire;
 use crate::codec::script::{self, Script, Site, Terms};
 use crate::refusal;
 
@@ -41,23 +41,76 @@ impl Context {
     }
 }
 
-/// Runs a script on the primary. A server that says it is none has carried out
-/// nothing: the request goes to the next, for as long as an answer may take.
+/// Why something was not done, or may not have been.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The server said so: nothing was changed.
+    Server(ServerError),
+    Store(StoreError),
+}
+
+impl Failure {
+    /// What the caller is told; `of_server` says what a server's error means.
+    pub(crate) fn or(self, of_server: impl Fn(&ServerError) -> StoreError) -> StoreError {
+        match self {
+            Self::Server(error) => of_server(&error),
+            Self::Store(error) => error,
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        Self::Store(refusal::of_connection(error))
+    }
+}
+
+/// Asks the primary. A server that says it is none has carried out nothing: the
+/// question goes to the next, for as long as an answer may take.
+pub(crate) async fn at_primary<T, F>(
+    shared: &ConnectionManager,
+    ask: impl Fn(Arc<Connection>) -> F,
+) -> Result<T, Failure>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let limit = shared.target().options.response_timeout;
+    let mut end = None;
+    loop {
+        let wire = shared.connection().await?;
+        match ask(Arc::clone(&wire)).await {
+            Err(Failure::Server(error)) if refusal::is_elsewhere(&error) => {
+                if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + limit) {
+                    return Err(refusal::still_elsewhere(&error).into());
+                }
+                wire.leave();
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// Runs a script on the primary.
 pub(crate) async fn ask_primary(
-    shared: &Arc<Shared>,
+    shared: &Arc<ConnectionManager>,
     way: Way<'_>,
     script: &Script,
     keys: &[&str],
     arguments: impl Fn(&mut Cmd, Terms),
 ) -> Result<(Value, Context), StoreError> {
-    let mut end = None;
-    loop {
-        let wire = shared.wire().await?;
+    let arguments = &arguments;
+    let asked = at_primary(shared, |wire| async move {
         // Read before sending: what is sent before the inbox is open may be
         // answered with pushes that nobody hears.
         let epoch = wire.epoch();
         let terms = Terms {
-            retention: shared.target().retention,
+            retention: shared.target().options.retention,
             believed: wire.server.rights.counts,
         };
         let site = match &wire.server.gate {
@@ -69,30 +122,27 @@ pub(crate) async fn ask_primary(
             arguments(call, terms);
             script.add_way(call, site);
         };
-        let (value, acknowledged) =
-            run_by(&wire, way, script, &script.keys(site, keys), all).await?;
-        match &value {
-            Value::ServerError(error) if refusal::is_elsewhere(error) => {
-                let limit = shared.target().response_timeout;
-                if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + limit) {
-                    return Err(refusal::still_elsewhere(error));
-                }
-                wire.leave();
+        let keys = script.keys(site, keys);
+        let (value, acknowledged) = run_by(&wire, way, script, &keys, all).await?;
+        let context = Context {
+            epoch,
+            acknowledged,
+        };
+        match value {
+            Value::ServerError(error) if refusal::is_elsewhere(&error) => {
+                Err(Failure::Server(error))
             }
-            _ => {
-                let context = Context {
-                    epoch,
-                    acknowledged,
-                };
-                return Ok((value, context));
-            }
+            value => Ok((value, context)),
         }
-    }
+    });
+    asked
+        .await
+        .map_err(|failure| failure.or(refusal::of_server))
 }
 
 /// Runs a script, whose answer counts at once.
 pub(crate) async fn run(
-    wire: &Arc<Wire>,
+    wire: &Arc<Connection>,
     way: Way<'_>,
     script: &Script,
     keys: &[&str],
@@ -104,7 +154,7 @@ pub(crate) async fn run(
 
 /// Runs a script, which the server is told in full if it does not know it.
 async fn run_by(
-    wire: &Arc<Wire>,
+    wire: &Arc<Connection>,
     way: Way<'_>,
     script: &Script,
     keys: &[&str],

@@ -8,8 +8,9 @@ use leasehold_store::report::{Finding, Severity};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Value};
 
-use crate::connection::finder::{Address, field};
 use crate::connection::primary::Search;
+use crate::connection::sentinel::Address;
+use crate::connection::value::field;
 use crate::options::sentinels;
 use crate::refusal;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 use leasehold_store::Acknowledges;
 
-use super::parse_duration;
+use super::params::{Params, Shown, check_bounds, unusual};
 
 const EXAMPLE: &str = "write acknowledge=1, =majority, =disk, =disk:1 or =none";
 
@@ -77,16 +77,9 @@ impl Acknowledge {
     }
 
     pub(crate) fn check(&self) -> Result<(), Invalid> {
-        let limit = Duration::from_secs(60);
-        if self.timeout < Duration::from_millis(1) || self.timeout > limit {
-            return Err(Invalid::new(
-                format!(
-                    "an acknowledge_timeout of {:?} is out of bounds",
-                    self.timeout
-                ),
-                "choose between 1 ms and 60 s",
-            ));
-        }
+        let bounds = Duration::from_millis(1)..=Duration::from_secs(60);
+        let choose = "choose between 1 ms and 60 s";
+        check_bounds("an acknowledge_timeout", self.timeout, bounds, choose)?;
         match self.by {
             AcknowledgedBy::Replicas(0) => Err(Invalid::new(
                 "acknowledge=0 asks nobody",
@@ -108,7 +101,7 @@ impl Acknowledge {
     }
 
     /// The parameters of a URL.
-    pub(crate) fn parameters(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn params(&self) -> [Shown; 3] {
         let usual = Self::by(self.by);
         let by = match self.by {
             AcknowledgedBy::Replicas(count) => count.to_string(),
@@ -116,65 +109,30 @@ impl Acknowledge {
             AcknowledgedBy::Disk { replicas: 0 } => "disk".to_owned(),
             AcknowledgedBy::Disk { replicas } => format!("disk:{replicas}"),
         };
-        let mut parameters = vec![("acknowledge", by)];
-        if self.timeout != usual.timeout {
-            let timeout = format!("{}ms", self.timeout.as_millis());
-            parameters.push(("acknowledge_timeout", timeout));
-        }
-        if self.renewals != usual.renewals {
-            parameters.push(("acknowledge_renewals", "no".to_owned()));
-        }
-        parameters
-    }
-}
-
-/// What the parameters of a URL say so far.
-#[derive(Debug, Default)]
-pub(crate) struct Said {
-    by: Option<Option<AcknowledgedBy>>,
-    timeout: Option<Duration>,
-    renewals: Option<bool>,
-}
-
-impl Said {
-    /// Reads one parameter; `false` if it is another's.
-    pub(crate) fn read(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
-        match name {
-            "acknowledge" => self.by = Some(parse_by(value)?),
-            "acknowledge_timeout" => self.timeout = Some(parse_duration(name, value)?),
-            "acknowledge_renewals" => {
-                self.renewals = Some(match value {
-                    "yes" | "true" => true,
-                    "no" | "false" => false,
-                    _ => {
-                        return Err(Invalid::new(
-                            format!("acknowledge_renewals = {value:?} cannot be read"),
-                            "write yes or no",
-                        ));
-                    }
-                });
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
+        let renewals = (!self.renewals).then(|| "no".to_owned());
+        [
+            ("acknowledge", Some(by)),
+            ("acknowledge_timeout", unusual(self.timeout, usual.timeout)),
+            ("acknowledge_renewals", renewals),
+        ]
     }
 
-    pub(crate) fn policy(self) -> Result<Option<Acknowledge>, Invalid> {
-        let Some(by) = self.by else {
-            return if self.timeout.is_some() || self.renewals.is_some() {
-                Err(Invalid::new(
-                    "the URL does not say who must acknowledge",
-                    EXAMPLE,
-                ))
-            } else {
-                Ok(None)
-            };
-        };
-        Ok(by.map(|by| {
-            let usual = Acknowledge::by(by);
-            usual
-                .timeout(self.timeout.unwrap_or(usual.timeout))
-                .renewals(self.renewals.unwrap_or(usual.renewals))
+    /// Reads them.
+    pub(crate) fn read(params: &mut Params) -> Result<Option<Self>, Invalid> {
+        let by = params
+            .take("acknowledge")
+            .map(|by| parse_by(&by))
+            .transpose()?;
+        let timeout = params.duration("acknowledge_timeout")?;
+        let renewals = params.yes_or_no("acknowledge_renewals")?;
+        if by.is_none() && (timeout.is_some() || renewals.is_some()) {
+            let why = "the URL does not say who must acknowledge";
+            return Err(Invalid::new(why, EXAMPLE));
+        }
+        Ok(by.flatten().map(Self::by).map(|usual| Self {
+            timeout: timeout.unwrap_or(usual.timeout),
+            renewals: renewals.unwrap_or(usual.renewals),
+            ..usual
         }))
     }
 }

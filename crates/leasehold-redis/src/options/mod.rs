@@ -1,6 +1,7 @@
 //! Where the server is, and how to talk to it.
 
 pub(crate) mod acknowledge;
+pub(crate) mod params;
 mod parse;
 pub(crate) mod restart;
 pub(crate) mod sentinels;
@@ -13,11 +14,11 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 
 use self::acknowledge::Acknowledge;
+use self::params::check_bounds;
 use self::restart::Restart;
 use self::sentinels::Sentinels;
 
-pub(crate) use self::parse::{decode, host_name, only_native, parse_duration};
-pub(crate) use self::show::{encode, encode_name};
+pub(crate) use self::parse::only_native;
 
 /// The shortest time for which an idle key keeps its last token.
 pub(crate) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
@@ -264,12 +265,9 @@ impl RedisOptions {
     /// [`Invalid`], naming the option and its bounds.
     pub fn check(&self) -> Result<(), Invalid> {
         let day = Duration::from_secs(24 * 3600);
-        if self.retention < SHORTEST_RETENTION || self.retention > 366 * day {
-            return Err(Invalid::new(
-                format!("a retention of {:?} is out of bounds", self.retention),
-                "choose between 1 min and 366 d; 24 h suits most",
-            ));
-        }
+        let choose = "choose between 1 min and 366 d; 24 h suits most";
+        let bounds = SHORTEST_RETENTION..=366 * day;
+        check_bounds("a retention", self.retention, bounds, choose)?;
         self.check_all_but_retention()
     }
 
@@ -301,15 +299,11 @@ impl RedisOptions {
             ));
         }
         for (name, timeout) in [
-            ("connect_timeout", self.connect_timeout),
-            ("response_timeout", self.response_timeout),
+            ("a connect_timeout", self.connect_timeout),
+            ("a response_timeout", self.response_timeout),
         ] {
-            if timeout < Duration::from_millis(10) || timeout > Duration::from_secs(300) {
-                return Err(Invalid::new(
-                    format!("a {name} of {timeout:?} is out of bounds"),
-                    "choose between 10 ms and 5 min",
-                ));
-            }
+            let bounds = Duration::from_millis(10)..=Duration::from_secs(300);
+            check_bounds(name, timeout, bounds, "choose between 10 ms and 5 min")?;
         }
         if let RedisAddress::Sentinel(sentinels) = &self.address {
             sentinels.check()?;
@@ -336,20 +330,11 @@ impl RedisOptions {
         )
     }
 
-    fn login_of_sentinels(&mut self) -> Option<(&mut Option<String>, &mut Option<String>)> {
-        match &mut self.address {
-            RedisAddress::Sentinel(sentinels) => {
-                Some((&mut sentinels.username, &mut sentinels.password))
-            }
-            _ => None,
-        }
-    }
-
     /// Forgets the passwords.
     pub(crate) fn without_passwords(mut self) -> Self {
         (self.password, self.password_file) = (None, None);
-        if let Some((_, password)) = self.login_of_sentinels() {
-            *password = None;
+        if let RedisAddress::Sentinel(sentinels) = &mut self.address {
+            sentinels.password = None;
         }
         self
     }
@@ -360,14 +345,6 @@ impl fmt::Debug for RedisOptions {
         f.debug_struct("RedisOptions")
             .field("url", &self.redacted_url())
             .field("password_file", &self.password_file)
-            .field("layout", &self.layout)
-            .field("retention", &self.retention)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("response_timeout", &self.response_timeout)
-            .field("acknowledge", &self.acknowledge)
-            .field("restart", &self.restart)
-            .field("ca_file", &self.ca_file)
-            .field("client_certificate", &self.client_certificate)
             .finish()
     }
 }

@@ -1,14 +1,15 @@
 //! Options from a URL.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use leasehold_core::Invalid;
 use url::{Host, Url};
 
+use super::acknowledge::Acknowledge;
+use super::params::Params;
+use super::restart::Restart;
 use super::sentinels::{self, Sentinels};
 use super::{RedisAddress, RedisLayout, RedisOptions};
-use super::{acknowledge, restart};
 
 /// The query parameters of a URL.
 const PARAMETERS: &str = "layout, prefix, retention, connect_timeout, response_timeout, db; with \
@@ -37,10 +38,10 @@ impl RedisOptions {
     /// before it counts: `none`, a number of replicas, `majority` (of the
     /// replicas), `disk` or `disk:<replicas>`; within `acknowledge_timeout` (1 s),
     /// and for renewals too unless `acknowledge_renewals=no`; see
-    /// [`Acknowledge`](crate::Acknowledge).
+    /// [`Acknowledge`].
     /// `restart=quarantine` says that a server which has restarted may have
     /// forgotten who holds; with `max_ttl` (60 s) and `quarantine` (twice that);
-    /// see [`Restart`](crate::Restart).
+    /// see [`Restart`].
     ///
     /// # Errors
     /// [`Invalid`], naming what cannot be read. The password is never repeated.
@@ -58,37 +59,8 @@ impl RedisOptions {
                 "write %23 for a # in user, password or parameters",
             ));
         }
-        let mut db = None;
-        let mut options = match url.scheme() {
-            "redis" | "valkey" => Self::tcp(host(&url)?, url.port().unwrap_or(6379)),
-            "rediss" | "valkeys" => Self::tls(host(&url)?, url.port().unwrap_or(6379)),
-            "redis+unix" | "unix" | "valkey+unix" => {
-                let host = url.host_str().is_some_and(|host| !host.is_empty());
-                if host || !url.path().starts_with('/') || url.path().len() < 2 {
-                    return Err(Invalid::new(
-                        "the URL names no socket",
-                        "write redis+unix:///run/redis/redis.sock",
-                    ));
-                }
-                let path = decode("path", url.path())?;
-                if path.contains('\0') {
-                    return Err(Invalid::plain("the path of the socket holds a zero byte"));
-                }
-                Self::unix(path)
-            }
-            "redis-sentinel" | "valkey-sentinel" | "rediss-sentinel" | "valkeys-sentinel" => {
-                let tls = matches!(url.scheme(), "rediss-sentinel" | "valkeys-sentinel");
-                let (sentinels, number) = Sentinels::from_url(&hosts, &url, tls)?;
-                db = number;
-                Self::sentinels(sentinels)
-            }
-            other => {
-                return Err(Invalid::new(
-                    format!("the scheme {other}: is not one of Redis"),
-                    "use redis, rediss, redis+unix, redis-sentinel, valkey or valkeys",
-                ));
-            }
-        };
+        let (address, in_path) = address(&url, &hosts)?;
+        let mut options = Self::at(address);
         if hosts.len() > 1 && !matches!(options.address, RedisAddress::Sentinel(_)) {
             return Err(Invalid::new(
                 format!(
@@ -105,68 +77,91 @@ impl RedisOptions {
             .password()
             .map(|password| decode("password", password))
             .transpose()?;
-        if matches!(options.address, RedisAddress::Tcp { .. }) {
-            let path = url.path().trim_start_matches('/');
-            db = Some(path.to_owned()).filter(|path| !path.is_empty());
-        }
-        if let Some(db) = db {
+        let mut params = Params::of(url.query().unwrap_or_default());
+        if let Some(db) = params.take("db").or(in_path) {
             options.db = parse_db(&db)?;
         }
-        let (mut certificate, mut key) = (None, None);
-        let (mut prefix, mut retention) = (None, None);
-        let mut acknowledge = acknowledge::Said::default();
-        let mut restart = restart::Said::default();
-        let socket = matches!(options.address, RedisAddress::Unix(_));
-        for (name, value) in url.query_pairs() {
-            match &*name {
-                "layout" => options.layout = parse_layout(&value)?,
-                "prefix" => prefix = Some(value.into_owned()),
-                "db" => options.db = parse_db(&value)?,
-                "retention" => retention = Some(parse_duration(&name, &value)?),
-                "connect_timeout" => options.connect_timeout = parse_duration(&name, &value)?,
-                "response_timeout" => options.response_timeout = parse_duration(&name, &value)?,
-                "ca" => options.ca_file = Some(PathBuf::from(&*value)),
-                "cert" => certificate = Some(PathBuf::from(&*value)),
-                "user" if socket => options.username = Some(value.into_owned()),
-                "pass" if socket => options.password = Some(value.into_owned()),
-                "key" => key = Some(PathBuf::from(&*value)),
-                "sentinel_user" | "sentinel_pass" if options.login_of_sentinels().is_some() => {
-                    if let Some((user, password)) = options.login_of_sentinels() {
-                        let place = if name == "sentinel_user" {
-                            user
-                        } else {
-                            password
-                        };
-                        *place = Some(value.into_owned());
-                    }
-                }
-                name if acknowledge.read(name, &value)? || restart.read(name, &value)? => {}
-                other => {
-                    return Err(Invalid::new(
-                        format!("the URL has an unknown parameter {other:?}"),
-                        format!("known are {PARAMETERS}"),
-                    ));
-                }
+        options.read_params(&mut params)?;
+        params.check_none_left(PARAMETERS)?;
+        options.check()?;
+        Ok(options)
+    }
+
+    fn read_params(&mut self, params: &mut Params) -> Result<(), Invalid> {
+        match &mut self.address {
+            RedisAddress::Unix(_) => {
+                self.username = params.take("user").or_else(|| self.username.take());
+                self.password = params.take("pass").or_else(|| self.password.take());
             }
+            RedisAddress::Sentinel(sentinels) => {
+                sentinels.username = params.take("sentinel_user");
+                sentinels.password = params.take("sentinel_pass");
+            }
+            RedisAddress::Tcp { .. } => {}
         }
-        options.acknowledge = acknowledge.policy()?;
-        options.restart = restart.choice()?;
-        if options.layout == RedisLayout::Classic {
-            options.prefix = prefix.unwrap_or_default();
+        if let Some(layout) = params.take("layout") {
+            self.layout = parse_layout(&layout)?;
+        }
+        let retention = params.duration("retention")?;
+        if self.layout == RedisLayout::Classic {
+            self.prefix = String::new();
             if retention.is_some() {
                 return Err(only_native("retention", "no tokens to remember"));
             }
-        } else {
-            options.prefix = prefix.unwrap_or(options.prefix);
-            options.retention = retention.unwrap_or(options.retention);
         }
-        options.client_certificate = match (certificate, key) {
-            (Some(certificate), Some(key)) => Some((certificate, key)),
+        self.prefix = params.take("prefix").unwrap_or_else(|| self.prefix.clone());
+        self.retention = retention.unwrap_or(self.retention);
+        for (name, timeout) in [
+            ("connect_timeout", &mut self.connect_timeout),
+            ("response_timeout", &mut self.response_timeout),
+        ] {
+            *timeout = params.duration(name)?.unwrap_or(*timeout);
+        }
+        self.acknowledge = Acknowledge::read(params)?;
+        self.restart = Restart::read(params)?;
+        self.ca_file = params.take("ca").map(PathBuf::from);
+        self.client_certificate = match (params.take("cert"), params.take("key")) {
+            (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
             (None, None) => None,
             _ => return Err(Invalid::plain("cert and key belong together in the URL")),
         };
-        options.check()?;
-        Ok(options)
+        Ok(())
+    }
+}
+
+/// Where the server is, and what the path of the URL says of the database.
+fn address(url: &Url, hosts: &[&str]) -> Result<(RedisAddress, Option<String>), Invalid> {
+    let scheme = url.scheme();
+    let tls = scheme.starts_with("rediss") || scheme.starts_with("valkeys");
+    match scheme {
+        "redis" | "valkey" | "rediss" | "valkeys" => {
+            let (host, port) = (host(url)?, url.port().unwrap_or(6379));
+            let db = url.path().trim_start_matches('/').to_owned();
+            let address = RedisAddress::Tcp { host, port, tls };
+            Ok((address, Some(db).filter(|db| !db.is_empty())))
+        }
+        "redis+unix" | "unix" | "valkey+unix" => {
+            let host = url.host_str().is_some_and(|host| !host.is_empty());
+            if host || !url.path().starts_with('/') || url.path().len() < 2 {
+                return Err(Invalid::new(
+                    "the URL names no socket",
+                    "write redis+unix:///run/redis/redis.sock",
+                ));
+            }
+            let path = decode("path", url.path())?;
+            if path.contains('\0') {
+                return Err(Invalid::plain("the path of the socket holds a zero byte"));
+            }
+            Ok((RedisAddress::Unix(path.into()), None))
+        }
+        "redis-sentinel" | "valkey-sentinel" | "rediss-sentinel" | "valkeys-sentinel" => {
+            let (sentinels, db) = Sentinels::from_url(hosts, url, tls)?;
+            Ok((RedisAddress::Sentinel(sentinels), db))
+        }
+        other => Err(Invalid::new(
+            format!("the scheme {other}: is not one of Redis"),
+            "use redis, rediss, redis+unix, redis-sentinel, valkey or valkeys",
+        )),
     }
 }
 
@@ -228,30 +223,6 @@ fn parse_db(text: &str) -> Result<i64, Invalid> {
             "write redis://host/2 for database 2",
         )
     })
-}
-
-pub(crate) fn parse_duration(name: &str, text: &str) -> Result<Duration, Invalid> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let millis = match unit {
-        "ms" => Some(1),
-        "s" => Some(1_000),
-        "m" | "min" => Some(60_000),
-        "h" => Some(3_600_000),
-        "d" => Some(86_400_000),
-        _ => None,
-    };
-    let number: Option<u64> = number.parse().ok();
-    number
-        .zip(millis)
-        .and_then(|(number, millis)| number.checked_mul(millis))
-        .map(Duration::from_millis)
-        .ok_or_else(|| {
-            Invalid::new(
-                format!("{name} = {text:?} is not a duration"),
-                "write a whole number and a unit: 500ms, 5s, 10m, 24h, 7d",
-            )
-        })
 }
 
 /// Undoes percent-encoding.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use leasehold_core::{Invalid, SetTerms};
 use leasehold_store::{ErrorKind, StoreError};
 
-use super::parse_duration;
+use super::params::{Params, Shown, check_bounds, millis, unusual};
+
+const USUAL_MAX_TTL: Duration = Duration::from_secs(60);
 
 const EXAMPLE: &str = "write restart=quarantine or restart=trust";
 
@@ -45,7 +47,7 @@ pub struct Quarantine {
 impl Default for Quarantine {
     /// TTLs of up to 60 s, and a quarantine of 120 s.
     fn default() -> Self {
-        Self::new(Duration::from_secs(60))
+        Self::new(USUAL_MAX_TTL)
     }
 }
 
@@ -113,86 +115,53 @@ impl Restart {
     }
 
     /// The parameters of a URL.
-    pub(crate) fn parameters(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn params(&self) -> Vec<Shown> {
         let Some(Quarantine { max_ttl, lasts }) = self.quarantine().copied() else {
             return Vec::new();
         };
-        let millis = |time: Duration| format!("{}ms", time.as_millis());
-        let mut parameters = vec![("restart", "quarantine".to_owned())];
-        if max_ttl != Quarantine::default().max_ttl {
-            parameters.push(("max_ttl", millis(max_ttl)));
+        vec![
+            ("restart", Some("quarantine".to_owned())),
+            ("max_ttl", unusual(max_ttl, USUAL_MAX_TTL)),
+            ("quarantine", lasts.map(millis)),
+        ]
+    }
+
+    /// Reads them.
+    pub(crate) fn read(params: &mut Params) -> Result<Self, Invalid> {
+        let restart = params.take("restart");
+        let max_ttl = params.duration("max_ttl")?;
+        let lasts = params.duration("quarantine")?;
+        match restart.as_deref() {
+            Some("quarantine") => Ok(Self::Quarantine(Quarantine {
+                max_ttl: max_ttl.unwrap_or(USUAL_MAX_TTL),
+                lasts,
+            })),
+            None | Some("trust") if max_ttl.is_none() && lasts.is_none() => Ok(Self::Trust),
+            None | Some("trust") => Err(Invalid::new(
+                "max_ttl and quarantine mean nothing on a server that is trusted after a restart",
+                "add restart=quarantine to the URL, or leave them out",
+            )),
+            Some(other) => Err(Invalid::new(
+                format!("restart = {other:?} cannot be read"),
+                EXAMPLE,
+            )),
         }
-        parameters.extend(lasts.map(|lasts| ("quarantine", millis(lasts))));
-        parameters
     }
 }
 
 /// Refuses times that exclude nobody.
 pub(crate) fn check_times(max_ttl: Duration, quarantine: Duration) -> Result<(), Invalid> {
-    let bounds = Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
-    if !bounds.contains(&max_ttl) {
-        return Err(Invalid::new(
-            format!("a max_ttl of {max_ttl:?} is out of bounds"),
-            format!("choose between {:?} and {:?}", bounds.start(), bounds.end()),
-        ));
-    }
-    if quarantine < 2 * max_ttl || quarantine > Duration::from_secs(366 * 24 * 3600) {
-        return Err(Invalid::new(
-            format!("a quarantine of {quarantine:?} is out of bounds"),
-            "choose twice max_ttl or more: claims outlive it otherwise, or tokens fall where \
-             clocks differ",
-        ));
-    }
-    Ok(())
-}
-
-/// What the parameters of a URL say so far.
-#[derive(Debug, Default)]
-pub(crate) struct Said {
-    quarantine: Option<bool>,
-    max_ttl: Option<Duration>,
-    lasts: Option<Duration>,
-}
-
-impl Said {
-    /// Reads one parameter; `false` if it is another's.
-    pub(crate) fn read(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
-        match name {
-            "restart" => {
-                self.quarantine = Some(match value {
-                    "quarantine" => true,
-                    "trust" => false,
-                    _ => {
-                        return Err(Invalid::new(
-                            format!("restart = {value:?} cannot be read"),
-                            EXAMPLE,
-                        ));
-                    }
-                });
-            }
-            "max_ttl" => self.max_ttl = Some(parse_duration(name, value)?),
-            "quarantine" => self.lasts = Some(parse_duration(name, value)?),
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    pub(crate) fn choice(self) -> Result<Restart, Invalid> {
-        if self.quarantine == Some(true) {
-            let usual = Quarantine::default();
-            return Ok(Restart::Quarantine(Quarantine {
-                max_ttl: self.max_ttl.unwrap_or(usual.max_ttl),
-                lasts: self.lasts,
-            }));
-        }
-        if self.max_ttl.is_some() || self.lasts.is_some() {
-            return Err(Invalid::new(
-                "max_ttl and quarantine mean nothing on a server that is trusted after a restart",
-                "add restart=quarantine to the URL, or leave them out",
-            ));
-        }
-        Ok(Restart::Trust)
-    }
+    let day = Duration::from_secs(24 * 3600);
+    let bounds = Duration::from_millis(100)..=day;
+    check_bounds(
+        "a max_ttl",
+        max_ttl,
+        bounds,
+        "choose between 100ms and 86400s",
+    )?;
+    let choose = "choose twice max_ttl or more: claims outlive it otherwise, or tokens fall where \
+                  clocks differ";
+    check_bounds("a quarantine", quarantine, 2 * max_ttl..=366 * day, choose)
 }
 
 #[cfg(test)]

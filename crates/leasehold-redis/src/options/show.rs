@@ -1,7 +1,9 @@
 //! The URL of options, without the password.
 
-use super::acknowledge::Acknowledge;
-use super::sentinels::{self, Sentinels};
+use std::path::Path;
+
+use super::params::{Shown, add_params, encode, encode_name, unusual};
+use super::sentinels;
 use super::{RedisAddress, RedisLayout, RedisOptions};
 
 impl RedisOptions {
@@ -9,23 +11,26 @@ impl RedisOptions {
     /// back the same.
     #[must_use]
     pub fn redacted_url(&self) -> String {
-        let secret = self.password.as_ref().map(|_| "***");
+        let mut url = self.shown_address();
+        add_params(&mut url, self.params());
+        url
+    }
+
+    /// All but the parameters, except for the database of a socket.
+    fn shown_address(&self) -> String {
         let begin = |kind: &str| {
-            let mut url = format!(
-                "redis{}{kind}://",
-                if self.is_encrypted() { "s" } else { "" }
-            );
+            let tls = if self.is_encrypted() { "s" } else { "" };
+            let mut url = format!("redis{tls}{kind}://");
             encode_name(self.username.as_deref().unwrap_or_default(), &mut url);
-            if let Some(secret) = secret {
-                url.push(':');
-                url.push_str(secret);
+            if self.password.is_some() {
+                url.push_str(":***");
             }
-            if self.username.is_some() || secret.is_some() {
+            if self.username.is_some() || self.password.is_some() {
                 url.push('@');
             }
             url
         };
-        let mut url = match &self.address {
+        match &self.address {
             RedisAddress::Tcp { host, port, .. } => {
                 begin("") + &format!("{}/{}", sentinels::address(host, *port), self.db)
             }
@@ -45,100 +50,52 @@ impl RedisOptions {
                 }
                 url + &format!("?db={}", self.db)
             }
-        };
-        let usual = Self::default();
-        let mut add = |name: &str, value: &str| {
-            url.push(if url.contains('?') { '&' } else { '?' });
-            url.push_str(name);
-            url.push('=');
-            encode(value, &mut url);
-        };
-        if matches!(self.address, RedisAddress::Unix(_)) {
-            for (name, value) in [("user", self.username.as_deref()), ("pass", secret)] {
-                if let Some(value) = value {
-                    add(name, value);
-                }
-            }
         }
-        if let RedisAddress::Sentinel(Sentinels {
-            username, password, ..
-        }) = &self.address
-        {
-            let hidden = password.as_ref().map(|_| "***");
-            for (name, value) in [
-                ("sentinel_user", username.as_deref()),
-                ("sentinel_pass", hidden),
-            ] {
-                if let Some(value) = value {
-                    add(name, value);
-                }
-            }
+    }
+
+    fn params(&self) -> Vec<Shown> {
+        let classic = self.layout == RedisLayout::Classic;
+        let mut usual = Self::default();
+        if classic {
+            usual = usual.classic();
         }
-        let prefix = match self.layout {
-            RedisLayout::Native => usual.prefix,
-            RedisLayout::Classic => {
-                add("layout", "classic");
-                String::new()
-            }
+        let hidden = |secret: &Option<String>| secret.as_ref().map(|_| "***".to_owned());
+        let path = |path: &Path| path.to_string_lossy().into_owned();
+        let mut params = match &self.address {
+            RedisAddress::Tcp { .. } => Vec::new(),
+            RedisAddress::Unix(_) => vec![
+                ("user", self.username.clone()),
+                ("pass", hidden(&self.password)),
+            ],
+            RedisAddress::Sentinel(at) => vec![
+                ("sentinel_user", at.username.clone()),
+                ("sentinel_pass", hidden(&at.password)),
+            ],
         };
-        if self.prefix != prefix {
-            add("prefix", &self.prefix);
-        }
-        let retention = match self.layout {
-            RedisLayout::Native => self.retention,
-            RedisLayout::Classic => usual.retention,
-        };
-        for (name, duration, usual) in [
-            // Not read back in the classic layout, which does not use it.
-            ("retention", retention, usual.retention),
+        // Not read back in the classic layout, which does not use it.
+        let retention = unusual(self.retention, usual.retention).filter(|_| !classic);
+        params.extend([
+            ("layout", classic.then(|| "classic".to_owned())),
+            (
+                "prefix",
+                Some(self.prefix.clone()).filter(|prefix| *prefix != usual.prefix),
+            ),
+            ("retention", retention),
             (
                 "connect_timeout",
-                self.connect_timeout,
-                usual.connect_timeout,
+                unusual(self.connect_timeout, usual.connect_timeout),
             ),
             (
                 "response_timeout",
-                self.response_timeout,
-                usual.response_timeout,
+                unusual(self.response_timeout, usual.response_timeout),
             ),
-        ] {
-            if duration != usual {
-                add(name, &format!("{}ms", duration.as_millis()));
-            }
-        }
-        let acknowledge = self.acknowledge.iter().flat_map(Acknowledge::parameters);
-        for (name, value) in acknowledge.chain(self.restart.parameters()) {
-            add(name, &value);
-        }
-        if let Some(ca) = &self.ca_file {
-            add("ca", &ca.to_string_lossy());
-        }
+        ]);
+        params.extend(self.acknowledge.iter().flat_map(|policy| policy.params()));
+        params.extend(self.restart.params());
+        params.push(("ca", self.ca_file.as_deref().map(path)));
         if let Some((certificate, key)) = &self.client_certificate {
-            add("cert", &certificate.to_string_lossy());
-            add("key", &key.to_string_lossy());
+            params.extend([("cert", Some(path(certificate))), ("key", Some(path(key)))]);
         }
-        url
-    }
-}
-
-/// Writes a query parameter so that it reads back the same.
-pub(crate) fn encode(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' | b'/' => {
-                out.push(byte.into());
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-}
-
-/// The same for what a slash would end: a user, the name of a primary.
-pub(crate) fn encode_name(text: &str, out: &mut String) {
-    for (at, part) in text.split('/').enumerate() {
-        if at > 0 {
-            out.push_str("%2F");
-        }
-        encode(part, out);
+        params
     }
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::{Cmd, Script, Value, cmd};
 
-use super::{RedisStore, Route};
+use super::RedisStore;
 use crate::refusal;
+use crate::routing::Route;
 
 /// Compare-and-delete, as every lock on `SET NX` has it (redis.io, "Distributed
 /// Locks with Redis").
@@ -150,7 +151,7 @@ impl Baseline {
             )
             .with_hint("measure one of its nodes alone"));
         };
-        let wire = shared.wire().await?;
+        let wire = shared.connection().await?;
         match wire.send(command).await.map_err(refusal::of_connection)? {
             Value::ServerError(error) => Err(refusal::of_server(&error)),
             value => Ok(value),

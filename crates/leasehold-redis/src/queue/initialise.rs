@@ -8,7 +8,7 @@ use leasehold_store::{ErrorKind, StoreError};
 use super::RedisStore;
 use crate::connection::connect::Target;
 use crate::connection::gate::{mark, marker_key};
-use crate::connection::wire::Wire;
+use crate::connection::multiplexed::Connection;
 use crate::options::RedisOptions;
 
 impl RedisStore {
@@ -39,9 +39,9 @@ impl RedisStore {
             .with_hint("add it to the URL if the clients of the server say so"));
         };
         let target = Target::new(&options)?;
-        let opened = target.connect(|_| Ok::<(), ()>(())).await?;
+        let opened = target.connect(None).await?;
         let run_id = opened.server.run_id.clone();
-        let wire = Arc::new(Wire::new(opened, Arc::default(), Weak::new()));
+        let wire = Arc::new(Connection::new(opened, Weak::new()));
         let marker = marker_key(&options.prefix);
         mark(&wire, &marker, &run_id, &quarantine.terms()).await
     }

@@ -6,17 +6,17 @@ use leasehold_core::{Key, Snapshot};
 use leasehold_store::{ListPage, Listing, SeenNames, StoreError};
 use redis::Value;
 
-use super::{RedisStore, Route};
+use super::RedisStore;
 use crate::codec::record::Record;
 use crate::codec::script::SCRIPTS;
 use crate::connection::step::Way;
 use crate::refusal;
-use crate::routing::names::{Names, Source, as_key};
+use crate::routing::names::{Names, as_key};
 
 /// A listing of the queues of a server or a cluster.
 pub(crate) struct QueueListing<'a> {
     store: &'a RedisStore,
-    names: Names<'a>,
+    names: Names,
     /// Names that were found and not looked into yet.
     pending: Vec<Vec<u8>>,
     named: SeenNames,
@@ -24,13 +24,9 @@ pub(crate) struct QueueListing<'a> {
 
 impl<'a> QueueListing<'a> {
     pub(crate) fn new(store: &'a RedisStore, pattern: &str) -> Self {
-        let source = match &store.route {
-            Route::One(shared) => Source::One(shared),
-            Route::Cluster(cluster) => Source::Cluster(cluster),
-        };
         Self {
             store,
-            names: Names::new(source, store.redis_key(""), pattern),
+            names: Names::new(store.route.clone(), store.redis_key(""), pattern),
             pending: Vec::new(),
             named: SeenNames::default(),
         }

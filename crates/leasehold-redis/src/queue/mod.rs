@@ -21,21 +21,15 @@ use crate::codec::record::Record;
 use crate::codec::script::{self, SCRIPTS, Script, Terms};
 use crate::codec::stores_own;
 use crate::connection::connect::Target;
-use crate::connection::link::Shared;
 use crate::connection::step::{Context, Way, ask_primary};
 use crate::options::{RedisLayout, RedisOptions};
+use crate::routing::Route;
 use crate::routing::cluster::{Cluster, RedisClusterOptions};
 
 /// A store on one Redis or Valkey server, or on a cluster of them. Cheap to share
 /// behind an `Arc`; its connections close when it is dropped.
 pub struct RedisStore {
     route: Route,
-}
-
-/// The way from a key to its server.
-enum Route {
-    One(Arc<Shared>),
-    Cluster(Arc<Cluster>),
 }
 
 impl RedisStore {
@@ -53,10 +47,8 @@ impl RedisStore {
     /// The same for options that were checked.
     pub(crate) async fn open(options: RedisOptions) -> Result<Self, StoreError> {
         check_layout(&options)?;
-        let shared = Shared::open(Target::new(&options)?, None).await?;
-        Ok(Self {
-            route: Route::One(shared),
-        })
+        let route = Route::open(Target::new(&options)?).await?;
+        Ok(Self { route })
     }
 
     /// Opens a store on a cluster: asks the nodes that are named for the others.
@@ -73,10 +65,8 @@ impl RedisStore {
     /// The same for options that were checked.
     pub(crate) async fn open_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
         check_layout(&options.node)?;
-        let cluster = Cluster::open(options).await?;
-        Ok(Self {
-            route: Route::Cluster(cluster),
-        })
+        let route = Route::open_cluster(options).await?;
+        Ok(Self { route })
     }
 
     /// Opens a store with the address, the login and the certificates of a
@@ -94,41 +84,27 @@ impl RedisStore {
     ) -> Result<Self, StoreError> {
         options.check()?;
         check_layout(&options)?;
-        let shared = Shared::open(Target::of_client(client, &options)?, None).await?;
-        Ok(Self {
-            route: Route::One(shared),
-        })
+        let route = Route::open(Target::of_client(client, &options)?).await?;
+        Ok(Self { route })
     }
 
     /// The URL of the server or cluster, without the password.
     #[must_use]
     pub fn redacted_url(&self) -> &str {
-        match &self.route {
-            Route::One(shared) => &shared.target().redacted,
-            Route::Cluster(cluster) => cluster.redacted(),
-        }
+        self.route.redacted()
     }
 
     fn prefix(&self) -> &str {
-        match &self.route {
-            Route::One(shared) => &shared.target().prefix,
-            Route::Cluster(cluster) => &cluster.options().prefix,
-        }
+        &self.route.options().prefix
     }
 
     /// The primaries of a cluster.
     pub(crate) fn nodes(&self) -> Vec<RedisOptions> {
-        match &self.route {
-            Route::One(_) => Vec::new(),
-            Route::Cluster(cluster) => cluster.nodes(),
-        }
+        self.route.nodes()
     }
 
     fn acknowledges(&self) -> Acknowledges {
-        let policy = match &self.route {
-            Route::One(shared) => shared.target().acknowledge,
-            Route::Cluster(_) => None,
-        };
+        let policy = self.route.options().acknowledge;
         policy.map_or(Acknowledges::Nothing, |policy| policy.acknowledges())
     }
 
@@ -139,10 +115,7 @@ impl RedisStore {
 
     /// Refuses a TTL that would outlive the quarantine of the server.
     fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
-        let Route::One(shared) = &self.route else {
-            return Ok(());
-        };
-        let quarantine = shared.target().restart.quarantine();
+        let quarantine = self.route.options().restart.quarantine();
         quarantine.map_or(Ok(()), |quarantine| quarantine.check_ttl(ttl))
     }
 
@@ -232,7 +205,7 @@ impl RedisStore {
 
     async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
         if let (Route::One(shared), false) = (&self.route, release.settled) {
-            shared.flights().landed(&release.id).await;
+            shared.abandoned().landed(&release.id).await;
         }
         self.run(Way::Plain, &SCRIPTS.release, key, |call, terms| {
             script::add_release(call, release, terms);
@@ -334,10 +307,7 @@ impl LockStore for RedisStore {
     }
 
     fn inbox(&self) -> &Inbox {
-        match &self.route {
-            Route::One(shared) => shared.inbox(),
-            Route::Cluster(cluster) => cluster.inbox(),
-        }
+        self.route.inbox()
     }
 
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {

@@ -1,11 +1,14 @@
 //! Marking servers that are known to be new.
 
-use futures_util::future::join_all;
+use std::sync::Arc;
+
 use leasehold_store::StoreError;
 use leasehold_store::scheme::Initialised;
 
+use super::member::Member;
 use super::{RedlockOptions, RedlockStore};
 use crate::connection::gate;
+use crate::connection::multiplexed::Connection;
 
 impl RedlockStore {
     /// Marks the servers behind `options` that have never been used as new: they
@@ -23,7 +26,7 @@ impl RedlockStore {
     /// stands in its [`Initialised::outcome`].
     pub async fn initialise(options: RedlockOptions) -> Result<Vec<Initialised>, StoreError> {
         if options.is_classic() {
-            return Err(super::super::classic::unsupported(
+            return Err(crate::classic::unsupported(
                 "its servers keep no mark, and need none",
             ));
         }
@@ -31,22 +34,15 @@ impl RedlockStore {
         let store = Self::start(options)?;
         let inner = &store.inner;
         let limit = inner.options.servers[0].connect_timeout;
-        let marked = inner.members.iter().map(|member| async move {
-            let outcome = member.within(limit, async {
-                let (_, wire) = member.wire().await?;
-                gate::mark(
-                    &wire,
-                    &member.marker_key(),
-                    &wire.server.run_id,
-                    &inner.terms,
-                )
-                .await
-            });
-            Initialised {
-                server: member.name.clone(),
-                outcome: outcome.await,
-            }
-        });
-        Ok(join_all(marked).await)
+        let mark = |member: &Member, wire: Arc<Connection>| {
+            let marker = member.marker_key();
+            async move { gate::mark(&wire, &marker, &wire.server.run_id, &inner.terms).await }
+        };
+        let outcomes = inner.each(limit, mark).await;
+        let names = inner.members.iter().map(|member| member.name.clone());
+        let marked = names.zip(outcomes);
+        Ok(marked
+            .map(|(server, outcome)| Initialised { server, outcome })
+            .collect())
     }
 }

@@ -8,17 +8,17 @@ use leasehold_core::Key;
 use leasehold_core::quorum::Vote;
 use leasehold_store::{ErrorKind, ListPage, Listing, SeenNames, StoreError};
 
-use super::super::{classic, refusal};
 use super::Inner;
 use super::member::Member;
 use super::report::Report;
-use crate::connection::wire::Wire;
-use crate::routing::names::{PAGE, START, as_key, escape, read_page, scan};
+use crate::classic;
+use crate::routing::Route;
+use crate::routing::names::{Names, PAGE, as_key};
 
 /// A listing: all servers are gone through side by side. Some may fail, as long as a quorum
 /// goes on: whatever is held lies on one of those, too.
-pub(super) struct QuorumListing {
-    inner: Arc<Inner>,
+pub(super) struct QuorumListing<'a> {
+    inner: &'a Arc<Inner>,
     pattern: String,
     scans: Vec<Scan>,
     report: Report,
@@ -32,18 +32,21 @@ pub(super) struct QuorumListing {
 
 /// How far one server has been gone through.
 enum Scan {
-    At(Vec<u8>, Option<Arc<Wire>>),
+    At(Names),
     Done,
     Failed,
 }
 
-impl QuorumListing {
-    pub(super) fn new(inner: &Arc<Inner>, pattern: &str) -> Self {
-        let start = || Scan::At(START.to_vec(), None);
+impl<'a> QuorumListing<'a> {
+    pub(super) fn new(inner: &'a Arc<Inner>, pattern: &str) -> Self {
+        let start = |member: &Member| {
+            let route = Route::One(Arc::clone(&member.shared));
+            Scan::At(Names::new(route, member.lock_key(""), pattern))
+        };
         Self {
-            inner: Arc::clone(inner),
+            inner,
             pattern: pattern.to_owned(),
-            scans: inner.members.iter().map(|_| start()).collect(),
+            scans: inner.members.iter().map(start).collect(),
             report: Report::new(inner.size),
             pending: Vec::new(),
             skipped: Vec::new(),
@@ -53,22 +56,29 @@ impl QuorumListing {
 
     /// Goes one step further on each server; false at the end.
     async fn scan_on(&mut self) -> Result<bool, StoreError> {
-        if !self.scans.iter().any(|scan| matches!(scan, Scan::At(..))) {
+        if !self.scans.iter().any(|scan| matches!(scan, Scan::At(_))) {
             return Ok(false);
         }
-        let steps = self.inner.members.iter().zip(&self.scans);
-        let steps = join_all(steps.map(async |(member, at)| match at {
-            Scan::At(cursor, wire) => Some(self.scan_one(member, cursor, wire.as_ref()).await),
+        let limit = self.inner.options.node_timeout;
+        let steps = self.inner.members.iter().zip(&mut self.scans);
+        let steps = join_all(steps.map(async |(member, scan)| match scan {
+            Scan::At(names) => Some(member.within(limit, names.next()).await),
             Scan::Done | Scan::Failed => None,
         }));
         for (server, step) in steps.await.into_iter().enumerate() {
             let Some(step) = step else { continue };
-            let said = step.as_ref().map(|_| Vote::Done).map_err(Clone::clone);
-            self.report.note(server, &said);
-            let (scan, names) = step.unwrap_or((Scan::Failed, Vec::new()));
-            if let Some(place) = self.scans.get_mut(server) {
-                *place = scan;
-            }
+            self.report.note(server, step.as_ref().map(|_| Vote::Done));
+            let names = match step {
+                Ok(Some(names)) => names,
+                Ok(None) => {
+                    self.scans[server] = Scan::Done;
+                    continue;
+                }
+                Err(_) => {
+                    self.scans[server] = Scan::Failed;
+                    continue;
+                }
+            };
             for name in names {
                 if !self.named.insert(&name) {
                     continue;
@@ -85,44 +95,15 @@ impl QuorumListing {
         let failed = |scan: &&Scan| matches!(scan, Scan::Failed);
         let failed = self.scans.iter().filter(failed).count();
         if self.scans.len() - failed < self.inner.size.quorum() {
-            let limit = self.inner.options.node_timeout;
-            return Err(self
-                .report
-                .error(&self.inner, ErrorKind::Unavailable, limit));
+            let report = &self.report;
+            return Err(report.error(self.inner, ErrorKind::Unavailable, limit));
         }
         Ok(true)
-    }
-
-    async fn scan_one(
-        &self,
-        member: &Member,
-        cursor: &[u8],
-        last: Option<&Arc<Wire>>,
-    ) -> Result<(Scan, Vec<Vec<u8>>), StoreError> {
-        let limit = self.inner.options.node_timeout;
-        let (_, wire) = member.within(limit, member.wire()).await?;
-        // A cursor means nothing to a server that was restarted.
-        let same = last.is_some_and(|last| Arc::ptr_eq(last, &wire));
-        let cursor = if same { cursor } else { START };
-        let prefix = member.lock_key("");
-        let glob = format!("{}{}", escape(&prefix), self.pattern);
-        let answer = member.within(limit, async {
-            let answer = wire.send(scan(cursor, &glob)).await;
-            answer.map_err(refusal::of_connection)
-        });
-        let (next, names) = read_page(&answer.await?)?;
-        let behind = |name: Vec<u8>| Some(name.strip_prefix(prefix.as_bytes())?.to_vec());
-        let names = names.into_iter().filter_map(behind).collect();
-        let scan = match next == START {
-            true => Scan::Done,
-            false => Scan::At(next, Some(wire)),
-        };
-        Ok((scan, names))
     }
 }
 
 #[async_trait]
-impl Listing for QuorumListing {
+impl Listing for QuorumListing<'_> {
     async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
         let classic = self.inner.options.is_classic();
         if classic {

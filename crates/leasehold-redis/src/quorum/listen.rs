@@ -10,25 +10,26 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::Inner;
-use super::member::Member;
+use crate::connection::manager::ConnectionManager;
 
 /// Open inboxes; closed on drop.
-pub(super) struct Ears {
+pub(super) struct Subscriptions {
     _tasks: JoinSet<()>,
 }
 
-impl Listening for Ears {}
+impl Listening for Subscriptions {}
 
 /// Opens the inbox everywhere, and gives the answer when a quorum listens, or
 /// all have been asked for as long as an answer may take.
 pub(super) async fn listen(
     inner: &Arc<Inner>,
     sink: Arc<dyn PushSink>,
-) -> Result<Ears, StoreError> {
+) -> Result<Subscriptions, StoreError> {
     let mut tasks = JoinSet::new();
     let (opened, mut open) = mpsc::unbounded_channel();
     for member in &inner.members {
-        tasks.spawn(hear(Arc::clone(member), Arc::clone(&sink), opened.clone()));
+        let shared = Arc::clone(&member.shared);
+        tasks.spawn(hear(shared, Arc::clone(&sink), opened.clone()));
     }
     drop(opened);
     let quorum = async {
@@ -47,11 +48,15 @@ pub(super) async fn listen(
             "no server can be listened to",
         ));
     }
-    Ok(Ears { _tasks: tasks })
+    Ok(Subscriptions { _tasks: tasks })
 }
 
 /// Keeps the inbox at one server open.
-async fn hear(member: Arc<Member>, sink: Arc<dyn PushSink>, opened: mpsc::UnboundedSender<()>) {
+async fn hear(
+    shared: Arc<ConnectionManager>,
+    sink: Arc<dyn PushSink>,
+    opened: mpsc::UnboundedSender<()>,
+) {
     let mut pauses = Backoff::new(
         Duration::from_millis(50),
         Duration::from_secs(2),
@@ -59,8 +64,7 @@ async fn hear(member: Arc<Member>, sink: Arc<dyn PushSink>, opened: mpsc::Unboun
     );
     let mut late = false;
     loop {
-        let listening = async { member.shared().await?.listen(Arc::clone(&sink)).await };
-        match listening.await {
+        match shared.listen(Arc::clone(&sink)).await {
             Ok(_ear) => {
                 if opened.send(()).is_err() || late {
                     // Something may have been pushed before.
@@ -70,7 +74,7 @@ async fn hear(member: Arc<Member>, sink: Arc<dyn PushSink>, opened: mpsc::Unboun
                 return std::future::pending().await;
             }
             Err(error) => {
-                tracing::debug!(server = %member.name, %error, "cannot listen");
+                tracing::debug!(url = %shared.target().redacted, %error, "cannot listen");
                 late = true;
                 tokio::time::sleep(pauses.pause()).await;
             }

@@ -1,14 +1,17 @@
 //! What people see: what a majority says.
 
-use futures_util::future::join_all;
+use std::sync::Arc;
+
 use leasehold_core::quorum::{Hold, Node, QuorumSize, Vote};
 use leasehold_core::{Arrival, Capacity, ClaimView, Holder, Key, Mode, Snapshot, StoreTime, Token};
 use leasehold_store::{ErrorKind, StoreError};
 
-use super::super::classic;
 use super::Inner;
+use super::member::Member;
 use super::report::Report;
 use super::script::{SCRIPTS, read_look};
+use crate::classic;
+use crate::connection::multiplexed::Connection;
 use crate::connection::step::{Way, run};
 
 impl Inner {
@@ -18,55 +21,18 @@ impl Inner {
         if self.options.is_classic() {
             return Ok((self.look_classic(key).await?, Token::NONE));
         }
-        let limit = self.options.node_timeout;
-        let looks = self.members.iter().map(|member| {
-            member.within(limit, async move {
-                let (_, wire) = member.wire().await?;
-                let key = member.lock_key(key.as_str());
-                let value = run(&wire, Way::Plain, &SCRIPTS.inspect, &[&key], |_| {}).await?;
-                read_look(&value)
-            })
-        });
-        let looks = join_all(looks).await;
-        let mut report = Report::new(self.size);
-        for (server, look) in looks.iter().enumerate() {
-            report.note(
-                server,
-                &look.as_ref().map(|_| Vote::Done).map_err(Clone::clone),
-            );
-        }
-        let foreign = corrupt(&looks);
-        let seen: Vec<_> = looks.into_iter().flatten().collect();
-        if seen.len() < self.size.quorum() {
-            let error = || report.error(self, ErrorKind::Unavailable, limit);
-            return Err(foreign.unwrap_or_else(error));
-        }
-        Ok(view(self.size, &seen))
+        let look = async |wire: Arc<Connection>, key: String| {
+            read_look(&run(&wire, Way::Plain, &SCRIPTS.inspect, &[&key], |_| {}).await?)
+        };
+        Ok(view(self.size, &self.look_by(look, key).await?))
     }
 
     /// The same where other libraries hold, too.
     async fn look_classic(&self, key: &Key) -> Result<Snapshot, StoreError> {
-        let limit = self.options.node_timeout;
-        let looks = self.members.iter().map(|member| {
-            member.within(limit, async move {
-                let (_, wire) = member.wire().await?;
-                let found = classic::look(&wire, &member.lock_key(key.as_str())).await;
-                found.map_err(classic::Failure::error)
-            })
-        });
-        let looks = join_all(looks).await;
-        let mut report = Report::new(self.size);
-        for (server, look) in looks.iter().enumerate() {
-            let said = look.as_ref().map(|_| Vote::Done).map_err(Clone::clone);
-            report.note(server, &said);
-        }
-        if let Some(corrupt) = corrupt(&looks) {
-            return Err(corrupt);
-        }
-        let seen: Vec<_> = looks.into_iter().flatten().collect();
-        if seen.len() < self.size.quorum() {
-            return Err(report.error(self, ErrorKind::Unavailable, limit));
-        }
+        let look = async |wire: Arc<Connection>, key: String| {
+            classic::look(&wire, &key).await.map_err(classic::error_of)
+        };
+        let seen = self.look_by(look, key).await?;
         let silent = self.size.servers() - seen.len();
         // A claim that holds, or may hold by the votes of those who are silent.
         let holder = seen.iter().find(|one| {
@@ -74,15 +40,36 @@ impl Inner {
             alike.count() + silent >= self.size.quorum()
         });
         let nobody = classic::Found::Nothing;
-        Ok(classic::view(holder.unwrap_or(&nobody), super::wall()))
+        Ok(classic::view(holder.unwrap_or(&nobody), classic::wall()))
     }
-}
 
-/// What a server said of a key that holds something else there.
-fn corrupt<T>(looks: &[Result<T, StoreError>]) -> Option<StoreError> {
-    let errors = looks.iter().filter_map(|look| look.as_ref().err());
-    let mut corrupt = errors.filter(|error| error.kind() == ErrorKind::Corrupt);
-    corrupt.next().cloned()
+    /// What a quorum of servers or more sees at a key.
+    async fn look_by<T, F>(
+        &self,
+        look: impl Fn(Arc<Connection>, String) -> F,
+        key: &Key,
+    ) -> Result<Vec<T>, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let limit = self.options.node_timeout;
+        let work = |member: &Member, wire| look(wire, member.lock_key(key.as_str()));
+        let looks = self.each(limit, work).await;
+        let mut report = Report::new(self.size);
+        for (server, look) in looks.iter().enumerate() {
+            report.note(server, look.as_ref().map(|_| Vote::Done));
+        }
+        // Something else stands there. Where votes are our own, it is one that is missing.
+        let errors = looks.iter().filter_map(|look| look.as_ref().err());
+        let mut foreign = errors.filter(|error| error.kind() == ErrorKind::Corrupt);
+        let foreign = foreign.next().cloned();
+        let is_quorum = looks.iter().flatten().count() >= self.size.quorum();
+        match foreign {
+            Some(error) if !is_quorum || self.options.is_classic() => Err(error),
+            _ if !is_quorum => Err(report.error(self, ErrorKind::Unavailable, limit)),
+            _ => Ok(looks.into_iter().flatten().collect()),
+        }
+    }
 }
 
 /// What so many of the servers say of a key together, and the highest token that any

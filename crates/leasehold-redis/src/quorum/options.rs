@@ -7,11 +7,10 @@ use leasehold_core::Invalid;
 use leasehold_core::SetTerms;
 use leasehold_core::quorum::QuorumSize;
 
-use super::super::options::{
-    RedisAddress, RedisLayout, RedisOptions, encode, only_native, parse_duration,
-};
+use crate::options::params::{Params, add_params, check_bounds, millis, unusual};
 use crate::options::restart::{Restart, check_times};
 use crate::options::sentinels::discreet;
+use crate::options::{RedisAddress, RedisLayout, RedisOptions, only_native};
 
 /// The parameters that are the set's, not a server's.
 const PARAMETERS: &str = "quorum, max_ttl, node_timeout, quarantine, repair, set; and those of a \
@@ -108,18 +107,10 @@ impl RedlockOptions {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (members, tail) = rest.split_at(end);
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+        let mut params = Params::of(query);
         let mut options = Self::new(Vec::new());
-        let mut common = url::form_urlencoded::Serializer::new(String::new());
-        let mut native = None;
-        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-            if matches!(&*name, "quarantine" | "max_ttl" | "set" | "repair") {
-                native = Some(name.clone());
-            }
-            if !options.set_parameter(&name, &value)? {
-                common.append_pair(&name, &value);
-            }
-        }
-        let common = common.finish();
+        let native = options.read_params(&mut params)?;
+        let common = params.query();
         for member in members.split(',') {
             if member.is_empty() || member.ends_with('@') {
                 return Err(Invalid::new(
@@ -138,39 +129,35 @@ impl RedlockOptions {
         }
         if let Some(name) = native.filter(|_| options.is_classic()) {
             let why = "neither quarantine nor tombstones, as the other libraries know none";
-            return Err(only_native(&name, why));
+            return Err(only_native(name, why));
         }
         options.check()?;
         Ok(options)
     }
 
-    /// Takes a parameter that is the set's; says whether it is.
-    fn set_parameter(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
-        match name {
-            "quorum" => {
-                let number = value.parse().map_err(|_| {
-                    Invalid::plain(format!("quorum = {value:?} is not a number of servers"))
-                })?;
-                self.quorum = Some(number);
-            }
-            "max_ttl" => self.max_ttl = parse_duration(name, value)?,
-            "node_timeout" => self.node_timeout = parse_duration(name, value)?,
-            "quarantine" => self.quarantine = Some(parse_duration(name, value)?),
-            "repair" => {
-                self.repair = match value {
-                    "yes" | "true" => true,
-                    "no" | "false" => false,
-                    _ => {
-                        return Err(Invalid::plain(format!(
-                            "repair = {value:?} is not yes or no"
-                        )));
-                    }
-                };
-            }
-            "set" => self.set = Some(value.to_owned()),
-            _ => return Ok(false),
+    /// Takes the parameters that are the set's. Gives one that the classic layout has not.
+    fn read_params(&mut self, params: &mut Params) -> Result<Option<&'static str>, Invalid> {
+        if let Some(value) = params.take("quorum") {
+            let wrong = || format!("quorum = {value:?} is not a number of servers");
+            self.quorum = Some(value.parse().map_err(|_| Invalid::plain(wrong()))?);
         }
-        Ok(true)
+        let node_timeout = params.duration("node_timeout")?;
+        self.node_timeout = node_timeout.unwrap_or(self.node_timeout);
+        let max_ttl = params.duration("max_ttl")?;
+        self.max_ttl = max_ttl.unwrap_or(self.max_ttl);
+        self.quarantine = params.duration("quarantine")?;
+        let repair = params.yes_or_no("repair")?;
+        self.repair = repair.unwrap_or(self.repair);
+        self.set = params.take("set");
+        let native = [
+            ("max_ttl", max_ttl.is_some()),
+            ("quarantine", self.quarantine.is_some()),
+            ("repair", repair.is_some()),
+            ("set", self.set.is_some()),
+        ];
+        Ok(native
+            .into_iter()
+            .find_map(|(name, said)| said.then_some(name)))
     }
 
     /// Whether the servers keep votes that other libraries understand.
@@ -235,12 +222,8 @@ impl RedlockOptions {
             ));
         }
         let bounds = Duration::from_millis(5)..=Duration::from_secs(30);
-        if !bounds.contains(&self.node_timeout) {
-            return Err(Invalid::new(
-                format!("a node_timeout of {:?} is out of bounds", self.node_timeout),
-                format!("choose between {:?} and {:?}", bounds.start(), bounds.end()),
-            ));
-        }
+        let choose = "choose between 5ms and 30s";
+        check_bounds("a node_timeout", self.node_timeout, bounds, choose)?;
         let twice = self.max_ttl.saturating_mul(2);
         let quarantine = self.quarantine();
         check_times(
@@ -297,33 +280,18 @@ impl RedlockOptions {
         }
         url.push_str(&tail);
         let usual = Self::new(Vec::new());
-        let mut add = |name: &str, value: &str| {
-            url.push(if url.contains('?') { '&' } else { '?' });
-            url.push_str(name);
-            url.push('=');
-            encode(value, &mut url);
-        };
-        if let Some(quorum) = self.quorum {
-            add("quorum", &quorum.to_string());
-        }
-        if self.max_ttl != usual.max_ttl {
-            add("max_ttl", &format!("{}ms", self.max_ttl.as_millis()));
-        }
-        if self.node_timeout != usual.node_timeout {
-            add(
+        let params = [
+            ("quorum", self.quorum.map(|quorum| quorum.to_string())),
+            ("max_ttl", unusual(self.max_ttl, usual.max_ttl)),
+            (
                 "node_timeout",
-                &format!("{}ms", self.node_timeout.as_millis()),
-            );
-        }
-        if let Some(quarantine) = self.quarantine {
-            add("quarantine", &format!("{}ms", quarantine.as_millis()));
-        }
-        if !self.repair {
-            add("repair", "no");
-        }
-        if let Some(set) = &self.set {
-            add("set", set);
-        }
+                unusual(self.node_timeout, usual.node_timeout),
+            ),
+            ("quarantine", self.quarantine.map(millis)),
+            ("repair", (!self.repair).then(|| "no".to_owned())),
+            ("set", self.set.clone()),
+        ];
+        add_params(&mut url, params);
         url
     }
 }

@@ -9,7 +9,7 @@ use super::Inner;
 
 /// What a server said, or why it said nothing.
 #[derive(Debug, Clone)]
-pub(super) enum Said {
+pub(super) enum ServerAnswer {
     Nothing,
     Vote(Vote),
     Error(StoreError),
@@ -17,18 +17,18 @@ pub(super) enum Said {
 
 /// The answers of all servers to one question.
 #[derive(Debug, Clone)]
-pub(super) struct Report(pub(super) Vec<Said>);
+pub(super) struct Report(pub(super) Vec<ServerAnswer>);
 
 impl Report {
     pub(super) fn new(size: QuorumSize) -> Self {
-        Self(vec![Said::Nothing; size.servers()])
+        Self(vec![ServerAnswer::Nothing; size.servers()])
     }
 
-    pub(super) fn note(&mut self, server: usize, result: &Result<Vote, StoreError>) {
+    pub(super) fn note(&mut self, server: usize, result: Result<Vote, &StoreError>) {
         if let Some(said) = self.0.get_mut(server) {
             *said = match result {
-                Ok(vote) => Said::Vote(*vote),
-                Err(error) => Said::Error(error.clone()),
+                Ok(vote) => ServerAnswer::Vote(vote),
+                Err(error) => ServerAnswer::Error(error.clone()),
             };
         }
     }
@@ -39,7 +39,7 @@ impl Report {
             .filter(|said| {
                 matches!(
                     said,
-                    Said::Vote(Vote::Yes | Vote::Released { .. } | Vote::Done)
+                    ServerAnswer::Vote(Vote::Yes | Vote::Released { .. } | Vote::Done)
                 )
             })
             .count();
@@ -63,7 +63,7 @@ impl Report {
         );
         let has = |like: fn(&Vote) -> bool| {
             let votes = self.0.iter().filter_map(|said| match said {
-                Said::Vote(vote) => Some(vote),
+                ServerAnswer::Vote(vote) => Some(vote),
                 _ => None,
             });
             votes.filter(|vote| like(vote)).count() > 0
@@ -87,20 +87,20 @@ impl Report {
 }
 
 /// Whether a server has refused, and did not say when it may be otherwise.
-fn is_final(said: &Said) -> bool {
+fn is_final(said: &ServerAnswer) -> bool {
     match said {
-        Said::Error(error) => {
+        ServerAnswer::Error(error) => {
             error.kind() != ErrorKind::Unavailable && error.retry_after().is_none()
         }
-        Said::Nothing | Said::Vote(_) => false,
+        ServerAnswer::Nothing | ServerAnswer::Vote(_) => false,
     }
 }
 
-fn phrase(said: &Said, limit: Duration) -> String {
+fn phrase(said: &ServerAnswer, limit: Duration) -> String {
     let vote = match said {
-        Said::Nothing => return format!("no answer within {limit:?}"),
-        Said::Error(error) => return error.to_string(),
-        Said::Vote(vote) => vote,
+        ServerAnswer::Nothing => return format!("no answer within {limit:?}"),
+        ServerAnswer::Error(error) => return error.to_string(),
+        ServerAnswer::Vote(vote) => vote,
     };
     match vote {
         Vote::Yes => "yes".to_owned(),

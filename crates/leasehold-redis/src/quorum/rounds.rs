@@ -8,19 +8,20 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::quorum::{
-    Acquire, Bid, BidConfig, BidVerdict, Body, Extend, Extension, ExtensionVerdict, Farewell,
-    FarewellVerdict, Part, Vote,
+    Acquire, AcquireConfig, AcquireVerdict, Body, Extend, Part, QuorumAcquire, QuorumRelease,
+    QuorumRenewal, ReleaseVerdict, RenewalVerdict, Vote,
 };
-use leasehold_core::{Claim, ClaimId, Key, Moment, StoreTime, Token};
+use leasehold_core::{Claim, ClaimId, Key, Moment, StoreTime, Token, Validity};
 use leasehold_store::random::random_u64;
 use leasehold_store::{ErrorKind, StoreError, clock};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::Inner;
-use super::book::{Entry, Known, Parting};
+use super::claims::{Entry, PendingRelease};
 use super::report::Report;
 use super::script::Ask;
+use crate::claims::Known;
 
 /// A server, what was proposed to it, and what came of it.
 type Asked = BoxFuture<'static, (usize, Token, Result<Vote, StoreError>)>;
@@ -66,6 +67,45 @@ impl Inner {
         }
     }
 
+    /// A bid, and what is noted of its claim; what is `known` of it is kept.
+    fn begin(
+        &self,
+        key: &Key,
+        claim: &Claim,
+        known: Option<&Entry>,
+        sent: Moment,
+        at: StoreTime,
+    ) -> (QuorumAcquire, Entry) {
+        let config = AcquireConfig {
+            size: self.size,
+            ttl: claim.lease_ttl,
+            patience: self.patience(claim.lease_ttl),
+        };
+        let seen = self.highest.of(key);
+        let bid = match known {
+            // A token that was proposed long ago may be below those of others
+            // that a server has forgotten: then a new one is due.
+            Some(entry) if entry.held || sent.since(entry.proposed) < claim.lease_ttl / 2 => {
+                QuorumAcquire::again(config, entry.token, seen, entry.held, sent)
+            }
+            Some(entry) => QuorumAcquire::new(config, seen.max(entry.token), at.0, sent),
+            None => QuorumAcquire::new(config, seen, at.0, sent),
+        };
+        let mut entry = known.cloned().unwrap_or_else(|| Entry {
+            token: bid.token(),
+            proposed: sent,
+            held: false,
+            validity: Validity::default(),
+            deadline: StoreTime(0),
+            owner: claim.owner.clone(),
+            note: claim.note.clone(),
+        });
+        if entry.token != bid.token() {
+            (entry.token, entry.proposed) = (bid.token(), sent);
+        }
+        (bid, entry)
+    }
+
     /// Bids for a key.
     pub(super) async fn bid(
         self: &Arc<Self>,
@@ -74,40 +114,21 @@ impl Inner {
         known: Option<&Entry>,
         sent: Moment,
         at: StoreTime,
-    ) -> (BidVerdict, Report) {
+    ) -> (AcquireVerdict, Report) {
         let (limit, first) = (self.patience(claim.lease_ttl), known.is_none());
-        let config = BidConfig {
-            size: self.size,
-            ttl: claim.lease_ttl,
-            patience: limit,
-        };
-        let seen = self.book.seen(key);
-        let mut bid = match known {
-            // A token that was proposed long ago may be below those of others
-            // that a server has forgotten: then a new one is due.
-            Some(entry) if entry.held || sent.since(entry.proposed) < claim.lease_ttl / 2 => {
-                Bid::again(config, entry.token, seen, entry.held, sent)
-            }
-            Some(entry) => Bid::new(config, seen.max(entry.token), at.0, sent),
-            None => Bid::new(config, seen, at.0, sent),
-        };
-        let mut entry = known
-            .cloned()
-            .unwrap_or_else(|| Self::entry(claim, bid.token(), sent));
-        if entry.token != bid.token() {
-            (entry.token, entry.proposed) = (bid.token(), sent);
-        }
-        entry.lapses = entry.lapses.max(sent + claim.lease_ttl + limit);
+        let (mut bid, mut entry) = self.begin(key, claim, known, sent, at);
         // Noted before anything is sent: whoever releases it has to know.
-        self.book.put(key, &claim.id, entry.clone(), sent);
+        let (noted, lapses) = (entry.clone(), sent + claim.lease_ttl + limit);
+        self.claims.put(key, &claim.id, noted, lapses, sent);
 
         let mut report = Report::new(self.size);
         let mut asked = FuturesUnordered::new();
         let verdict = loop {
             if bid.token() > entry.token {
                 entry.token = bid.token();
-                self.book
-                    .change(key, &claim.id, |known| known.token = entry.token);
+                let token = entry.token;
+                self.claims
+                    .change(key, &claim.id, |known| known.token = token);
             }
             while let Some((server, token)) = bid.poll_transmit() {
                 let vote = self.vote(&claim.id, token, claim.lease_ttl, &entry, claim.wait);
@@ -123,7 +144,7 @@ impl Inner {
             tokio::select! {
                 Some((server, token, result)) = asked.next() => {
                     if token == bid.token() {
-                        report.note(server, &result);
+                        report.note(server, result.as_ref().copied());
                     }
                     match result {
                         Ok(vote) => bid.handle_vote(clock::now(), server, token, vote),
@@ -133,12 +154,12 @@ impl Inner {
                 () = sleep(next) => bid.handle_timeout(clock::now()),
             }
         };
-        self.book.saw(key, bid.seen().max(bid.token()));
+        self.highest.raise(key, bid.seen().max(bid.token()));
         see_off(asked);
-        if matches!(self.book.look(key, &claim.id), Known::Left(_)) {
+        if matches!(self.claims.look(key, &claim.id), Known::Left(_)) {
             // It was released while it was asked for.
             self.farewell(key, &claim.id, bid.token(), sent, claim.lease_ttl);
-            return (BidVerdict::Gone, report);
+            return (AcquireVerdict::Gone, report);
         }
         (verdict, report)
     }
@@ -151,13 +172,11 @@ impl Inner {
         entry: &Entry,
         ttl: Duration,
         sent: Moment,
-    ) -> (ExtensionVerdict, Report) {
+    ) -> (RenewalVerdict, Report) {
         let limit = self.patience(ttl);
-        self.book.change(key, id, |known| {
-            known.lapses = known.lapses.max(sent + ttl + limit);
-        });
+        self.claims.keep(key, id, sent + ttl + limit);
         let mut report = Report::new(self.size);
-        let mut extension = Extension::new(self.size, sent + limit);
+        let mut extension = QuorumRenewal::new(self.size, sent + limit);
         let mut asked: FuturesUnordered<_> = (0..self.members.len())
             .map(|server| {
                 let extend = Extend {
@@ -177,7 +196,7 @@ impl Inner {
                 .map_or(Duration::ZERO, |next| next.since(now));
             tokio::select! {
                 Some((server, _, result)) = asked.next() => {
-                    report.note(server, &result);
+                    report.note(server, result.as_ref().copied());
                     match result {
                         Ok(vote) => extension.handle_vote(server, vote),
                         Err(_) => extension.handle_silence(server),
@@ -203,7 +222,7 @@ impl Inner {
             .collect();
         let mut votes = Vec::new();
         while let Some((server, _, result)) = asked.next().await {
-            report.note(server, &result);
+            report.note(server, result.as_ref().copied());
             votes.extend(result.ok());
         }
         if votes.len() < self.size.quorum() {
@@ -216,11 +235,11 @@ impl Inner {
 
     /// A bid came to nothing: what it has got is given back, everywhere.
     pub(super) fn give_up(self: &Arc<Self>, key: &Key, claim: &Claim, sent: Moment) {
-        let token = match self.book.look(key, &claim.id) {
+        let token = match self.claims.look(key, &claim.id) {
             Known::Here(entry) => entry.token,
-            _ => self.book.seen(key),
+            _ => self.highest.of(key),
         };
-        self.book.forget(key, &claim.id);
+        self.claims.forget(key, &claim.id);
         self.farewell(key, &claim.id, token, sent, claim.lease_ttl);
     }
 
@@ -238,38 +257,31 @@ impl Inner {
             wake: false,
         };
         let until = sent + ttl + self.patience(ttl);
-        let farewell = Farewell::new(self.size, clock::now(), until, false, random_u64());
+        let farewell = QuorumRelease::new(self.size, clock::now(), until, false, random_u64());
         let (told, _) = watch::channel(None);
         tokio::spawn(Arc::clone(self).leave(key.clone(), part, farewell, told));
     }
 
     /// A claim leaves: every server is told until it has confirmed it, or the
     /// votes have lapsed.
-    pub(super) fn part(self: &Arc<Self>, key: &Key, id: &ClaimId) -> Parting {
+    pub(super) fn part(self: &Arc<Self>, key: &Key, id: &ClaimId) -> PendingRelease {
         let now = clock::now();
-        let (told, parting) = watch::channel(None);
-        let entry = self.book.leave(key, id, Some(parting.clone()), now);
-        let (part, valid, until) = match entry {
-            Some(entry) => {
-                let part = Part {
-                    id: id.clone(),
-                    token: entry.token,
-                    wake: entry.held,
-                };
+        let (told, parting) = PendingRelease::new();
+        let entry = self.claims.leave(key, id, parting.clone(), now);
+        let (token, wake, valid, until) = match entry {
+            Some((entry, lapses)) => {
                 let valid = !entry.validity.remaining(now).is_zero();
-                (part, valid, entry.lapses)
+                (entry.token, entry.held, valid, lapses)
             }
             // Another process's: no request of ours can be under way.
-            None => {
-                let part = Part {
-                    id: id.clone(),
-                    token: Token(0),
-                    wake: true,
-                };
-                (part, true, now + self.options.node_timeout)
-            }
+            None => (Token(0), true, true, now + self.options.node_timeout),
         };
-        let farewell = Farewell::new(self.size, now, until, valid, random_u64());
+        let part = Part {
+            id: id.clone(),
+            token,
+            wake,
+        };
+        let farewell = QuorumRelease::new(self.size, now, until, valid, random_u64());
         tokio::spawn(Arc::clone(self).leave(key.clone(), part, farewell, told));
         parting
     }
@@ -278,8 +290,8 @@ impl Inner {
         self: Arc<Self>,
         key: Key,
         part: Part,
-        mut farewell: Farewell,
-        told: watch::Sender<Option<FarewellVerdict>>,
+        mut farewell: QuorumRelease,
+        told: watch::Sender<Option<ReleaseVerdict>>,
     ) {
         let limit = self.options.node_timeout;
         let mut asked = FuturesUnordered::new();

@@ -7,10 +7,10 @@ use leasehold_core::Key;
 use leasehold_store::StoreError;
 use redis::Value;
 
-use super::cluster::Cluster;
+use super::Route;
 use crate::codec::script::unreadable;
-use crate::connection::link::Shared;
-use crate::connection::wire::Wire;
+use crate::connection::manager::ConnectionManager;
+use crate::connection::multiplexed::Connection;
 use crate::refusal;
 
 /// How many keys one `SCAN` looks at, and about how many are looked into at once.
@@ -27,33 +27,26 @@ pub(crate) fn as_key(name: &[u8]) -> Result<Key, StoreError> {
     }
 }
 
-/// Where names are looked for.
-#[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
-    One(&'a Arc<Shared>),
-    Cluster(&'a Arc<Cluster>),
-}
-
 /// The names behind a prefix that match a pattern, one `SCAN` at a time. A name may come
 /// twice.
-pub(crate) struct Names<'a> {
-    source: Source<'a>,
+pub(crate) struct Names {
+    route: Route,
     prefix: String,
     glob: String,
     /// The nodes that are still to be gone through, and how far the first is.
-    nodes: VecDeque<Arc<Shared>>,
+    nodes: VecDeque<Arc<ConnectionManager>>,
     cursor: Vec<u8>,
     /// A cursor means nothing to another server, nor to one that was restarted.
-    wire: Option<Arc<Wire>>,
+    wire: Option<Arc<Connection>>,
     rounds: usize,
     /// How often the map of the cluster had changed when the round began.
     changes: u64,
 }
 
-impl<'a> Names<'a> {
-    pub(crate) fn new(source: Source<'a>, prefix: String, pattern: &str) -> Self {
+impl Names {
+    pub(crate) fn new(route: Route, prefix: String, pattern: &str) -> Self {
         Self {
-            source,
+            route,
             glob: format!("{}{pattern}", escape(&prefix)),
             prefix,
             nodes: VecDeque::new(),
@@ -72,7 +65,7 @@ impl<'a> Names<'a> {
         let Some(node) = self.nodes.front() else {
             return Ok(None);
         };
-        let wire = node.wire().await?;
+        let wire = node.connection().await?;
         if self
             .wire
             .as_ref()
@@ -95,16 +88,16 @@ impl<'a> Names<'a> {
     /// Goes through all nodes: once, and again where slots have moved meanwhile, since their
     /// keys may have been seen on neither node.
     fn begin_round(&mut self) -> Result<bool, StoreError> {
-        match self.source {
-            Source::One(shared) if self.rounds == 0 => self.nodes.push_back(Arc::clone(shared)),
-            Source::Cluster(cluster)
+        match &self.route {
+            Route::One(shared) if self.rounds == 0 => self.nodes.push_back(Arc::clone(shared)),
+            Route::Cluster(cluster)
                 if self.rounds == 0
                     || (self.rounds < SCANS && cluster.changes() != self.changes) =>
             {
                 self.changes = cluster.changes();
                 self.nodes.extend(cluster.links()?);
             }
-            Source::One(_) | Source::Cluster(_) => return Ok(false),
+            Route::One(_) | Route::Cluster(_) => return Ok(false),
         }
         self.rounds += 1;
         Ok(true)
@@ -127,19 +120,10 @@ pub(crate) fn scan(cursor: &[u8], glob: &str) -> redis::Cmd {
 
 /// One answer of `SCAN`: where to go on, and the names found.
 pub(crate) fn read_page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), StoreError> {
-    let items = match answer {
-        Value::Array(items) => items.as_slice(),
-        Value::ServerError(error) => return Err(refusal::of_server(error)),
-        _ => &[],
-    };
-    let [Value::BulkString(cursor), Value::Array(keys), ..] = items else {
-        return Err(unreadable(answer));
-    };
-    let name = |key: &Value| match key {
-        Value::BulkString(bytes) => Some(bytes.clone()),
-        _ => None,
-    };
-    Ok((cursor.clone(), keys.iter().filter_map(name).collect()))
+    if let Value::ServerError(error) = answer {
+        return Err(refusal::of_server(error));
+    }
+    redis::from_redis_value_ref(answer).map_err(|_| unreadable(answer))
 }
 
 /// Takes the special meaning from the characters of a glob.

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the lowest up. Those in one row know nothing of each other.
-const LAYERS: [&[&str]; 8] = [
-    &["refusal", "options"],
+const LAYERS: [&[&str]; 9] = [
+    &["lock"],
+    &["refusal", "options", "claims"],
     &["codec"],
     &["connection"],
     &["routing"],

@@ -12,7 +12,7 @@ mod symmetry;
 
 use std::time::Duration;
 
-use leasehold_core::quorum::{Bid, Extension, Farewell, Part, QuorumSize, Vote};
+use leasehold_core::quorum::{Part, QuorumAcquire, QuorumRelease, QuorumRenewal, QuorumSize, Vote};
 use leasehold_core::{ClaimId, Moment, StoreTime, Token, Validity};
 
 use self::server::{Message, Server};
@@ -116,7 +116,7 @@ enum Stage {
 
 #[derive(Debug, Clone, PartialEq)]
 struct Bidding {
-    bid: Bid,
+    bid: QuorumAcquire,
     /// What each server has said to the proposal of now, and how many came before it.
     heard: Vec<Option<Vote>>,
     rounds: u8,
@@ -134,7 +134,7 @@ struct Held {
 
 #[derive(Debug, Clone, PartialEq)]
 struct Renewing {
-    extension: Extension,
+    extension: QuorumRenewal,
     heard: Vec<Option<Vote>>,
     sent: Moment,
     /// The highest token completed when it was sent.
@@ -145,7 +145,7 @@ struct Renewing {
 #[derive(Debug, Clone, PartialEq)]
 struct Leaving {
     attempt: u8,
-    farewell: Farewell,
+    farewell: QuorumRelease,
     part: Part,
 }
 

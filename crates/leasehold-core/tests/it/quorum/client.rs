@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::quorum::{
-    Acquire, Bid, BidConfig, BidVerdict, Body, Extend, Extension, ExtensionVerdict, Farewell, Part,
-    Vote,
+    Acquire, AcquireConfig, AcquireVerdict, Body, Extend, Part, QuorumAcquire, QuorumRelease,
+    QuorumRenewal, RenewalVerdict, Vote,
 };
 use leasehold_core::{ClaimId, ClientInfo, Inbox, Moment, Token, Validity};
 
@@ -34,7 +34,7 @@ enum State {
         until: u64,
     },
     Bidding {
-        bid: Bid,
+        bid: QuorumAcquire,
         number: u64,
         id: ClaimId,
         began: u64,
@@ -48,14 +48,14 @@ enum State {
         validity: Validity,
         renew_at: u64,
         release_at: u64,
-        extension: Option<(Extension, u64, Moment)>,
+        extension: Option<(QuorumRenewal, u64, Moment)>,
     },
 }
 
 #[derive(Debug)]
 struct Leaving {
     number: u64,
-    farewell: Farewell,
+    farewell: QuorumRelease,
     part: Part,
 }
 
@@ -176,7 +176,7 @@ impl Client {
         match state {
             State::Idle { until } if now < until || self.retired => (State::Idle { until }, false),
             State::Idle { .. } => {
-                let config = BidConfig {
+                let config = AcquireConfig {
                     size: self.climate.size,
                     ttl: self.climate.ttl,
                     patience: self.patience(),
@@ -191,7 +191,7 @@ impl Client {
                     self.seen = Token(0);
                 }
                 let number = self.number();
-                let bid = Bid::new(config, self.seen, wall, moment);
+                let bid = QuorumAcquire::new(config, self.seen, wall, moment);
                 let id = (self.number as u128) << 64 | u128::from(number);
                 let state = State::Bidding {
                     bid,
@@ -262,14 +262,14 @@ impl Client {
                     .as_ref()
                     .and_then(|(e, _, sent)| Some((e.verdict()?, *sent)));
                 match ended {
-                    Some((ExtensionVerdict::Held, sent)) => {
+                    Some((RenewalVerdict::Held, sent)) => {
                         validity.confirm(sent, self.climate.ttl);
                         checks.had.renewals += 1;
                         checks.believes(self.number, token, now, self.real(validity.until()));
                         renew_at = now + dice.up_to(self.climate.ttl / 2);
                         extension = None;
                     }
-                    Some((ExtensionVerdict::Gone, _)) => {
+                    Some((RenewalVerdict::Gone, _)) => {
                         if self.climate.restarts.is_none() {
                             checks.faults.push(Fault::LostForNothing { at: now, token });
                         }
@@ -277,7 +277,7 @@ impl Client {
                         self.leave(id, token, moment, false, dice);
                         return (self.pause(now, dice), false);
                     }
-                    Some((ExtensionVerdict::Unanswered, _)) => {
+                    Some((RenewalVerdict::Unanswered, _)) => {
                         renew_at = now + dice.up_to(self.climate.ttl / 10);
                         extension = None;
                     }
@@ -286,7 +286,7 @@ impl Client {
                 if extension.is_none() && now >= renew_at {
                     let number = self.number();
                     let deadline = moment + self.patience();
-                    let asked = Extension::new(self.climate.size, deadline);
+                    let asked = QuorumRenewal::new(self.climate.size, deadline);
                     extension = Some((asked, number, moment));
                     for server in 0..self.climate.size.servers() {
                         out.push(Sent {
@@ -314,8 +314,8 @@ impl Client {
 
     fn after_bid(
         &mut self,
-        verdict: BidVerdict,
-        bid: &Bid,
+        verdict: AcquireVerdict,
+        bid: &QuorumAcquire,
         (id, began, sent, counted): (ClaimId, u64, Moment, Token),
         now: u64,
         dice: &mut Dice,
@@ -323,7 +323,7 @@ impl Client {
     ) -> (State, bool) {
         let moment = self.moment(now);
         match verdict {
-            BidVerdict::Held { token } => {
+            AcquireVerdict::Held { token } => {
                 let token = match self.climate.broken {
                     Broken::ServersCount => {
                         self.seen = self.seen.max(counted);
@@ -345,18 +345,18 @@ impl Client {
                 };
                 return (state, true);
             }
-            BidVerdict::Busy { .. } => checks.had.busy += 1,
-            BidVerdict::Unanswered => {
+            AcquireVerdict::Busy { .. } => checks.had.busy += 1,
+            AcquireVerdict::Unanswered => {
                 checks.had.unanswered += 1;
                 let young = now - began < self.climate.ttl.as_micros() as u64 / 2;
                 if young && dice.of_thousand(500) && !self.retired {
-                    let config = BidConfig {
+                    let config = AcquireConfig {
                         size: self.climate.size,
                         ttl: self.climate.ttl,
                         patience: self.patience(),
                     };
                     let state = State::Bidding {
-                        bid: Bid::again(config, bid.token(), self.seen, false, moment),
+                        bid: QuorumAcquire::again(config, bid.token(), self.seen, false, moment),
                         number: self.number(),
                         id,
                         began,
@@ -366,7 +366,7 @@ impl Client {
                     return (state, true);
                 }
             }
-            BidVerdict::Taken | BidVerdict::Gone | BidVerdict::Refused { .. } => {}
+            AcquireVerdict::Taken | AcquireVerdict::Gone | AcquireVerdict::Refused { .. } => {}
         }
         let token = match self.climate.broken {
             Broken::ServersCount => counted,
@@ -385,7 +385,8 @@ impl Client {
     fn leave(&mut self, id: ClaimId, token: Token, now: Moment, valid: bool, dice: &mut Dice) {
         let number = self.number();
         let until = now + 20 * self.climate.ttl;
-        let farewell = Farewell::new(self.climate.size, now, until, valid, dice.roll(u64::MAX));
+        let farewell =
+            QuorumRelease::new(self.climate.size, now, until, valid, dice.roll(u64::MAX));
         self.leaving.push(Leaving {
             number,
             farewell,

@@ -3,7 +3,7 @@
 use leasehold_store::report::{Finding, Severity};
 
 use super::super::facts::{Facts, Trial};
-use crate::connection::rights::Lack;
+use crate::connection::rights::MissingPermission;
 
 /// What the server, or its access control, forbids.
 pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
@@ -15,17 +15,19 @@ pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
         }
         _ => return Vec::new(),
     };
-    let finding = |lack: &Lack| {
-        let (severity, check) = match lack {
-            Lack::Resp3 | Lack::Subscribe | Lack::Publish => (Severity::Warning, "pushes"),
-            Lack::Info => (Severity::Warning, "info"),
-            Lack::Hashes | Lack::Scripts => (Severity::Note, "scripts"),
+    let finding = |missing: &MissingPermission| {
+        let (severity, check) = match missing {
+            MissingPermission::Resp3
+            | MissingPermission::Subscribe
+            | MissingPermission::Publish => (Severity::Warning, "pushes"),
+            MissingPermission::Info => (Severity::Warning, "info"),
+            MissingPermission::Hashes | MissingPermission::Scripts => (Severity::Note, "scripts"),
         };
-        Finding::new(severity, check, lack.found())
-            .meaning(lack.cost())
-            .remedied(lack.remedy(&facts.prefix))
+        Finding::new(severity, check, missing.found())
+            .meaning(missing.cost())
+            .remedied(missing.remedy(&facts.prefix))
     };
-    rights.lacks.iter().map(finding).collect()
+    rights.missing.iter().map(finding).collect()
 }
 
 /// Whether grants are pushed where that is not forbidden.

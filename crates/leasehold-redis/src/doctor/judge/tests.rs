@@ -3,7 +3,7 @@ use leasehold_store::{Acknowledged, StoreError};
 use super::super::facts::{Clock, Latency, Users};
 use super::promise::NOTHING;
 use super::*;
-use crate::connection::rights::{Lack, Rights};
+use crate::connection::rights::{MissingPermission, Rights};
 
 /// A server of which there is nothing to complain.
 fn good() -> Facts {
@@ -385,7 +385,11 @@ fn who_is_not_there_is_all_there_is_to_say() {
 fn what_is_forbidden_is_found_with_what_would_do() {
     let mut facts = good();
     facts.rights = Some(Ok(Rights {
-        lacks: vec![Lack::Publish, Lack::Info, Lack::Hashes],
+        missing: vec![
+            MissingPermission::Publish,
+            MissingPermission::Info,
+            MissingPermission::Hashes,
+        ],
         ..Rights::default()
     }));
     facts.trial = Some(Trial {

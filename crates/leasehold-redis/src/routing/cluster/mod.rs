@@ -1,45 +1,47 @@
 //! `redis-cluster://`: many primaries, each with some of the keys.
 //!
 //! A key lies in one slot and a slot on one node, which one table says
-//! (`topology`); a task keeps it true (`keeper`). Each node has one [`Shared`]
+//! (`topology`); a task keeps it true (`topology_refresher`). Each node has one `ConnectionManager`
 //! connection, opened when it is first needed. A step goes to the node of its key;
 //! what that node answers instead of an answer says that nothing was carried out,
 //! and where to ask (`redirect`): only then the same step is sent again. What got
 //! no answer at all is `Unavailable`, as everywhere.
 //!
-//! Pushes cross the cluster: the client listens on one node (`home`).
+//! Pushes cross the cluster: the client listens on one node (`subscription_node`).
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod home;
-mod keeper;
+mod map;
 mod options;
 mod redirect;
 mod slots;
+mod subscription_node;
 mod topology;
+mod topology_refresher;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
+use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, Listening, PushSink, StoreError};
 use redis::{Cmd, Value};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use self::home::Home;
+use self::map::Map;
 pub use self::options::RedisClusterOptions;
 use self::redirect::Redirect;
-use self::topology::{Address, Topology};
-use crate::codec::push;
-use crate::codec::script::{Script, Site, Terms};
+use self::subscription_node::SubscriptionNode;
+use self::topology::Address;
+use crate::codec::script::{Script, Terms};
 use crate::connection::connect::Target;
-use crate::connection::link::Shared;
-use crate::connection::rights::Said;
+use crate::connection::multiplexed::Connection;
+use crate::connection::rights::ReportedMissing;
 use crate::connection::step::{Context, Way, run};
+use crate::lock::lock;
 use crate::refusal;
 
 /// The pauses before a node that cannot serve now is asked again.
@@ -57,10 +59,8 @@ const HOPS: u32 = 3;
 pub(crate) struct Cluster {
     options: RedisClusterOptions,
     redacted: String,
-    /// Our name where we hear, and where we do not.
-    inboxes: (Inbox, Inbox),
-    home: Home,
-    said: Arc<Said>,
+    home: SubscriptionNode,
+    reported: Arc<ReportedMissing>,
     map: Mutex<Map>,
     /// Counts what changes on the map.
     changes: watch::Sender<u64>,
@@ -71,48 +71,23 @@ pub(crate) struct Cluster {
     turn: AtomicUsize,
 }
 
-#[derive(Default)]
-struct Map {
-    topology: Topology,
-    /// Who had slots when the whole topology was read last.
-    primaries: Vec<Address>,
-    links: HashMap<Address, Arc<Shared>>,
-    /// Who was said to have a slot that we thought elsewhere: it knows best.
-    newest: Option<Address>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Where a step is to be sent.
-enum To {
-    /// To whoever has the slot.
-    Owner,
-    /// To this node, to which the slot is on its way.
-    Asking(Address),
-}
-
 impl Cluster {
     /// Asks the seeds for the others. The options were checked.
     pub(crate) async fn open(options: RedisClusterOptions) -> Result<Arc<Self>, StoreError> {
-        let random = uuid::Uuid::new_v4().as_u128();
-        #[allow(clippy::cast_possible_truncation, reason = "half of it is enough")]
-        let inbox = Inbox::from_random(random as u64);
         let cluster = Arc::new(Self {
             redacted: options.redacted_url(),
-            home: Home::new(format!("{}inbox:{}", options.node.prefix, inbox.as_str())),
+            home: SubscriptionNode::new(),
             options,
-            inboxes: (inbox.clone(), push::deaf(&inbox)),
-            said: Arc::default(),
+            reported: Arc::default(),
             map: Mutex::default(),
             changes: watch::Sender::new(0),
             stale: Arc::default(),
             keeper: Mutex::default(),
-            turn: AtomicUsize::new(0),
+            // Clients begin at different nodes.
+            turn: AtomicUsize::new(usize::try_from(random_u128() >> 96).unwrap_or(0)),
         });
         cluster.find_nodes().await?;
-        cluster.ensure_kept();
+        cluster.ensure_refresher();
         Ok(cluster)
     }
 
@@ -126,23 +101,19 @@ impl Cluster {
 
     /// Our name.
     pub(crate) fn inbox(&self) -> &Inbox {
-        if self.home.hears() {
-            &self.inboxes.0
-        } else {
-            &self.inboxes.1
-        }
+        self.home.inbox.name()
     }
 
     /// A node, and how to connect to it.
     fn target(&self, node: &Address) -> Result<Target, StoreError> {
-        Ok(Target::new(&self.options.at(node))?.saying(&self.said))
+        Ok(Target::new(&self.options.at(node))?.reporting(&self.reported))
     }
 
     pub(crate) async fn listen(
         self: &Arc<Self>,
         sink: Arc<dyn PushSink>,
     ) -> Result<Box<dyn Listening>, StoreError> {
-        Ok(Box::new(home::listen(self, sink).await?))
+        Ok(Box::new(subscription_node::listen(self, sink).await?))
     }
 
     /// Whether these keys lie in one slot, so that one script can have them all.
@@ -189,13 +160,15 @@ impl Cluster {
         why: &mut StoreError,
     ) -> Result<(Value, u64), StoreError> {
         let terms = self.terms();
-        let (mut to, mut hops) = (To::Owner, 0);
+        // The node to which the slot is on its way, if one was named.
+        let mut asking = None;
+        let mut hops = 0;
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, u64::from(slot));
         loop {
             let mut changes = self.changes.subscribe();
-            let (address, way) = match &to {
-                To::Owner => (self.owner(slot), Way::Plain),
-                To::Asking(address) => (Some(address.clone()), Way::Asking),
+            let (address, way) = match asking.take() {
+                None => (self.owner(slot), Way::Plain),
+                node => (node, Way::Asking),
             };
             let Some(address) = address else {
                 *why = not_served(&format!("nobody serves slot {slot}"));
@@ -204,34 +177,18 @@ impl Cluster {
                 let _ = timeout(backoff.pause(), changes.changed()).await;
                 continue;
             };
-            let link = self.link(&address)?;
-            if !link.is_up() {
-                *why = link.why_down();
-            }
-            let wire = tokio::select! {
-                wire = link.wire() => wire?,
-                // Another may have the slot now.
-                _ = changes.changed() => {
-                    to = To::Owner;
-                    continue;
-                }
+            let Some(connection) = self.reach(&address, &mut changes, why).await? else {
+                continue;
             };
             *why = unanswered();
             // Read before sending: what is sent before the inbox is open may be
             // answered with pushes that nobody hears.
             let epoch = self.home.epoch();
-            let asked = run(&wire, way, script, keys, |call| {
+            let asked = run(&connection, way, script, keys, |call| {
                 arguments(call, terms);
-                script.add_way(call, Site::InCluster);
             });
-            let answer = tokio::select! {
-                biased;
-                answer = asked => answer?,
-                // It may have fallen silent for good; whether it carried that out is
-                // unknown, and who took over may be asked.
-                () = self.replaced(&address), if way == Way::Plain => return Err(why.clone()),
-                never = self.wonder() => match never {},
-            };
+            let asked = self.unless_replaced(&address, way, asked);
+            let answer = asked.await.unwrap_or_else(|| Err(why.clone()))?;
             let redirect = match &answer {
                 Value::ServerError(error) => Redirect::of(error, &address).map(|to| (to, error)),
                 _ => None,
@@ -241,10 +198,9 @@ impl Cluster {
             };
             tracing::debug!(slot, %address, answer = said.code(), "sent on");
             hops += 1;
-            to = To::Owner;
             match redirect {
                 Redirect::Moved(slot, node) => self.moved(slot, node),
-                Redirect::Ask(node) => to = To::Asking(node),
+                Redirect::Ask(node) => asking = Some(node),
                 Redirect::Torn if keys.len() > 1 => return Ok((answer, epoch)),
                 Redirect::Torn => hops += HOPS,
                 Redirect::Elsewhere => {
@@ -259,21 +215,53 @@ impl Cluster {
         }
     }
 
-    /// As long as an answer takes long: a node that stands still does not say that
-    /// another has its slots.
-    async fn wonder(self: &Arc<Self>) -> std::convert::Infallible {
-        loop {
-            sleep(LONG).await;
-            self.refresh();
+    /// The connection to a node; `None` where the map has changed: another may have the
+    /// slot now.
+    async fn reach(
+        self: &Arc<Self>,
+        node: &Address,
+        changes: &mut watch::Receiver<u64>,
+        why: &mut StoreError,
+    ) -> Result<Option<Arc<Connection>>, StoreError> {
+        let link = self.link(node)?;
+        if !link.is_up() {
+            *why = link.why_down();
+        }
+        tokio::select! {
+            connection = link.connection() => connection.map(Some),
+            _ = changes.changed() => Ok(None),
         }
     }
 
-    /// Until a node has no slots any more.
-    async fn replaced(&self, node: &Address) {
+    /// Waits for the answer of a node, and looks whether the map is still true while that
+    /// takes long: a node that stands still does not say that another has its slots.
+    ///
+    /// `None`: it has no slots any more. It may have fallen silent for good; whether it
+    /// carried out what it was asked is unknown, and who took over may be asked.
+    async fn unless_replaced<T>(
+        self: &Arc<Self>,
+        node: &Address,
+        way: Way<'_>,
+        asked: impl Future<Output = T>,
+    ) -> Option<T> {
         let mut changes = self.changes.subscribe();
-        while lock(&self.map).topology.primaries().contains(node) {
-            // The count lives as long as we do.
-            let _ = changes.changed().await;
+        let replaced = async {
+            while lock(&self.map).topology.primaries().contains(node) {
+                // The count lives as long as we do.
+                let _ = changes.changed().await;
+            }
+        };
+        let wonder = async {
+            loop {
+                sleep(LONG).await;
+                self.refresh();
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = asked => Some(answer),
+            () = replaced, if way == Way::Plain => None,
+            () = wonder => None,
         }
     }
 
@@ -282,118 +270,6 @@ impl Cluster {
             retention: self.options.node.retention,
             // It counts those at one node only.
             believed: false,
-        }
-    }
-
-    // ---- the map ----
-
-    fn owner(&self, slot: u16) -> Option<Address> {
-        lock(&self.map).topology.owner(slot).cloned()
-    }
-
-    fn primaries(&self) -> Vec<Address> {
-        lock(&self.map).topology.primaries().to_vec()
-    }
-
-    /// How to reach each primary.
-    pub(crate) fn nodes(&self) -> Vec<crate::options::RedisOptions> {
-        let primaries = self.primaries();
-        primaries.iter().map(|node| self.options.at(node)).collect()
-    }
-
-    /// The connections to all primaries.
-    pub(crate) fn links(self: &Arc<Self>) -> Result<Vec<Arc<Shared>>, StoreError> {
-        let primaries = self.primaries();
-        primaries.iter().map(|node| self.link(node)).collect()
-    }
-
-    /// How often the map has changed.
-    pub(crate) fn changes(&self) -> u64 {
-        *self.changes.borrow()
-    }
-
-    /// The connection to a node, which may be down or still being opened.
-    fn link(self: &Arc<Self>, address: &Address) -> Result<Arc<Shared>, StoreError> {
-        if let Some(link) = lock(&self.map).links.get(address) {
-            return Ok(Arc::clone(link));
-        }
-        let target = self.target(address)?;
-        let mut map = lock(&self.map);
-        let link = map.links.entry(address.clone());
-        let link = link.or_insert_with(|| Shared::start(target, self.observer(false)));
-        Ok(Arc::clone(link))
-    }
-
-    /// Sees to it that a connection which comes back, or which is `new` with what
-    /// its node took over from another, makes every claim ask where it stands.
-    fn observer(self: &Arc<Self>, new: bool) -> crate::connection::link::Observer {
-        let cluster = Arc::downgrade(self);
-        let again = AtomicBool::new(new);
-        Box::new(move |up| {
-            let Some(cluster) = cluster.upgrade() else {
-                return;
-            };
-            if !up {
-                again.store(true, Ordering::Release);
-                cluster.refresh();
-            } else if again.swap(true, Ordering::AcqRel) {
-                cluster.home.reset();
-            }
-        })
-    }
-
-    /// A node says that `slot` has moved.
-    fn moved(self: &Arc<Self>, slot: u16, to: Address) {
-        {
-            let mut map = lock(&self.map);
-            map.newest = Some(to.clone());
-            map.topology.moved(slot, to);
-        }
-        self.changes.send_modify(|changes| *changes += 1);
-        self.refresh();
-    }
-
-    /// Takes over what a node says of the whole cluster.
-    fn install(self: &Arc<Self>, topology: Topology) {
-        let mut promoted = Vec::new();
-        let changed = {
-            let mut map = lock(&self.map);
-            if !map.primaries.is_empty() {
-                let new = topology.primaries().iter();
-                promoted.extend(new.filter(|node| !map.primaries.contains(node)).cloned());
-            }
-            map.primaries = topology.primaries().to_vec();
-            map.newest = None;
-            // Those of other nodes are for slots on their way, as long as they last.
-            map.links
-                .retain(|node, link| link.is_up() || topology.primaries().contains(node));
-            let changed = map.topology != topology;
-            map.topology = topology;
-            changed
-        };
-        for node in promoted {
-            tracing::debug!(%node, "has slots now");
-            self.take_over(node);
-        }
-        if changed {
-            self.changes.send_modify(|changes| *changes += 1);
-        }
-        self.home.check(self);
-    }
-
-    /// A node may have taken over from another, and not know all that one knew.
-    fn take_over(self: &Arc<Self>, node: Address) {
-        let Ok(target) = self.target(&node) else {
-            return;
-        };
-        let mut map = lock(&self.map);
-        let up = map.links.get(&node).is_some_and(|link| link.is_up());
-        if up {
-            drop(map);
-            self.home.reset();
-        } else {
-            map.links
-                .insert(node, Shared::start(target, self.observer(true)));
         }
     }
 }

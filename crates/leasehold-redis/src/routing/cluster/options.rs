@@ -182,9 +182,6 @@ impl fmt::Debug for RedisClusterOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisClusterOptions")
             .field("url", &self.redacted_url())
-            .field("retention", &self.node.retention)
-            .field("connect_timeout", &self.node.connect_timeout)
-            .field("response_timeout", &self.node.response_timeout)
             .finish_non_exhaustive()
     }
 }

@@ -6,6 +6,8 @@ use std::fmt;
 use redis::Value;
 
 use super::slots::SLOTS;
+use crate::connection::value::{field, text_of};
+use crate::options::sentinels;
 
 /// Where a node listens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,12 +36,7 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') {
-            write!(f, "[{host}]:{port}")
-        } else {
-            write!(f, "{host}:{port}")
-        }
+        f.write_str(&sentinels::address(&self.host, self.port))
     }
 }
 
@@ -129,36 +126,19 @@ fn address(node: &Value, asked: &Address) -> Option<Address> {
     let [endpoint, Value::Int(port), rest @ ..] = items(node)? else {
         return None;
     };
-    let host = match text(endpoint)? {
-        // A name was to be announced, and none was set.
-        "?" => rest.get(1).and_then(ip).unwrap_or_default(),
-        host => host,
+    let host = match endpoint {
+        Value::Nil => String::new(),
+        endpoint => text_of(endpoint)?,
     };
-    Some(Address::said(host, u16::try_from(*port).ok()?, asked))
-}
-
-/// The `ip` among what else is known of a node.
-fn ip(more: &Value) -> Option<&str> {
-    match more {
-        Value::Map(pairs) => pairs
-            .iter()
-            .find(|(name, _)| text(name) == Some("ip"))
-            .and_then(|(_, ip)| text(ip)),
-        Value::Array(items) => items
-            .chunks_exact(2)
-            .find(|pair| text(&pair[0]) == Some("ip"))
-            .and_then(|pair| text(&pair[1])),
-        _ => None,
-    }
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::Nil => Some(""),
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
+    let host = match &*host {
+        // A name was to be announced, and none was set.
+        "?" => rest
+            .get(1)
+            .and_then(|more| field(more, "ip"))
+            .unwrap_or_default(),
+        _ => host,
+    };
+    Some(Address::said(&host, u16::try_from(*port).ok()?, asked))
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::quorum::{
-    Acquire, Bid, BidConfig, BidVerdict, Body, Extend, Extension, ExtensionVerdict, Farewell, Part,
-    Vote,
+    Acquire, AcquireConfig, AcquireVerdict, Body, Extend, Part, QuorumAcquire, QuorumRelease,
+    QuorumRenewal, RenewalVerdict, Vote,
 };
 use leasehold_core::{ClientInfo, Inbox, Token, Validity};
 
@@ -36,8 +36,8 @@ impl Client {
 }
 
 impl QuorumModel {
-    fn config(&self) -> BidConfig {
-        BidConfig {
+    fn config(&self) -> AcquireConfig {
+        AcquireConfig {
             size: self.size,
             ttl: self.ttl,
             // Without clocks it is silence that ends a wait, not time.
@@ -118,7 +118,7 @@ impl QuorumModel {
         it.attempts -= 1;
         it.begun += 1;
         it.number += 1;
-        let bid = Bid::new(self.config(), it.seen, wall, now);
+        let bid = QuorumAcquire::new(self.config(), it.seen, wall, now);
         it.stage = Stage::Bidding(Box::new(Bidding {
             bid,
             heard: vec![None; self.size.servers()],
@@ -137,7 +137,7 @@ impl QuorumModel {
         state.left.late -= 1;
         if let Stage::Bidding(bidding) = &mut it.stage {
             let token = bidding.bid.token();
-            bidding.bid = Bid::again(self.config(), token, it.seen, false, now);
+            bidding.bid = QuorumAcquire::again(self.config(), token, it.seen, false, now);
             bidding.heard.fill(None);
             bidding.rounds = 1;
             bidding.sent = now;
@@ -196,7 +196,7 @@ impl QuorumModel {
             return;
         };
         held.renewal = Some(Renewing {
-            extension: Extension::new(self.size, now + self.ttl),
+            extension: QuorumRenewal::new(self.size, now + self.ttl),
             heard: vec![None; self.size.servers()],
             sent: now,
             floor,
@@ -259,7 +259,7 @@ impl QuorumModel {
                 it.seen = it.seen.max(bidding.bid.seen());
                 match bidding.bid.verdict() {
                     None => {}
-                    Some(BidVerdict::Held { token }) => {
+                    Some(AcquireVerdict::Held { token }) => {
                         let mut validity = Validity::default();
                         validity.confirm(bidding.sent, self.ttl);
                         let floor = bidding.floor;
@@ -271,7 +271,7 @@ impl QuorumModel {
                         self.complete(state, token, floor);
                     }
                     // It may ask again: see `Act::Again`.
-                    Some(BidVerdict::Unanswered) if state.left.late > 0 => {}
+                    Some(AcquireVerdict::Unanswered) if state.left.late > 0 => {}
                     Some(_) => self.leave(state, client),
                 }
             }
@@ -285,18 +285,18 @@ impl QuorumModel {
                 let (sent, floor) = (renewal.sent, renewal.floor);
                 held.renewal = None;
                 match verdict {
-                    ExtensionVerdict::Held => {
+                    RenewalVerdict::Held => {
                         self.seen.note("renewed");
                         held.validity.confirm(sent, self.ttl);
                         let passed = floor > held.token;
                         self.judge_renewal(state, passed);
                     }
-                    ExtensionVerdict::Gone => {
+                    RenewalVerdict::Gone => {
                         let valid = !held.validity.remaining(now).is_zero();
                         self.judge_loss(state, valid);
                         self.leave(state, client);
                     }
-                    ExtensionVerdict::Unanswered => {}
+                    RenewalVerdict::Unanswered => {}
                 }
             }
         }
@@ -330,7 +330,7 @@ impl QuorumModel {
             token,
             wake: false,
         };
-        let mut farewell = Farewell::new(self.size, now, now + self.ttl, valid, 0);
+        let mut farewell = QuorumRelease::new(self.size, now, now + self.ttl, valid, 0);
         while let Some(server) = farewell.poll_transmit(now) {
             let tag = Tag::Farewell(begun);
             Self::send(state, client, server, tag, What::Release(part.clone()));

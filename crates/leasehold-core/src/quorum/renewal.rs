@@ -3,7 +3,7 @@ use crate::Moment;
 
 /// How a renewal ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ExtensionVerdict {
+pub enum RenewalVerdict {
     /// A quorum votes on: the lease is good for another TTL from the sending.
     Held,
     /// So many servers do not vote for the claim any more that no quorum is left.
@@ -17,12 +17,12 @@ pub enum ExtensionVerdict {
 /// What is unknown here is asked again by [`crate::Life`], until the lease's
 /// validity is over.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Extension {
+pub struct QuorumRenewal {
     size: QuorumSize,
     deadline: Moment,
     /// `None`: not answered yet.
     ballots: Vec<Option<Ballot>>,
-    verdict: Option<ExtensionVerdict>,
+    verdict: Option<RenewalVerdict>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,7 +33,7 @@ enum Ballot {
     Unknown,
 }
 
-impl Extension {
+impl QuorumRenewal {
     /// A renewal that is sent to every server now, whose answers may take until
     /// `deadline`.
     #[must_use]
@@ -48,11 +48,11 @@ impl Extension {
 
     /// How it ended, once it has.
     #[must_use]
-    pub fn verdict(&self) -> Option<ExtensionVerdict> {
+    pub fn verdict(&self) -> Option<RenewalVerdict> {
         self.verdict
     }
 
-    /// When [`Extension::handle_timeout`] wants to be called.
+    /// When [`QuorumRenewal::handle_timeout`] wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Moment> {
         self.verdict.is_none().then_some(self.deadline)
@@ -103,11 +103,11 @@ impl Extension {
         );
         let quorum = self.size.quorum();
         if yes >= quorum {
-            self.verdict = Some(ExtensionVerdict::Held);
+            self.verdict = Some(RenewalVerdict::Held);
         } else if self.size.servers() - no < quorum {
-            self.verdict = Some(ExtensionVerdict::Gone);
+            self.verdict = Some(RenewalVerdict::Gone);
         } else if yes + open < quorum {
-            self.verdict = Some(ExtensionVerdict::Unanswered);
+            self.verdict = Some(RenewalVerdict::Unanswered);
         }
     }
 }
@@ -117,9 +117,9 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn extension(votes: &[Option<Vote>]) -> Option<ExtensionVerdict> {
+    fn extension(votes: &[Option<Vote>]) -> Option<RenewalVerdict> {
         let size = QuorumSize::new(5, None).unwrap();
-        let mut extension = Extension::new(size, Moment(100));
+        let mut extension = QuorumRenewal::new(size, Moment(100));
         for (server, vote) in votes.iter().enumerate() {
             match vote {
                 Some(vote) => extension.handle_vote(server, *vote),
@@ -134,7 +134,7 @@ mod tests {
         let (yes, no, silent) = (Some(Vote::Yes), Some(Vote::Lost), None);
         let left = Duration::from_secs(1);
         let quarantined = Some(Vote::Quarantined { left });
-        use ExtensionVerdict::{Gone, Held, Unanswered};
+        use RenewalVerdict::{Gone, Held, Unanswered};
         assert_eq!(extension(&[yes, no, silent, yes, yes]), Some(Held));
         assert_eq!(extension(&[no, yes, no, yes]), None);
         assert_eq!(extension(&[no, yes, no, yes, no]), Some(Gone));
@@ -149,13 +149,13 @@ mod tests {
     #[test]
     fn who_is_late_is_silent() {
         let size = QuorumSize::new(3, None).unwrap();
-        let mut extension = Extension::new(size, Moment(100));
+        let mut extension = QuorumRenewal::new(size, Moment(100));
         extension.handle_vote(0, Vote::Yes);
         extension.handle_timeout(Moment(99));
         assert_eq!(extension.poll_timeout(), Some(Moment(100)));
         extension.handle_timeout(Moment(100));
-        assert_eq!(extension.verdict(), Some(ExtensionVerdict::Unanswered));
+        assert_eq!(extension.verdict(), Some(RenewalVerdict::Unanswered));
         extension.handle_vote(1, Vote::Yes);
-        assert_eq!(extension.verdict(), Some(ExtensionVerdict::Unanswered));
+        assert_eq!(extension.verdict(), Some(RenewalVerdict::Unanswered));
     }
 }

@@ -6,19 +6,19 @@
 //! commands of this way go over one connection of their own, in the order in
 //! which they were asked for.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 
-use super::refusal::Failure;
 use super::verb::{Change, Outcome, STEP, Step, Verb, looks, read, read_found};
 use crate::codec::script::unreadable;
+use crate::connection::multiplexed::Connection;
 use crate::connection::rights::Sending;
-use crate::connection::step::{Way, run};
-use crate::connection::wire::Wire;
+use crate::connection::step::{Failure, Way, run};
+use crate::lock::lock;
 
 /// How often a transaction is begun anew because somebody changed the key
 /// meanwhile.
@@ -26,9 +26,9 @@ const TRIES: usize = 16;
 
 /// The way to one server.
 #[derive(Default)]
-pub(in super::super) struct Desk {
+pub(in super::super) struct ClassicExecutor {
     /// The connection for transactions beside that wire, where they are needed.
-    alone: Mutex<Option<(Weak<Wire>, Arc<Alone>)>>,
+    alone: Mutex<Option<(Weak<Connection>, Arc<Alone>)>>,
     /// One at a time opens it.
     opening: tokio::sync::Mutex<()>,
 }
@@ -39,9 +39,9 @@ struct Alone {
     turn: tokio::sync::Mutex<()>,
 }
 
-impl Desk {
+impl ClassicExecutor {
     /// Opens what will be needed.
-    pub(in super::super) async fn open(&self, wire: &Arc<Wire>) -> Result<(), Failure> {
+    pub(in super::super) async fn open(&self, wire: &Arc<Connection>) -> Result<(), Failure> {
         if wire.server.rights.sending == Sending::Never {
             self.alone(wire).await?;
         }
@@ -51,7 +51,7 @@ impl Desk {
     /// Takes a step.
     pub(in super::super) async fn step(
         &self,
-        wire: &Arc<Wire>,
+        wire: &Arc<Connection>,
         key: &str,
         step: Step<'_>,
     ) -> Result<Outcome, Failure> {
@@ -69,15 +69,15 @@ impl Desk {
         outcome
     }
 
-    fn known(&self, wire: &Arc<Wire>) -> Option<Arc<Alone>> {
-        let known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+    fn known(&self, wire: &Arc<Connection>) -> Option<Arc<Alone>> {
+        let known = lock(&self.alone);
         let (of, alone) = known.as_ref()?;
         let same = std::ptr::eq(of.as_ptr(), Arc::as_ptr(wire)) && of.strong_count() > 0;
         same.then(|| Arc::clone(alone))
     }
 
     fn forget(&self, alone: &Arc<Alone>) {
-        let mut known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.alone);
         if known
             .as_ref()
             .is_some_and(|(_, ours)| Arc::ptr_eq(ours, alone))
@@ -86,7 +86,7 @@ impl Desk {
         }
     }
 
-    async fn alone(&self, wire: &Arc<Wire>) -> Result<Arc<Alone>, Failure> {
+    async fn alone(&self, wire: &Arc<Connection>) -> Result<Arc<Alone>, Failure> {
         if let Some(alone) = self.known(wire) {
             return Ok(alone);
         }
@@ -94,33 +94,17 @@ impl Desk {
         if let Some(alone) = self.known(wire) {
             return Ok(alone);
         }
-        let alone = Arc::new(Alone::open(wire).await?);
-        let mut known = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = Arc::new(Alone {
+            connection: wire.open_beside().await?,
+            turn: tokio::sync::Mutex::default(),
+        });
+        let mut known = lock(&self.alone);
         *known = Some((Arc::downgrade(wire), Arc::clone(&alone)));
         Ok(alone)
     }
 }
 
 impl Alone {
-    /// Opens a connection to the same process as the wire's.
-    async fn open(wire: &Wire) -> Result<Self, Failure> {
-        let gone = || {
-            let closed = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-            Failure::from(redis::RedisError::from(closed))
-        };
-        let link = wire.link().ok_or_else(gone)?;
-        let opened = link.target().open_beside(&wire.server).await?;
-        if opened.server.run_id != wire.server.run_id {
-            // The address leads elsewhere by now.
-            wire.leave();
-            return Err(gone());
-        }
-        Ok(Self {
-            connection: opened.connection,
-            turn: tokio::sync::Mutex::default(),
-        })
-    }
-
     async fn step(&self, key: &str, step: Step<'_>) -> Result<Outcome, Failure> {
         if matches!(step.verb, Verb::First | Verb::Claim)
             && let Some(set) = step.command(Change::Set, key)

@@ -6,14 +6,15 @@
 //! would hold the key, and nobody would know. So a release waits for what was given up on
 //! its way.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::lock::lock;
 use leasehold_core::ClaimId;
 use tokio::sync::watch;
 
 /// What was given up while it was on its way, and has not arrived yet.
 #[derive(Default)]
-pub(crate) struct Flights(Mutex<Vec<GivenUp>>);
+pub(crate) struct AbandonedRequests(Mutex<Vec<GivenUp>>);
 
 struct GivenUp {
     claims: Vec<ClaimId>,
@@ -27,13 +28,13 @@ pub(crate) struct Landing {
 
 /// Kept by who waits for the answer.
 pub(crate) struct Flight {
-    flights: Arc<Flights>,
+    flights: Arc<AbandonedRequests>,
     given_up: Option<GivenUp>,
 }
 
-impl Flights {
+impl AbandonedRequests {
     fn lock(&self) -> MutexGuard<'_, Vec<GivenUp>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         all.retain(|it| it.landed.has_changed().is_ok());
         all
     }
@@ -87,7 +88,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_what_was_given_up_is_waited_for() {
-        let flights = Arc::new(Flights::default());
+        let flights = Arc::new(AbandonedRequests::default());
         let [a, b, c] = [1, 2, 3].map(ClaimId::from_random);
         let (flight, landing) = flights.begin(&[&a, &b]);
         assert!(flights.landed(&a).now_or_never().is_some(), "not given up");

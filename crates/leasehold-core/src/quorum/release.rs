@@ -5,7 +5,7 @@ use crate::{Backoff, Moment};
 
 /// What is known of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FarewellVerdict {
+pub enum ReleaseVerdict {
     /// The claim has left, and was ours till then.
     Held,
     /// The claim has left; no quorum says that it held.
@@ -15,7 +15,7 @@ pub enum FarewellVerdict {
 /// One claim that leaves: told to every server, again and again, until each has
 /// confirmed it, or until the votes have lapsed by themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Farewell {
+pub struct QuorumRelease {
     size: QuorumSize,
     until: Moment,
     /// Whether the lease was valid by its own clock when it was given back.
@@ -32,7 +32,7 @@ struct Server {
     backoff: Backoff,
 }
 
-impl Farewell {
+impl QuorumRelease {
     /// A claim leaves at `now`. Its votes have lapsed by `until`; `valid` says
     /// whether its lease could still be relied on.
     #[must_use]
@@ -70,7 +70,7 @@ impl Farewell {
         Some(server)
     }
 
-    /// When [`Farewell::poll_transmit`] wants to be called next; `None` when
+    /// When [`QuorumRelease::poll_transmit`] wants to be called next; `None` when
     /// nothing is left to do at `now` but to take answers.
     #[must_use]
     pub fn poll_timeout(&self, now: Moment) -> Option<Moment> {
@@ -109,22 +109,22 @@ impl Farewell {
     /// Whether the claim has left, as far as it can be said: a quorum has
     /// forgotten it, and can vote for another.
     #[must_use]
-    pub fn verdict(&self) -> Option<FarewellVerdict> {
+    pub fn verdict(&self) -> Option<ReleaseVerdict> {
         let quorum = self.size.quorum();
         let confirmed = self.servers.iter().filter_map(|s| s.confirmed);
         let held = confirmed.clone().filter(|held| *held).count();
         let open = self.servers.len() - confirmed.clone().count();
         if held >= quorum {
-            return Some(FarewellVerdict::Held);
+            return Some(ReleaseVerdict::Held);
         }
         if confirmed.count() < quorum || (held + open >= quorum && self.some_first_answer_is_open())
         {
             return None;
         }
         Some(if self.valid && held > 0 {
-            FarewellVerdict::Held
+            ReleaseVerdict::Held
         } else {
-            FarewellVerdict::NotHeld
+            ReleaseVerdict::NotHeld
         })
     }
 
@@ -147,9 +147,9 @@ mod tests {
 
     const UNTIL: Moment = Moment(30_000_000);
 
-    fn farewell(valid: bool) -> Farewell {
+    fn farewell(valid: bool) -> QuorumRelease {
         let size = QuorumSize::new(5, None).unwrap();
-        let mut farewell = Farewell::new(size, Moment(0), UNTIL, valid, 1);
+        let mut farewell = QuorumRelease::new(size, Moment(0), UNTIL, valid, 1);
         for server in 0..5 {
             assert_eq!(farewell.poll_transmit(Moment(0)), Some(server));
         }
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(farewell.verdict(), None);
             farewell.handle_released(server, true);
         }
-        assert_eq!(farewell.verdict(), Some(FarewellVerdict::Held));
+        assert_eq!(farewell.verdict(), Some(ReleaseVerdict::Held));
         assert!(!farewell.is_over(Moment(0)));
         farewell.handle_silence(Moment(5), 3);
         farewell.handle_released(4, true);
@@ -192,8 +192,8 @@ mod tests {
     fn what_was_ours_is_said_as_well_as_it_can_be() {
         // Two servers are down, one of three has lost its data.
         for (valid, verdict) in [
-            (true, FarewellVerdict::Held),
-            (false, FarewellVerdict::NotHeld),
+            (true, ReleaseVerdict::Held),
+            (false, ReleaseVerdict::NotHeld),
         ] {
             let mut farewell = farewell(valid);
             farewell.handle_released(0, true);
@@ -208,6 +208,6 @@ mod tests {
         for server in 0..3 {
             farewell.handle_released(server, false);
         }
-        assert_eq!(farewell.verdict(), Some(FarewellVerdict::NotHeld));
+        assert_eq!(farewell.verdict(), Some(ReleaseVerdict::NotHeld));
     }
 }

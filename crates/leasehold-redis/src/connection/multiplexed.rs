@@ -7,19 +7,23 @@
 //! nothing lost with one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use leasehold_store::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::acker::Acker;
-use super::connect::{Opened, Server};
-use super::link::Shared;
+use super::connect::Opened;
+use super::manager::ConnectionManager;
+use super::server::Server;
+use crate::lock::lock;
+use crate::refusal;
 
 /// How many commands travel as one pipeline at most. All answers of a pipeline
 /// come together: in one of hundreds, client and server would take turns instead
@@ -57,13 +61,13 @@ impl Signals {
     }
 }
 
-pub(crate) struct Wire {
+pub(crate) struct Connection {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) signals: Arc<Signals>,
     pub(crate) server: Server,
     /// The connections for what must be acknowledged, where a policy asks for it.
     pub(crate) acker: Option<Acker>,
-    link: Weak<Shared>,
+    link: Weak<ConnectionManager>,
     queue: Mutex<Vec<Job>>,
     in_flight: AtomicUsize,
     suspected: AtomicBool,
@@ -77,13 +81,13 @@ struct Job {
     answer: oneshot::Sender<RedisResult<Value>>,
 }
 
-impl Wire {
-    pub(crate) fn new(opened: Opened, signals: Arc<Signals>, link: Weak<Shared>) -> Self {
+impl Connection {
+    pub(crate) fn new(opened: Opened, link: Weak<ConnectionManager>) -> Self {
         Self {
             connection: opened.connection,
             acker: opened.server.demand.map(Acker::new),
             server: opened.server,
-            signals,
+            signals: opened.signals,
             link,
             queue: Mutex::default(),
             in_flight: AtomicUsize::new(0),
@@ -99,7 +103,7 @@ impl Wire {
     /// Sends one command and waits for its answer, which may be an error of the
     /// server ([`Value::ServerError`]). May be dropped at any point.
     pub(crate) async fn send(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
-        let mut flight = Flight::start(self);
+        let mut flight = InFlight::start(self);
         let answer = async {
             if flight.alone {
                 self.connection.clone().send_packed_command(&command).await
@@ -123,7 +127,7 @@ impl Wire {
     }
 
     /// What an answer, or the lack of one, says about the connection.
-    fn note(&self, flight: &mut Flight<'_>, answer: &RedisResult<Value>) {
+    fn note(&self, flight: &mut InFlight<'_>, answer: &RedisResult<Value>) {
         flight.answered = answer
             .as_ref()
             .map_or_else(|error| !error.is_timeout(), |_| true);
@@ -140,7 +144,7 @@ impl Wire {
     /// Sends a command with `ASKING` right before it: what others send at the same
     /// time does not come between, since a pipeline is written in one piece.
     pub(crate) async fn send_asking(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
-        let mut flight = Flight::start(self);
+        let mut flight = InFlight::start(self);
         let mut pipeline = redis::Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command);
         let mut connection = self.connection.clone();
@@ -167,8 +171,21 @@ impl Wire {
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    pub(crate) fn link(&self) -> Option<Arc<Shared>> {
+    pub(crate) fn link(&self) -> Option<Arc<ConnectionManager>> {
         self.link.upgrade()
+    }
+
+    /// Opens a further connection to the same process of the server, on which nothing is
+    /// heard.
+    pub(crate) async fn open_beside(&self) -> Result<MultiplexedConnection, StoreError> {
+        let link = self.link().ok_or_else(broken)?;
+        let opened = link.target().open_beside(&self.server).await?;
+        if opened.server.run_id != self.server.run_id {
+            // The address leads elsewhere by now.
+            self.leave();
+            return Err(broken());
+        }
+        Ok(opened.connection)
     }
 
     /// The server cannot do its work: connects again, perhaps to another.
@@ -179,7 +196,7 @@ impl Wire {
     }
 
     fn queue(&self) -> MutexGuard<'_, Vec<Job>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     /// Asks whether the connection still lives; ends it if not.
@@ -192,16 +209,18 @@ impl Wire {
         };
         let wire = Arc::clone(self);
         runtime.spawn(async move {
-            let ping = redis::cmd("PING");
-            let mut connection = wire.connection.clone();
-            let answer = timeout(SUSPICIOUS, connection.send_packed_command(&ping)).await;
-            if !matches!(answer, Ok(Ok(_)))
-                && let Some(link) = wire.link.upgrade()
-            {
-                link.lost(&wire.signals);
-            }
+            wire.check(SUSPICIOUS).await;
             wire.suspected.store(false, Ordering::Release);
         });
+    }
+
+    /// Ends the connection if the server does not say within `limit` that it is there.
+    pub(crate) async fn check(&self, limit: Duration) {
+        let (ping, mut connection) = (redis::cmd("PING"), self.connection.clone());
+        let answer = timeout(limit, connection.send_packed_command(&ping)).await;
+        if !matches!(answer, Ok(Ok(_))) {
+            self.leave();
+        }
     }
 }
 
@@ -209,16 +228,21 @@ fn closed() -> redis::RedisError {
     std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()
 }
 
+/// The same, as the caller is told.
+pub(super) fn broken() -> StoreError {
+    refusal::of_connection(closed())
+}
+
 /// A request under way.
-struct Flight<'a> {
-    wire: &'a Arc<Wire>,
+struct InFlight<'a> {
+    wire: &'a Arc<Connection>,
     alone: bool,
     since: Instant,
     answered: bool,
 }
 
-impl<'a> Flight<'a> {
-    fn start(wire: &'a Arc<Wire>) -> Self {
+impl<'a> InFlight<'a> {
+    fn start(wire: &'a Arc<Connection>) -> Self {
         Self {
             alone: wire.in_flight.fetch_add(1, Ordering::AcqRel) == 0,
             wire,
@@ -228,12 +252,12 @@ impl<'a> Flight<'a> {
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.wire.in_flight.fetch_sub(1, Ordering::AcqRel);
         let since = {
             let silent = &self.wire.silent_since;
-            let mut silent = silent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut silent = lock(silent);
             if self.answered {
                 *silent = None;
                 return;
@@ -249,7 +273,7 @@ impl Drop for Flight<'_> {
 /// The task that sends what has queued up. If it is dropped before that (its
 /// runtime ends), nothing stays behind in the queue.
 struct Batch {
-    wire: Arc<Wire>,
+    wire: Arc<Connection>,
     sent: bool,
 }
 
@@ -262,7 +286,7 @@ impl Drop for Batch {
 }
 
 impl Batch {
-    fn new(wire: &Arc<Wire>) -> Self {
+    fn new(wire: &Arc<Connection>) -> Self {
         Self {
             wire: Arc::clone(wire),
             sent: false,

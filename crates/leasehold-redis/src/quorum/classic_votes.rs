@@ -12,21 +12,21 @@ use leasehold_core::Token;
 use leasehold_core::quorum::Vote;
 use leasehold_store::StoreError;
 
-use super::super::classic::{Desk, Failure, Outcome, Step, Verb, unsupported};
 use super::script::Ask;
-use crate::connection::wire::Wire;
+use crate::classic::{ClassicExecutor, Outcome, Step, Verb, error_of, unsupported};
+use crate::connection::multiplexed::Connection;
 
 /// Asks one server. `first`: the claim was never asked for before.
 pub(super) async fn ask(
-    desk: &Desk,
-    wire: &Arc<Wire>,
+    executor: &ClassicExecutor,
+    wire: &Arc<Connection>,
     key: &str,
     ask: &Ask,
     first: bool,
 ) -> Result<Vote, StoreError> {
     let take = async |verb, id: &str, ttl| {
         let step = Step { verb, id, ttl };
-        desk.step(wire, key, step).await.map_err(Failure::error)
+        executor.step(wire, key, step).await.map_err(error_of)
     };
     Ok(match ask {
         Ask::Acquire(vote) => {

@@ -5,18 +5,18 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use leasehold_core::Backoff;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use super::Cluster;
 use super::topology::{Address, Topology};
-use super::{Cluster, lock};
 use crate::codec::script;
-use crate::connection::link::Shared;
+use crate::connection::dial::first_answer;
+use crate::connection::manager::ConnectionManager;
+use crate::lock::lock;
 use crate::refusal;
 
 /// How often to look when there is no reason to.
@@ -28,18 +28,15 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The longest while a node is missing.
 const TROUBLED: Duration = Duration::from_millis(500);
 
-/// After this another node is asked too.
-const HEDGE: Duration = Duration::from_millis(250);
-
 impl Cluster {
     /// The map may be out of date: sees that it is looked after soon.
     pub(super) fn refresh(self: &Arc<Self>) {
-        self.ensure_kept();
+        self.ensure_refresher();
         self.stale.notify_one();
     }
 
     /// Starts the task, also if it ended with its runtime.
-    pub(super) fn ensure_kept(self: &Arc<Self>) {
+    pub(super) fn ensure_refresher(self: &Arc<Self>) {
         let mut keeper = lock(&self.keeper);
         if keeper.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
@@ -54,13 +51,14 @@ impl Cluster {
     pub(super) async fn find_nodes(self: &Arc<Self>) -> Result<(), StoreError> {
         let seeds = self.options.seeds().collect();
         let found = first_answer(seeds, |seed| async move {
-            let target = self.target(&seed)?.hearing(self.home.channel());
-            let link = Shared::open(target, Some(self.observer(false))).await?;
+            let channel = self.home.inbox.channel(&self.options.node.prefix);
+            let target = self.target(&seed)?.hearing(&channel);
+            let link = ConnectionManager::open(target, Some(self.observer(false))).await?;
             let topology = self.ask(&link, &seed).await?;
             Ok((seed, link, topology))
         });
         let (seed, link, topology) = found.await?;
-        self.home.decide(link.hears());
+        self.home.inbox.decide(link.hears());
         if topology.primaries().contains(&seed) {
             lock(&self.map).links.insert(seed, link);
         }
@@ -98,10 +96,14 @@ impl Cluster {
         nodes
     }
 
-    async fn ask(&self, link: &Arc<Shared>, node: &Address) -> Result<Topology, StoreError> {
+    async fn ask(
+        &self,
+        link: &Arc<ConnectionManager>,
+        node: &Address,
+    ) -> Result<Topology, StoreError> {
         let mut slots = redis::cmd("CLUSTER");
         slots.arg("SLOTS");
-        let wire = link.wire().await?;
+        let wire = link.connection().await?;
         let answer = wire.send(slots).await.map_err(refusal::of_connection)?;
         if let Value::ServerError(error) = &answer {
             return Err(refusal::of_topology(error));
@@ -149,42 +151,5 @@ async fn keep(cluster: Weak<Cluster>, stale: Arc<Notify>) {
         drop(cluster);
         // Many may find out at the same time.
         sleep(PAUSE).await;
-    }
-}
-
-/// Asks one after the other, the next as soon as one has failed or takes long.
-/// The first answer, or the last refusal, or the last error.
-pub(super) async fn first_answer<T, F>(
-    nodes: Vec<Address>,
-    ask: impl Fn(Address) -> F,
-) -> Result<T, StoreError>
-where
-    F: Future<Output = Result<T, StoreError>>,
-{
-    let mut nodes = nodes.into_iter();
-    let mut asked = FuturesUnordered::new();
-    let mut failed: Option<StoreError> = None;
-    loop {
-        if let Some(node) = nodes.next() {
-            asked.push(ask(node));
-        }
-        let answer = if nodes.len() == 0 {
-            asked.next().await
-        } else {
-            match timeout(HEDGE, asked.next()).await {
-                Ok(answer) => answer,
-                Err(_) => continue,
-            }
-        };
-        match answer {
-            Some(Ok(answer)) => return Ok(answer),
-            Some(Err(error)) => {
-                let refused = |error: &StoreError| error.kind() != ErrorKind::Unavailable;
-                if refused(&error) || !failed.as_ref().is_some_and(refused) {
-                    failed = Some(error);
-                }
-            }
-            None => return Err(failed.unwrap_or_else(|| refusal::no_connection(None))),
-        }
     }
 }

@@ -1,7 +1,6 @@
-//! Finds the primary: asks the Sentinels.
+//! What Sentinels are asked, and what they say.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_store::{ErrorKind, StoreError};
@@ -9,7 +8,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use tokio::time::timeout;
 
-use crate::options::sentinels::{Sentinels, address};
+use super::value::{field, text_of};
+use crate::options::sentinels::address;
 use crate::refusal;
 
 /// A server by name or IP address, and port.
@@ -22,76 +22,6 @@ pub(crate) struct Named {
     pub(crate) primary: Address,
     /// Rises with every fail-over; zero where the Sentinel does not say.
     pub(crate) epoch: u64,
-}
-
-/// The Sentinels, and what is known of them. Decides whom to ask and whom to
-/// believe; connecting is left to others.
-#[derive(Debug)]
-pub(crate) struct Finder {
-    pub(crate) sentinels: Sentinels,
-    known: Mutex<Known>,
-}
-
-#[derive(Debug)]
-struct Known {
-    /// The one that answered last comes first.
-    order: Vec<Address>,
-    /// The highest epoch that any has named.
-    epoch: u64,
-}
-
-impl Finder {
-    pub(crate) fn new(sentinels: Sentinels) -> Self {
-        Self {
-            known: Mutex::new(Known {
-                order: sentinels.nodes.clone(),
-                epoch: 0,
-            }),
-            sentinels,
-        }
-    }
-
-    fn known<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
-        look(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The Sentinels in the order in which to ask them.
-    pub(crate) fn order(&self) -> Vec<Address> {
-        self.known(|known| known.order.clone())
-    }
-
-    /// This one is asked first from now on.
-    pub(crate) fn prefer(&self, node: &Address) {
-        self.known(|known| {
-            if let Some(at) = known.order.iter().position(|other| other == node) {
-                known.order[..=at].rotate_right(1);
-            }
-        });
-    }
-
-    /// This one is asked last from now on.
-    pub(crate) fn put_last(&self, node: &Address) {
-        self.known(|known| {
-            if let Some(at) = known.order.iter().position(|other| other == node) {
-                known.order[at..].rotate_left(1);
-            }
-        });
-    }
-
-    /// Whether another has named a primary of a later fail-over already: then
-    /// this one has not heard of it yet, or cannot.
-    pub(crate) fn is_stale(&self, named: &Named) -> bool {
-        self.known(|known| {
-            let stale = named.epoch < known.epoch && named.epoch > 0;
-            known.epoch = known.epoch.max(named.epoch);
-            stale
-        })
-    }
-
-    /// The Sentinels were set up anew and count from the beginning.
-    pub(crate) fn start_over(&self, named: &Named) {
-        self.known(|known| known.epoch = named.epoch);
-    }
 }
 
 /// What asking one Sentinel comes to.
@@ -165,32 +95,7 @@ pub(crate) fn read_address(value: &Value) -> Option<Address> {
     let [host, port] = parts.as_slice() else {
         return None;
     };
-    Some((text(host)?, text(port)?.parse().ok()?))
-}
-
-/// One field of what a Sentinel says about a server.
-pub(crate) fn field(value: &Value, name: &str) -> Option<String> {
-    match value {
-        Value::Map(fields) => fields
-            .iter()
-            .find(|(field, _)| text(field).as_deref() == Some(name))
-            .and_then(|(_, value)| text(value)),
-        Value::Array(fields) => fields
-            .chunks_exact(2)
-            .find(|pair| text(&pair[0]).as_deref() == Some(name))
-            .and_then(|pair| text(&pair[1])),
-        _ => None,
-    }
-}
-
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) => Some(text.clone()),
-        Value::VerbatimString { text, .. } => Some(text.clone()),
-        Value::Int(number) => Some(number.to_string()),
-        _ => None,
-    }
+    Some((text_of(host)?, text_of(port)?.parse().ok()?))
 }
 
 /// How one round of asking has failed, Sentinel by Sentinel.
@@ -293,51 +198,6 @@ pub(crate) fn behind() -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn finder() -> Finder {
-        Finder::new(Sentinels::new(["a", "b", "c"], "m").unwrap())
-    }
-
-    fn first_letters(finder: &Finder) -> String {
-        finder
-            .order()
-            .iter()
-            .map(|(host, _)| host.as_str())
-            .collect()
-    }
-
-    fn named(epoch: u64) -> Named {
-        Named {
-            primary: ("h".to_owned(), 1),
-            epoch,
-        }
-    }
-
-    #[test]
-    fn who_answers_is_asked_first() {
-        let finder = finder();
-        let node = |name: &str| (name.to_owned(), 26379);
-        finder.prefer(&node("c"));
-        assert_eq!(first_letters(&finder), "cab");
-        finder.prefer(&node("c"));
-        finder.put_last(&node("a"));
-        assert_eq!(first_letters(&finder), "cba");
-        finder.put_last(&node("c"));
-        assert_eq!(first_letters(&finder), "bac");
-        finder.prefer(&node("unknown"));
-        assert_eq!(first_letters(&finder), "bac");
-    }
-
-    #[test]
-    fn a_sentinel_that_missed_a_fail_over_is_not_believed() {
-        let finder = finder();
-        assert!(!finder.is_stale(&named(3)));
-        assert!(!finder.is_stale(&named(4)));
-        assert!(finder.is_stale(&named(3)));
-        assert!(!finder.is_stale(&named(0)), "it does not say");
-        finder.start_over(&named(1));
-        assert!(!finder.is_stale(&named(1)));
-    }
 
     #[test]
     fn failures_name_the_sentinels_and_what_each_said() {

@@ -1,0 +1,52 @@
+//! The name by which others reach a client.
+
+use std::sync::OnceLock;
+
+use leasehold_core::Inbox;
+use leasehold_store::random::random_u64;
+
+use crate::codec::push;
+
+/// The inbox of a client, which is known by another name where nothing is heard.
+pub(crate) struct OwnInbox {
+    subscribed: Inbox,
+    deaf: Inbox,
+    /// Decided when a connection stands for the first time: a claim is known by the name
+    /// that it came with.
+    hears: OnceLock<bool>,
+}
+
+impl OwnInbox {
+    pub(crate) fn random() -> Self {
+        let inbox = Inbox::from_random(random_u64());
+        Self {
+            deaf: push::deaf(&inbox),
+            subscribed: inbox,
+            hears: OnceLock::new(),
+        }
+    }
+
+    /// The name by which claims are made.
+    pub(crate) fn name(&self) -> &Inbox {
+        if self.hears() {
+            &self.subscribed
+        } else {
+            &self.deaf
+        }
+    }
+
+    /// The channel of pushes, where they are heard.
+    pub(crate) fn channel(&self, prefix: &str) -> String {
+        format!("{prefix}inbox:{}", self.subscribed.as_str())
+    }
+
+    /// Whether this client hears pushes, as far as is known.
+    pub(crate) fn hears(&self) -> bool {
+        self.hears.get().copied().unwrap_or(true)
+    }
+
+    /// That was found out; only the first time counts.
+    pub(crate) fn decide(&self, hears: bool) {
+        self.hears.get_or_init(|| hears);
+    }
+}

@@ -1,0 +1,355 @@
+//! The one connection of a store: lost, found again, listened to.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold_core::{Backoff, Inbox};
+use leasehold_store::random::random_u64;
+use leasehold_store::{ErrorKind, Push, PushSink, StoreError};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+
+use super::abandoned::AbandonedRequests;
+use super::connect::{Hearing, Target};
+use super::inbox::OwnInbox;
+use super::multiplexed::{Connection, Signals};
+use super::primary;
+use super::sentinel::Named;
+use crate::lock::lock;
+use crate::refusal;
+
+/// The pauses between tries to connect again.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Where the connection stands.
+#[derive(Clone)]
+enum State {
+    Up(Arc<Connection>),
+    /// Being opened again; with the reason of the last failure.
+    Down(Option<StoreError>),
+}
+
+/// What the store, its connection and its tasks share.
+pub(crate) struct ConnectionManager {
+    pub(super) target: Target,
+    observer: Option<Observer>,
+    inbox: Arc<OwnInbox>,
+    pub(super) channel: String,
+    state: watch::Sender<State>,
+    pub(super) sink: Mutex<Option<Arc<dyn PushSink>>>,
+    flights: Arc<AbandonedRequests>,
+    pub(super) epochs: AtomicU64,
+    pub(super) subscribing: tokio::sync::Mutex<()>,
+    reconnecting: Mutex<Option<AbortHandle>>,
+    /// Whether the connection has stood before: what was pushed meanwhile is lost.
+    stood: AtomicBool,
+    /// Whether this client has asked for locks, and not only looked.
+    claims: AtomicBool,
+    /// A Sentinel has named a primary: the pause before the next try is over.
+    named: Arc<Notify>,
+    /// The task that hears of fail-overs.
+    looking_out: Mutex<Option<AbortHandle>>,
+}
+
+/// Told on the connection's own task: `true` when the connection stands, `false`
+/// when it is lost.
+pub(crate) type Observer = Box<dyn Fn(bool) + Send + Sync>;
+
+/// Waiting does not cure it.
+fn is_refusal(error: &StoreError) -> bool {
+    error.kind() != ErrorKind::Unavailable
+}
+
+impl ConnectionManager {
+    /// Opens the connection.
+    pub(crate) async fn open(
+        target: Target,
+        observer: Option<Observer>,
+    ) -> Result<Arc<Self>, StoreError> {
+        let shared = Self::start(target, observer);
+        let opened = match shared.target.search() {
+            // During a fail-over there is no primary for a moment.
+            Some(_) => {
+                let limit = shared.target.options.connect_timeout;
+                shared.settled(limit, is_refusal).await.map(drop)
+            }
+            None => return shared.first_try().await.map(|()| shared),
+        };
+        opened.map_err(|last| last.unwrap_or_else(|| refusal::no_connection(None)))?;
+        Ok(shared)
+    }
+
+    /// Opens the connection in the background, however long that takes.
+    pub(crate) fn start(target: Target, observer: Option<Observer>) -> Arc<Self> {
+        Self::start_as(Arc::new(OwnInbox::random()), target, observer)
+    }
+
+    /// The same with this inbox.
+    pub(crate) fn start_as(
+        inbox: Arc<OwnInbox>,
+        target: Target,
+        observer: Option<Observer>,
+    ) -> Arc<Self> {
+        let shared = Self::new(inbox, target, observer);
+        shared.find_again(Duration::ZERO);
+        shared
+    }
+
+    fn new(inbox: Arc<OwnInbox>, target: Target, observer: Option<Observer>) -> Arc<Self> {
+        let channel = inbox.channel(&target.options.prefix);
+        Arc::new(Self {
+            // A node of a cluster is watched, and heard elsewhere.
+            target: if observer.is_none() {
+                target.hearing(&channel)
+            } else {
+                target
+            },
+            channel,
+            inbox,
+            observer,
+            state: watch::Sender::new(State::Down(None)),
+            sink: Mutex::default(),
+            flights: Arc::default(),
+            epochs: AtomicU64::new(0),
+            subscribing: tokio::sync::Mutex::default(),
+            reconnecting: Mutex::default(),
+            stood: AtomicBool::new(false),
+            claims: AtomicBool::new(false),
+            named: Arc::default(),
+            looking_out: Mutex::default(),
+        })
+    }
+
+    /// Whether the connection stands, as far as is known.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Up(_))
+    }
+
+    /// The connection, if it stands.
+    pub(crate) fn current(&self) -> Option<Arc<Connection>> {
+        match &*self.state.borrow() {
+            State::Up(wire) => Some(Arc::clone(wire)),
+            State::Down(_) => None,
+        }
+    }
+
+    /// Why there is no connection.
+    pub(crate) fn why_down(&self) -> StoreError {
+        let last = self.last_failure();
+        last.unwrap_or_else(|| refusal::no_connection(None))
+    }
+
+    /// The same, where it is known.
+    pub(crate) fn last_failure(&self) -> Option<StoreError> {
+        match &*self.state.borrow() {
+            State::Down(Some(last)) => Some(refusal::no_connection(Some(last))),
+            _ => None,
+        }
+    }
+
+    /// Our name.
+    pub(crate) fn inbox(&self) -> &Inbox {
+        self.inbox.name()
+    }
+
+    /// Whether this client hears pushes, as far as is known.
+    pub(crate) fn hears(&self) -> bool {
+        self.inbox.hears()
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// This client asks for a lock: from now on, a quarantine that the server needs
+    /// starts whenever the connection is opened again.
+    pub(crate) fn note_claim(&self) {
+        self.claims.store(true, Ordering::Relaxed);
+    }
+
+    /// What was given up on its way, on whatever connection.
+    pub(crate) fn abandoned(&self) -> &Arc<AbandonedRequests> {
+        &self.flights
+    }
+
+    /// The connection; waits while it is being opened again, for as long as an
+    /// answer may take.
+    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, StoreError> {
+        if let Some(wire) = self.current() {
+            return Ok(wire);
+        }
+        let limit = self.target.options.response_timeout;
+        let settled = self.settled(limit, is_refusal).await;
+        settled.map_err(|last| refusal::no_connection(last.as_ref()))
+    }
+
+    /// Waits until the first attempt to connect has been made: whether it succeeded.
+    pub(crate) async fn first_try(&self) -> Result<(), StoreError> {
+        let tried = self.settled(Duration::MAX, |_| true).await;
+        tried
+            .map(drop)
+            .map_err(|last| last.unwrap_or_else(|| refusal::no_connection(None)))
+    }
+
+    /// The connection, once it stands; or the last failure, once it is one that is not
+    /// waited out, or time is up.
+    async fn settled(
+        &self,
+        limit: Duration,
+        is_final: impl Fn(&StoreError) -> bool,
+    ) -> Result<Arc<Connection>, Option<StoreError>> {
+        let mut states = self.state.subscribe();
+        let settled = states.wait_for(|state| match state {
+            State::Up(_) => true,
+            State::Down(last) => last.as_ref().is_some_and(&is_final),
+        });
+        // Whether in time or not, it is what it is now.
+        let _ = tokio::time::timeout(limit, settled).await;
+        match &*self.state.borrow() {
+            State::Up(wire) => Ok(Arc::clone(wire)),
+            State::Down(last) => Err(last.clone()),
+        }
+    }
+
+    // ---- opening and losing ----
+
+    async fn connect(self: &Arc<Self>) -> Result<Arc<Connection>, StoreError> {
+        let link = Arc::downgrade(self);
+        let hearing: Hearing = Arc::new({
+            let link = link.clone();
+            move |info, signals| {
+                if let Some(link) = link.upgrade() {
+                    link.pushed(info, signals);
+                }
+            }
+        });
+        let wire = Arc::new(Connection::new(
+            self.target.connect(Some(hearing)).await?,
+            link,
+        ));
+        self.inbox.decide(wire.server.rights.push());
+        if let Some(acker) = &wire.acker {
+            acker.open(&wire).await?;
+        }
+        if let Some(gate) = &wire.server.gate {
+            gate.touch(&wire, self.claims.load(Ordering::Relaxed))
+                .await?;
+        }
+        if lock(&self.sink).is_some() {
+            self.subscribe(&wire).await?;
+        }
+        Ok(wire)
+    }
+
+    fn publish(self: &Arc<Self>, wire: Arc<Connection>) {
+        tracing::debug!(url = %self.target.redacted, "connected");
+        let signals = Arc::clone(&wire.signals);
+        self.state.send_replace(State::Up(wire));
+        self.look_out();
+        self.tell(true);
+        let sink = lock(&self.sink).clone();
+        if let (Some(sink), true) = (sink, self.stood.swap(true, Ordering::AcqRel)) {
+            sink.push(Push::Reset);
+        }
+        if signals.dead.load(Ordering::Acquire) {
+            self.lost(&signals);
+        }
+    }
+
+    /// The connection with these signals is lost: opens another in the background.
+    pub(crate) fn lost(self: &Arc<Self>, signals: &Arc<Signals>) {
+        signals.die();
+        let was_current = self.state.send_if_modified(|state| {
+            let current = matches!(state, State::Up(wire) if Arc::ptr_eq(&wire.signals, signals));
+            if current {
+                *state = State::Down(None);
+            }
+            current
+        });
+        if was_current {
+            tracing::debug!(url = %self.target.redacted, "lost the connection");
+            self.tell(false);
+            self.find_again(FIRST_PAUSE);
+        }
+    }
+
+    fn tell(&self, up: bool) {
+        if let Some(observer) = &self.observer {
+            observer(up);
+        }
+    }
+
+    /// Connects in the background, after pauses that begin with `first` and end
+    /// when a Sentinel names a primary.
+    fn find_again(self: &Arc<Self>, first: Duration) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let link = Arc::downgrade(self);
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, random_u64());
+        let named = Arc::clone(&self.named);
+        let task = runtime.spawn(async move {
+            let mut pause = first;
+            loop {
+                tokio::select! {
+                    () = named.notified() => {}
+                    () = tokio::time::sleep(pause) => {}
+                }
+                let Some(link) = link.upgrade() else { return };
+                match link.connect().await {
+                    Ok(wire) => return link.publish(wire),
+                    Err(error) => {
+                        tracing::debug!(%error, "cannot connect");
+                        link.state.send_replace(State::Down(Some(error)));
+                    }
+                }
+                pause = backoff.pause();
+            }
+        });
+        *lock(&self.reconnecting) = Some(task.abort_handle());
+    }
+
+    // ---- fail-overs ----
+
+    /// Sees that fail-overs are heard of, where there are Sentinels.
+    fn look_out(self: &Arc<Self>) {
+        let (Some(search), Ok(runtime)) =
+            (self.target.search(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let mut task = lock(&self.looking_out);
+        // It ends with the runtime on which it was started.
+        if task.as_ref().is_none_or(AbortHandle::is_finished) {
+            let looking = primary::look_out(Arc::clone(search), Arc::downgrade(self));
+            *task = Some(runtime.spawn(looking).abort_handle());
+        }
+    }
+
+    /// A Sentinel has named this primary: if we speak to another, we leave it.
+    pub(crate) fn heard_of(self: &Arc<Self>, named: &Named) {
+        let Some(wire) = self.current() else {
+            return self.named.notify_one();
+        };
+        let Some(ours) = &wire.server.named else {
+            return;
+        };
+        let later = named.epoch > ours.epoch || named.epoch == 0;
+        if later && named.primary != ours.primary {
+            tracing::debug!(url = %self.target.redacted, "another server is the primary now");
+            self.lost(&wire.signals);
+        }
+    }
+}
+
+impl Drop for ConnectionManager {
+    fn drop(&mut self) {
+        for task in [&self.reconnecting, &self.looking_out] {
+            if let Some(task) = lock(task).take() {
+                task.abort();
+            }
+        }
+    }
+}

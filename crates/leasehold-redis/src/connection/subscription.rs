@@ -1,0 +1,101 @@
+//! The subscription of a client's inbox: on its shared connection, and on each that takes
+//! that one's place.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use leasehold_store::{ErrorKind, PushSink, StoreError};
+use redis::{PushInfo, PushKind, Value};
+
+use super::manager::ConnectionManager;
+use super::multiplexed::{Connection, Signals};
+use super::rights;
+use crate::codec::push;
+use crate::lock::lock;
+
+impl ConnectionManager {
+    /// Takes the pushes of a connection; called on the connection's own task.
+    pub(super) fn pushed(self: &Arc<Self>, info: &PushInfo, signals: &Arc<Signals>) {
+        match info.kind {
+            PushKind::Disconnection => self.lost(signals),
+            PushKind::Message => {
+                let [Value::BulkString(channel), Value::BulkString(message)] = info.data.as_slice()
+                else {
+                    return;
+                };
+                let epoch = signals.epoch.load(Ordering::Acquire);
+                if epoch == 0 || channel != self.channel.as_bytes() {
+                    return;
+                }
+                let sink = lock(&self.sink).clone();
+                if let Some(sink) = sink {
+                    push::read(message, epoch).for_each(|push| sink.push(push));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Opens the inbox.
+    pub(crate) async fn listen(
+        self: &Arc<Self>,
+        sink: Arc<dyn PushSink>,
+    ) -> Result<Subscription, StoreError> {
+        {
+            let mut current = lock(&self.sink);
+            if current.is_some() {
+                return Err(StoreError::new(
+                    ErrorKind::Invalid,
+                    "the inbox of this store is open already",
+                ));
+            }
+            *current = Some(sink);
+        }
+        let ear = Subscription(Arc::clone(self));
+        let wire = self.connection().await?;
+        self.subscribe(&wire).await?;
+        Ok(ear)
+    }
+
+    /// Opens the inbox on a connection. Where that is forbidden nothing is heard, and
+    /// those who wait ask.
+    pub(super) async fn subscribe(&self, wire: &Arc<Connection>) -> Result<(), StoreError> {
+        let _one_at_a_time = self.subscribing.lock().await;
+        if wire.epoch() != 0 || !self.hears() || !wire.server.rights.push() {
+            return Ok(());
+        }
+        let mut connection = wire.connection.clone();
+        let subscribed = connection.subscribe(&self.channel).await;
+        if let Err(error) = rights::forbidden_or_lost(subscribed)? {
+            tracing::warn!(url = %self.target.redacted, %error, "hears no more");
+            return Ok(());
+        }
+        let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;
+        wire.signals.epoch.store(epoch, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// An open inbox; closed on drop.
+pub(crate) struct Subscription(Arc<ConnectionManager>);
+
+impl leasehold_store::Listening for Subscription {}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        *lock(&self.0.sink) = None;
+        let Some(wire) = self.0.current() else { return };
+        wire.signals.epoch.store(0, Ordering::Release);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let shared = Arc::clone(&self.0);
+            runtime.spawn(async move {
+                let _one_at_a_time = shared.subscribing.lock().await;
+                // Unless it was opened again meanwhile.
+                if wire.epoch() == 0 && lock(&shared.sink).is_none() {
+                    // A connection that is lost has no subscription.
+                    let _ = wire.connection.clone().unsubscribe(&shared.channel).await;
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What a server answers, as text.
+
+use redis::Value;
+
+/// An answer that is text.
+pub(crate) fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.clone()),
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::Int(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// One field of an answer that names its fields.
+pub(crate) fn field(value: &Value, name: &str) -> Option<String> {
+    let is_it = |(field, _): &(&Value, &Value)| text_of(field).as_deref() == Some(name);
+    value
+        .as_map_iter()?
+        .find(is_it)
+        .and_then(|(_, value)| text_of(value))
+}

@@ -1,0 +1,152 @@
+//! Which node has which slots, as far as is known, and the connections to the nodes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use leasehold_store::StoreError;
+
+use super::Cluster;
+use super::topology::{Address, Topology};
+use crate::connection::manager::{ConnectionManager, Observer};
+use crate::lock::lock;
+use crate::options::RedisOptions;
+
+#[derive(Default)]
+pub(super) struct Map {
+    pub(super) topology: Topology,
+    /// Who had slots when the whole topology was read last.
+    pub(super) primaries: Vec<Address>,
+    pub(super) links: HashMap<Address, Arc<ConnectionManager>>,
+    /// Who was said to have a slot that we thought elsewhere: it knows best.
+    pub(super) newest: Option<Address>,
+}
+
+impl Cluster {
+    pub(super) fn owner(&self, slot: u16) -> Option<Address> {
+        lock(&self.map).topology.owner(slot).cloned()
+    }
+
+    pub(super) fn primaries(&self) -> Vec<Address> {
+        lock(&self.map).topology.primaries().to_vec()
+    }
+
+    /// The primaries, another one first each time.
+    pub(super) fn primaries_in_turn(&self) -> Vec<Address> {
+        let mut nodes = self.primaries();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        if !nodes.is_empty() {
+            let first = turn % nodes.len();
+            nodes.rotate_left(first);
+        }
+        nodes
+    }
+
+    /// How to reach each primary.
+    pub(crate) fn nodes(&self) -> Vec<RedisOptions> {
+        let primaries = self.primaries();
+        primaries.iter().map(|node| self.options.at(node)).collect()
+    }
+
+    /// The connections to all primaries.
+    pub(crate) fn links(self: &Arc<Self>) -> Result<Vec<Arc<ConnectionManager>>, StoreError> {
+        let primaries = self.primaries();
+        primaries.iter().map(|node| self.link(node)).collect()
+    }
+
+    /// How often the map has changed.
+    pub(crate) fn changes(&self) -> u64 {
+        *self.changes.borrow()
+    }
+
+    /// The connection to a node, which may be down or still being opened.
+    pub(super) fn link(
+        self: &Arc<Self>,
+        address: &Address,
+    ) -> Result<Arc<ConnectionManager>, StoreError> {
+        if let Some(link) = lock(&self.map).links.get(address) {
+            return Ok(Arc::clone(link));
+        }
+        let target = self.target(address)?;
+        let mut map = lock(&self.map);
+        let link = map.links.entry(address.clone());
+        let link =
+            link.or_insert_with(|| ConnectionManager::start(target, Some(self.observer(false))));
+        Ok(Arc::clone(link))
+    }
+
+    /// Sees to it that a connection which comes back, or which is `new` with what
+    /// its node took over from another, makes every claim ask where it stands.
+    pub(super) fn observer(self: &Arc<Self>, new: bool) -> Observer {
+        let cluster = Arc::downgrade(self);
+        let again = AtomicBool::new(new);
+        Box::new(move |up| {
+            let Some(cluster) = cluster.upgrade() else {
+                return;
+            };
+            if !up {
+                again.store(true, Ordering::Release);
+                cluster.refresh();
+            } else if again.swap(true, Ordering::AcqRel) {
+                cluster.home.reset();
+            }
+        })
+    }
+
+    /// A node says that `slot` has moved.
+    pub(super) fn moved(self: &Arc<Self>, slot: u16, to: Address) {
+        {
+            let mut map = lock(&self.map);
+            map.newest = Some(to.clone());
+            map.topology.moved(slot, to);
+        }
+        self.changes.send_modify(|changes| *changes += 1);
+        self.refresh();
+    }
+
+    /// Takes over what a node says of the whole cluster.
+    pub(super) fn install(self: &Arc<Self>, topology: Topology) {
+        let mut promoted = Vec::new();
+        let changed = {
+            let mut map = lock(&self.map);
+            if !map.primaries.is_empty() {
+                let new = topology.primaries().iter();
+                promoted.extend(new.filter(|node| !map.primaries.contains(node)).cloned());
+            }
+            map.primaries = topology.primaries().to_vec();
+            map.newest = None;
+            // Those of other nodes are for slots on their way, as long as they last.
+            map.links
+                .retain(|node, link| link.is_up() || topology.primaries().contains(node));
+            let changed = map.topology != topology;
+            map.topology = topology;
+            changed
+        };
+        for node in promoted {
+            tracing::debug!(%node, "has slots now");
+            self.take_over(node);
+        }
+        if changed {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+        self.home.check(self);
+    }
+
+    /// A node may have taken over from another, and not know all that one knew.
+    fn take_over(self: &Arc<Self>, node: Address) {
+        let Ok(target) = self.target(&node) else {
+            return;
+        };
+        let mut map = lock(&self.map);
+        let up = map.links.get(&node).is_some_and(|link| link.is_up());
+        if up {
+            drop(map);
+            self.home.reset();
+        } else {
+            map.links.insert(
+                node,
+                ConnectionManager::start(target, Some(self.observer(true))),
+            );
+        }
+    }
+}

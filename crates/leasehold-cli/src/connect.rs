@@ -5,15 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::store::redis::{Baseline, RedisLayout, RedisOptions, RedisStore};
-use leasehold::{Access, Client, ClientBuilder, Initialised, Settings, TlsFiles};
+use leasehold::{Access, Client, ClientBuilder, Initialised, Settings, TlsFiles, Wait};
 use rustix::process::Signal;
 
+use crate::acquire::{Outcome, Patience, acquire};
 use crate::cli::{LeaseArgs, StoreArgs};
-use crate::env;
 use crate::failure::Failure;
+use crate::guarded::{Status, ended_by};
+use crate::held::Held;
 use crate::nested::handed_on;
+use crate::output::Printer;
 use crate::retries::Retries;
 use crate::signals::Signals;
+use crate::wanted::Wanted;
+use crate::{env, place};
 
 /// How long giving back may take at the end.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -23,13 +28,48 @@ pub(crate) async fn connect(store: &StoreArgs) -> Result<Client, Failure> {
     open(store, Settings::default()).await
 }
 
+/// A client that can hold, and what waits with it.
+pub(crate) struct Connected<'a> {
+    pub(crate) client: Client,
+    pub(crate) retries: Retries<'a>,
+    pub(crate) signals: Signals,
+}
+
+impl Connected<'_> {
+    /// Asks for the lock, does the work under it, and leaves the store. `conflict` is the status
+    /// where the lock was not obtained in time.
+    pub(crate) async fn hold(
+        mut self,
+        wanted: &Wanted,
+        (patience, conflict): (Patience, u8),
+        printer: &Printer,
+        work: impl AsyncFnOnce(&Client, Held, &mut Signals) -> Result<Status, Failure>,
+    ) -> Result<Status, Failure> {
+        let (client, signals) = (&self.client, &mut self.signals);
+        let retries = &mut self.retries;
+        let acquiring = acquire(client, wanted, patience, retries, signals, printer);
+        let status = match acquiring.await {
+            Ok(Outcome::Granted(held)) => work(client, held, signals).await,
+            Ok(Outcome::Conflict) => Ok((conflict, None)),
+            Ok(Outcome::Signalled(signal)) => Ok(ended_by(signal)),
+            Err(failure) => Err(failure),
+        };
+        leave(client).await;
+        status
+    }
+}
+
 /// Connects, for holding, through outages of the store as long as there is time; until a signal.
-pub(crate) async fn connect_to_hold(
+pub(crate) async fn connect_to_hold<'a>(
     store: &StoreArgs,
     lease: &LeaseArgs,
-    retries: &mut Retries<'_>,
-    signals: &mut Signals,
-) -> Result<ControlFlow<Signal, Client>, Failure> {
+    wait: Wait,
+    keys: &[String],
+    printer: &'a Printer,
+) -> Result<ControlFlow<Signal, Connected<'a>>, Failure> {
+    place::say_if_elsewhere(store, printer);
+    let mut signals = Signals::listen()?;
+    let mut retries = Retries::new(wait, keys, printer);
     let settings = Settings {
         ttl: lease.ttl,
         label: lease.label.clone(),
@@ -44,11 +84,15 @@ pub(crate) async fn connect_to_hold(
         let failure = match opened {
             Ok(client) => {
                 retries.usable();
-                return Ok(ControlFlow::Continue(client));
+                return Ok(ControlFlow::Continue(Connected {
+                    client,
+                    retries,
+                    signals,
+                }));
             }
             Err(failure) => failure,
         };
-        if let Some(signal) = retries.pause(failure, signals).await? {
+        if let Some(signal) = retries.pause(failure, &mut signals).await? {
             return Ok(ControlFlow::Break(signal));
         }
     }

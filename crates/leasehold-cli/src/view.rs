@@ -126,7 +126,7 @@ impl ClaimView {
             mode,
             weight,
             of,
-            owner: (!owner.is_unknown()).then(|| OwnerView::from(owner)),
+            owner: OwnerView::of(owner),
             id_hint: None,
             since: known(since),
             expires_in_ms: (expires_in != Duration::MAX).then(|| millis(expires_in)),
@@ -178,8 +178,7 @@ impl ClaimView {
 
     /// ` since 2026-01-31T12:00:00Z`, if that is known.
     pub(crate) fn since(&self) -> String {
-        let since = self.since.as_deref().map(to_the_second);
-        since.map_or(String::new(), |since| format!(" since {since}"))
+        since(self.since.as_deref())
     }
 
     /// `held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, expires in 12 s`, or
@@ -206,13 +205,14 @@ impl ClaimView {
     }
 }
 
-impl From<&Owner> for OwnerView {
-    fn from(owner: &Owner) -> Self {
-        Self {
+impl OwnerView {
+    /// `None` where the store does not keep who it is.
+    pub(crate) fn of(owner: &Owner) -> Option<Self> {
+        (!owner.is_unknown()).then(|| Self {
             host: owner.host.clone(),
             pid: owner.pid,
             label: owner.label.clone(),
-        }
+        })
     }
 }
 
@@ -255,6 +255,13 @@ fn hint_of(owner: &Owner, hint: &str) -> Option<String> {
 /// When it began, if the store keeps that.
 pub(crate) fn known(since: SystemTime) -> Option<String> {
     (since != SystemTime::UNIX_EPOCH).then(|| time(since))
+}
+
+/// ` since 2026-01-31T12:00:00Z`, if that is known.
+pub(crate) fn since(since: Option<&str>) -> String {
+    since.map_or(String::new(), |since| {
+        format!(" since {}", to_the_second(since))
+    })
 }
 
 /// RFC 3339, UTC.

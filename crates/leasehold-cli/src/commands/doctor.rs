@@ -12,13 +12,9 @@ use crate::output::Printer;
 
 /// Examines the store. The status tells the worst that was found.
 pub(crate) async fn doctor(args: &DoctorArgs, printer: &Printer) -> Result<u8, Failure> {
-    let Opening { url, access } = Opening::of(&args.store)?;
+    let Opening { url, access } = Opening::of(&args.common.store)?;
     let report = examine(&url, &access).await?;
-    if args.json {
-        printer.json(&report)?;
-    } else {
-        printer.text(&text(&report))?;
-    }
+    printer.show(&report, || text(&report))?;
     Ok(match report.worst() {
         Severity::Fine | Severity::Note => exit::OK,
         Severity::Warning => exit::ENDANGERED,

@@ -12,7 +12,7 @@ use crate::cli::ElectArgs;
 use crate::connect::{connect_to_hold, leave};
 use crate::duration::millis;
 use crate::failure::Failure;
-use crate::guarded::{Done, Guarded, Status, conclude, ended_by};
+use crate::guarded::{Done, Guarded, Status, ended_by};
 use crate::held::Held;
 use crate::output::{Event, Printer};
 use crate::retries::Retries;
@@ -21,33 +21,21 @@ use crate::wanted::Wanted;
 use crate::{exit, place};
 
 /// Stands, leads, stands again; answers the exit status.
-pub(crate) async fn elect(args: &ElectArgs) -> u8 {
-    let printer = Printer::new(&args.output, args.json);
-    conclude(candidate(args, &printer).await, &printer)
-}
-
-async fn candidate(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure> {
-    let wanted = Wanted::leader(&args.key, args.note.as_deref(), &args.lease)?;
-    place::check_of_election(&args.store)?;
-    let command = Guarded::check(
-        &args.command,
-        &args.guard,
-        &args.store,
-        args.lease.ttl,
-        None,
-    )?;
-    place::say_if_elsewhere(&args.store, printer);
-    let mut signals = Signals::listen()?;
-    let mut retries = Retries::new(Wait::Forever, &wanted.keys, printer);
-    let connected = connect_to_hold(&args.store, &args.lease, &mut retries, &mut signals);
-    let client = match connected.await? {
-        ControlFlow::Continue(client) => client,
+pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure> {
+    let (store, lease) = (&args.common.store, &args.lease);
+    let wanted = Wanted::leader(&args.key, args.note.as_deref(), lease)?;
+    place::check_of_election(store)?;
+    let command = Guarded::check(&args.command, &args.guard, store, lease.ttl, None)?;
+    let connecting = connect_to_hold(store, lease, Wait::Forever, &wanted.keys, printer);
+    let connected = match connecting.await? {
+        ControlFlow::Continue(connected) => connected,
         ControlFlow::Break(signal) => return Ok(ended_by(signal)),
     };
+    let (client, mut signals) = (connected.client, connected.signals);
     let mut candidate = Candidate {
         args,
-        wanted: &wanted,
-        command: &command,
+        wanted,
+        command,
         client: &client,
         printer,
         pauses: Pauses::default(),
@@ -59,8 +47,8 @@ async fn candidate(args: &ElectArgs, printer: &Printer) -> Result<Status, Failur
 
 struct Candidate<'a> {
     args: &'a ElectArgs,
-    wanted: &'a Wanted,
-    command: &'a Guarded<'a>,
+    wanted: Wanted,
+    command: Guarded<'a>,
     client: &'a Client,
     printer: &'a Printer,
     pauses: Pauses,
@@ -69,7 +57,7 @@ struct Candidate<'a> {
 impl Candidate<'_> {
     async fn stand(&mut self, signals: &mut Signals) -> Result<Status, Failure> {
         loop {
-            let (client, wanted, printer) = (self.client, self.wanted, self.printer);
+            let (client, wanted, printer) = (self.client, &self.wanted, self.printer);
             let mut retries = Retries::new(Wait::Forever, &wanted.keys, printer);
             let patience = Patience::Wait(Wait::Forever);
             let elected =
@@ -104,7 +92,7 @@ impl Candidate<'_> {
         });
         let run = self
             .command
-            .run(self.client, self.wanted, held, None, signals, self.printer);
+            .run(self.client, &self.wanted, held, None, signals, self.printer);
         let done = run.await?;
         if is_asked_to_end(&done) || (self.args.once && !done.lost) {
             let status = if done.lost { exit::LOST } else { done.status };

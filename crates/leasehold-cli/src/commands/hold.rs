@@ -1,21 +1,19 @@
 //! `leasehold hold`: a lock without a command.
 
-use std::fmt::Write;
 use std::ops::ControlFlow;
 
 use leasehold::{Client, Loss};
 use serde::Serialize;
 
-use crate::acquire::{self, Outcome, Patience};
+use crate::acquire::Patience;
 use crate::cli::HoldArgs;
-use crate::connect::{connect_to_hold, leave};
+use crate::connect::connect_to_hold;
+use crate::exit;
 use crate::failure::Failure;
 use crate::held::Held;
 use crate::output::{ByKey, Event, Measure, Printer};
-use crate::retries::Retries;
 use crate::signals::Signals;
 use crate::wanted::Wanted;
-use crate::{exit, place};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -31,41 +29,28 @@ struct Shown<'a> {
 /// Holds until a signal or the loss.
 pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failure> {
     let wanted = Wanted::of(&args.lock, &args.lease)?;
-    place::say_if_elsewhere(&args.store, printer);
-    let mut signals = Signals::listen()?;
     let patience = Patience::from(&args.wait);
-    let mut retries = Retries::new(patience.wait(), &wanted.keys, printer);
-    let connected = connect_to_hold(&args.store, &args.lease, &mut retries, &mut signals);
-    let client = match connected.await? {
-        ControlFlow::Continue(client) => client,
+    let (store, keys) = (&args.common.store, &wanted.keys);
+    let connecting = connect_to_hold(store, &args.lease, patience.wait(), keys, printer);
+    let connected = match connecting.await? {
+        ControlFlow::Continue(connected) => connected,
         ControlFlow::Break(signal) => return Ok(exit::signalled(signal.as_raw())),
     };
-    let acquired = acquire::acquire(
-        &client,
-        &wanted,
-        patience,
-        &mut retries,
-        &mut signals,
-        printer,
-    );
-    let status = match acquired.await {
-        Ok(Outcome::Granted(held)) => keep(&client, held, args, &mut signals, printer).await,
-        Ok(Outcome::Conflict) => Ok(args.wait.conflict_status()),
-        Ok(Outcome::Signalled(signal)) => Ok(exit::signalled(signal.as_raw())),
-        Err(failure) => Err(failure),
+    let patience = (patience, args.wait.conflict_status());
+    let keeping = async |client: &Client, held, signals: &mut Signals| {
+        Ok((keep(client, held, signals, printer).await?, None))
     };
-    leave(&client).await;
-    status
+    let (status, _) = connected.hold(&wanted, patience, printer, keeping).await?;
+    Ok(status)
 }
 
 async fn keep(
     client: &Client,
     held: Held,
-    args: &HoldArgs,
     signals: &mut Signals,
     printer: &Printer,
 ) -> Result<u8, Failure> {
-    show(client, &held.tokens(), args, printer)?;
+    show(client.store_url(), &held.tokens(), printer)?;
     tokio::select! {
         biased;
         (key, reason) = held.lost() => {
@@ -82,32 +67,25 @@ async fn keep(
     Ok(exit::OK)
 }
 
-fn show(
-    client: &Client,
-    tokens: &[(String, Option<u64>)],
-    args: &HoldArgs,
-    printer: &Printer,
-) -> Result<(), Failure> {
-    let (several, first) = (tokens.len() > 1, tokens.first());
-    if let (true, Some((key, token))) = (args.json, first) {
-        printer.json(&Shown {
-            key,
-            token: *token,
-            tokens: (several && token.is_some()).then_some(ByKey(tokens)),
-            store: client.store_url(),
-        })?;
+fn show(store: &str, tokens: &[(String, Option<u64>)], printer: &Printer) -> Result<(), Failure> {
+    let Some((key, token)) = tokens.first() else {
         return Ok(());
-    }
-    let mut text = String::new();
-    for (key, token) in tokens {
+    };
+    let (token, several) = (*token, tokens.len() > 1);
+    let shown = Shown {
+        key,
+        token,
+        tokens: (several && token.is_some()).then_some(ByKey(tokens)),
+        store,
+    };
+    let line = |(key, token): &(String, Option<u64>)| {
         // A line says that it is held, also where there is no token.
         let token = token.map_or("-".to_owned(), |token| token.to_string());
-        // Writing to a string does not fail.
-        let _ = match several {
-            true => writeln!(text, "{token} {key}"),
-            false => writeln!(text, "{token}"),
-        };
-    }
-    printer.text(&text)?;
+        match several {
+            true => format!("{token} {key}\n"),
+            false => format!("{token}\n"),
+        }
+    };
+    printer.show(&shown, || tokens.iter().map(line).collect())?;
     Ok(())
 }

@@ -19,9 +19,9 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// Lists keys, as they are found.
 pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> {
-    let client = connect(&args.store).await?;
+    let client = connect(&args.common.store).await?;
     let mut listing = client.listing(&args.pattern);
-    let mut rows = Rows::new(args.json, printer);
+    let mut rows = Rows::new(args.common.output.json, printer);
     loop {
         let part = match listing.next().await {
             Ok(Some(part)) => part,
@@ -40,7 +40,7 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
         }
     }
     rows.print()?;
-    if !rows.printed && !args.json && io::stderr().is_terminal() {
+    if !rows.printed && !args.common.output.json && io::stderr().is_terminal() {
         printer.notice("no locks");
     }
     Ok(exit::OK)

@@ -12,13 +12,9 @@ use crate::view::{ClaimView, KeyView, to_the_second};
 /// Shows who holds the key and who waits for it.
 pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failure> {
     Key::new(&args.key)?;
-    let client = connect(&args.store).await?;
+    let client = connect(&args.common.store).await?;
     let view = KeyView::from(&client.inspect(&args.key).await?);
-    if args.json {
-        printer.json(&view)?;
-    } else {
-        printer.text(&text(&view))?;
-    }
+    printer.show(&view, || text(&view))?;
     Ok(exit::OK)
 }
 

@@ -61,7 +61,7 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Fai
         client,
         store,
         baseline,
-    } = connect_to_measure(&args.store).await?;
+    } = connect_to_measure(&args.common.store).await?;
     let steps = TASKS.len() + WAITERS.len();
     let bench = Bench {
         client,
@@ -76,7 +76,7 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Fai
     let findings = bench.run().await;
     printer.show_live(None);
     let findings = findings?;
-    if args.json {
+    if args.common.output.json {
         for row in report::rows(&findings) {
             printer.json(&row)?;
         }

@@ -176,6 +176,11 @@ impl ClaimView {
         }
     }
 
+    /// `2026-01-31T12:00:00Z`, if that is known.
+    pub(crate) fn began(&self) -> String {
+        self.since.as_deref().map(to_the_second).unwrap_or_default()
+    }
+
     /// ` since 2026-01-31T12:00:00Z`, if that is known.
     pub(crate) fn since(&self) -> String {
         since(self.since.as_deref())

@@ -11,7 +11,7 @@ use crate::connect::connect_to_hold;
 use crate::exit;
 use crate::failure::Failure;
 use crate::held::Held;
-use crate::output::{ByKey, Event, Measure, Printer};
+use crate::output::{Event, Measure, Printer, token_fields};
 use crate::signals::Signals;
 use crate::wanted::Wanted;
 
@@ -19,10 +19,8 @@ use crate::wanted::Wanted;
 #[derive(Serialize)]
 struct Shown<'a> {
     key: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tokens: Option<ByKey<'a>>,
+    #[serde(flatten, serialize_with = "token_fields")]
+    tokens: &'a [(String, Option<u64>)],
     store: &'a str,
 }
 
@@ -68,22 +66,17 @@ async fn keep(
 }
 
 fn show(store: &str, tokens: &[(String, Option<u64>)], printer: &Printer) -> Result<(), Failure> {
-    let Some((key, token)) = tokens.first() else {
-        return Ok(());
-    };
-    let (token, several) = (*token, tokens.len() > 1);
     let shown = Shown {
-        key,
-        token,
-        tokens: (several && token.is_some()).then_some(ByKey(tokens)),
+        key: tokens.first().map_or("", |(key, _)| key),
+        tokens,
         store,
     };
     let line = |(key, token): &(String, Option<u64>)| {
         // A line says that it is held, also where there is no token.
         let token = token.map_or("-".to_owned(), |token| token.to_string());
-        match several {
-            true => format!("{token} {key}\n"),
-            false => format!("{token}\n"),
+        match tokens {
+            [_] => format!("{token}\n"),
+            _ => format!("{token} {key}\n"),
         }
     };
     printer.show(&shown, || tokens.iter().map(line).collect())?;

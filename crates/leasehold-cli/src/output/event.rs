@@ -226,27 +226,21 @@ pub(crate) enum Sequel {
     MayOverlap,
 }
 
-/// How much it matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Weight {
-    Notice,
-    Error,
-}
-
 impl Event {
-    /// What `-q` leaves.
-    pub(crate) fn weight(&self) -> Weight {
-        match self {
+    /// Whether it is said with `-q` too.
+    pub(crate) fn is_urgent(&self) -> bool {
+        matches!(
+            self,
             Self::Expiring { .. }
-            | Self::Lost { .. }
-            | Self::Overdue { .. }
-            | Self::Refused { .. }
-            | Self::Released {
-                still_ours: false, ..
-            }
-            | Self::Error { .. } => Weight::Error,
-            _ => Weight::Notice,
-        }
+                | Self::Lost { .. }
+                | Self::Overdue { .. }
+                | Self::Refused { .. }
+                | Self::Released {
+                    still_ours: false,
+                    ..
+                }
+                | Self::Error { .. }
+        )
     }
 
     /// What is done once in a period, of which the lock is kept for `least`, is taken.
@@ -310,7 +304,7 @@ fn is_false(flag: &bool) -> bool {
 }
 
 /// `token`, and of several keys `tokens` by key; neither where the store has none.
-fn token_fields<S: Serializer>(
+pub(crate) fn token_fields<S: Serializer>(
     tokens: &[(String, Option<u64>)],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

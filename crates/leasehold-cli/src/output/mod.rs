@@ -4,18 +4,19 @@ mod escape;
 mod event;
 mod log;
 mod sentence;
+mod table;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::error::{ContextKind, ErrorKind};
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 pub(crate) use escape::escape;
-pub(crate) use event::{Acknowledgements, ByKey, Event, Keys, Measure, Sequel, Weight};
+pub(crate) use event::{Acknowledgements, ByKey, Event, Keys, Measure, Sequel, token_fields};
+
+pub(crate) use table::{Column, table};
 
 use crate::cli::OutputArgs;
 use crate::exit;
@@ -103,7 +104,7 @@ impl Printer {
 
     /// Something that happened.
     pub(crate) fn event(&self, event: &Event) {
-        if self.0.options.quiet && event.weight() == Weight::Notice {
+        if self.0.options.quiet && !event.is_urgent() {
             return;
         }
         if self.0.json_events {
@@ -112,7 +113,10 @@ impl Printer {
             }
         } else if let Some(sentence) = event.sentence(self.0.options.verbose) {
             self.sentence(&sentence);
-            if let Some(hint) = event.hint() {
+            if let Event::Error {
+                hint: Some(hint), ..
+            } = event
+            {
                 self.sentence(&format!("hint: {hint}"));
             }
         }
@@ -211,15 +215,4 @@ pub(crate) fn usage(mut asked: clap::Error) -> u8 {
     let text: Vec<_> = text.lines().map(escape).collect();
     let _ = writeln!(io::stderr().lock(), "{PREFIX}{}{hint}", text.join("\n"));
     exit::USAGE
-}
-
-/// Columns without lines, and nothing behind the last.
-pub(crate) fn table(columns: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(columns.iter().copied());
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table
 }

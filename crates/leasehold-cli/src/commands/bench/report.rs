@@ -2,12 +2,9 @@
 
 use super::Findings;
 use super::figures::Figures;
-use crate::output::table;
+use crate::output::{Column, table};
 
-/// A heading, and what stands below it.
-type Column = (&'static str, fn(&Figures) -> String);
-
-const PAIRS: &[Column] = &[
+const PAIRS: &[Column<Figures>] = &[
     ("UNCONTENDED", |row| work(row).to_owned()),
     ("TASKS", |row| row.shown("tasks", 0)),
     ("PAIRS/S", |row| row.shown("per_second", 0)),
@@ -21,7 +18,7 @@ const PAIRS: &[Column] = &[
     ("CPU OF FENCED", |row| row.shown("server_cpu_of_fenced", 2)),
 ];
 
-const HAND_OFFS: &[Column] = &[
+const HAND_OFFS: &[Column<Figures>] = &[
     ("HAND-OFF", |row| row.shown("waiters", 0) + " waiters"),
     ("PER SECOND", |row| row.shown("per_second", 0)),
     ("P50 µs", |row| row.shown("p50_us", 0)),
@@ -34,7 +31,7 @@ const HAND_OFFS: &[Column] = &[
     }),
 ];
 
-const KEEPING: &[Column] = &[
+const KEEPING: &[Column<Figures>] = &[
     ("KEEPING", |row| row.shown("leases", 0) + " leases"),
     ("RENEWALS/S", |row| row.shown("renewals_per_second", 0)),
     ("LOST", |row| row.shown("lost", 0)),
@@ -44,24 +41,15 @@ const KEEPING: &[Column] = &[
 
 /// The tables.
 pub(super) fn text(findings: &Findings, store: &str, rounds: usize) -> String {
-    let pairs = lines(PAIRS, &findings.pairs);
-    let hand_offs = lines(HAND_OFFS, &findings.hand_offs);
+    let pairs = table(PAIRS, &findings.pairs);
+    let hand_offs = table(HAND_OFFS, &findings.hand_offs);
     let mut text = format!(
         "{store}, medians of {rounds} rounds; ratios within each round\n\n{pairs}\n\n{hand_offs}\n"
     );
     if let Some(kept) = &findings.kept {
-        text += &format!("\n{}\n", lines(KEEPING, std::slice::from_ref(kept)));
+        text += &format!("\n{}\n", table(KEEPING, [kept]));
     }
     text
-}
-
-fn lines(columns: &[Column], rows: &[Figures]) -> String {
-    let headings: Vec<_> = columns.iter().map(|(heading, _)| *heading).collect();
-    let mut table = table(&headings);
-    for row in rows {
-        table.add_row(columns.iter().map(|(_, cell)| cell(row)));
-    }
-    table.to_string()
 }
 
 fn work(row: &Figures) -> &'static str {

@@ -7,7 +7,7 @@ use leasehold_store::{ListPage, Listing, StoreError, glob};
 use percent_encoding::percent_decode_str;
 
 use super::place::Place;
-use super::step::blocking;
+use super::turn::blocking;
 use super::{Inner, look, sweep};
 
 /// How many records are read at once.

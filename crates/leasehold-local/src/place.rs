@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::clock::Clock;
 use super::directory::{Directory, KEYS, Locked, is_regular};
 use super::file;
+use super::name::file_name;
 use super::record::{Flaw, Header, RESERVED, decode, encode};
 
 /// How often a step tries to lock a key before it waits in a thread. Steps are
@@ -38,6 +39,10 @@ pub(super) struct Place {
 }
 
 impl Place {
+    pub(super) fn of_key(key: &Key) -> Self {
+        Self::of(&file_name(key.as_str()))
+    }
+
     pub(super) fn of(file_name: &str) -> Self {
         Self {
             record: format!("{KEYS}/{file_name}.json"),
@@ -102,23 +107,14 @@ impl Place {
         directory: &Directory,
         clock: &Clock,
     ) -> Result<Option<(Header, Queue)>, StoreError> {
-        let (bytes, stat) = match directory.file(&self.record, OFlags::RDONLY | OFlags::NONBLOCK) {
-            Ok(opened) => file::read(opened),
-            Err(errno) => Err(errno),
-        }
-        .map_or_else(
-            |errno| match errno {
-                Errno::NOENT => Ok(None),
-                Errno::LOOP | Errno::ISDIR | Errno::NXIO => {
-                    Err(self.corrupt(directory, "is no file"))
-                }
-                _ => Err(directory.failed("read", errno)),
-            },
-            |read| Ok(Some(read)),
-        )?
-        .unzip();
-        let (Some(bytes), Some(stat)) = (bytes, stat) else {
-            return Ok(None);
+        let opened = directory.file(&self.record, OFlags::RDONLY | OFlags::NONBLOCK);
+        let (bytes, stat) = match opened.and_then(file::read) {
+            Ok(read) => read,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
+                return Err(self.corrupt(directory, "is no file"));
+            }
+            Err(errno) => return Err(directory.failed("read", errno)),
         };
         if !is_regular(&stat) {
             return Err(self.corrupt(directory, "is no file"));
@@ -160,19 +156,6 @@ impl Place {
                 Err(self.corrupt(directory, &what))
             }
         }
-    }
-
-    /// Puts the record in the place of the last one. Only for who holds the lock.
-    pub(super) fn write(
-        &self,
-        directory: &Directory,
-        clock: &Clock,
-        key: &Key,
-        queue: &Queue,
-        expires: StoreTime,
-    ) -> Result<(), StoreError> {
-        self.prepare(directory, clock, key, queue, expires)?
-            .commit(directory)
     }
 
     /// Writes the record beside the last one: what is likely to fail. Only for

@@ -17,7 +17,7 @@ use super::clock::wall;
 use super::directory::{Directory, INBOXES, KEYS, SESSIONS};
 use super::place::Place;
 use super::session::is_dead_file;
-use super::step::blocking;
+use super::turn::blocking;
 
 /// How many keys and sessions one sweep looks into.
 const LOOKS: usize = 128;

@@ -51,7 +51,7 @@ fn a_letter_is_understood_as_it_was_meant() {
     let (at, epoch) = (StoreTime(2_000_000), 3);
     for name in ["k", "with space", "\u{1f512} \u{e9}", "1"] {
         let (key, events) = (Key::new(name).unwrap(), events(&inbox));
-        tell(&directory, &key, at, &events);
+        notify(&directory, &key, at, &events);
         let mut buffer = [0; 1024];
         let length = socket.recv(&mut buffer).unwrap();
         let meant: Vec<_> = events

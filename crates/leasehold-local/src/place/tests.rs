@@ -34,10 +34,7 @@ impl Case {
     fn held(&self, clock: &Clock) -> Queue {
         let mut queue = Queue::default();
         queue.apply(&claim(1), clock.now());
-        let place = Place::of("k");
-        place
-            .write(&self.directory, clock, &self.key, &queue, clock.now())
-            .unwrap();
+        write(self, clock, &self.key, &queue, clock.now());
         queue
     }
 
@@ -52,6 +49,13 @@ impl Case {
     fn refusal(&self) -> ErrorKind {
         self.read().unwrap_err().kind()
     }
+}
+
+/// Puts the record in the place of the last one.
+fn write(case: &Case, clock: &Clock, key: &Key, queue: &Queue, expires: StoreTime) {
+    let place = Place::of("k");
+    let prepared = place.prepare(&case.directory, clock, key, queue, expires);
+    prepared.unwrap().commit(&case.directory).unwrap();
 }
 
 fn claim(id: u128) -> Command {
@@ -115,9 +119,7 @@ fn every_half_way_state_is_gone_on_from() {
         case.held(&case.clock);
         let idle = Queue::default();
         let now = case.clock.now();
-        Place::of("k")
-            .write(&case.directory, &case.clock, &case.key, &idle, now)
-            .unwrap();
+        write(&case, &case.clock, &case.key, &idle, now);
         assert_eq!(case.read().unwrap(), idle);
         assert!(!temporary.exists() && fs::metadata(&record).unwrap().len() < BLOCK);
     }
@@ -168,9 +170,7 @@ fn of_an_earlier_boot_minimum_holds_and_released_ids_count() {
     for command in then.iter().chain([&release, &watch]) {
         queue.apply(command, boot.now());
     }
-    Place::of("k")
-        .write(&case.directory, &boot, &case.key, &queue, boot.now())
-        .unwrap();
+    write(&case, &boot, &case.key, &queue, boot.now());
 
     let now = case.clock.now();
     let mut queue = case.read().unwrap();
@@ -226,9 +226,7 @@ fn what_is_not_its_record_is_left_as_it_is() {
     let case = Case::new();
     let other = Key::new("other").unwrap();
     let (queue, now) = (Queue::default(), case.clock.now());
-    Place::of("k")
-        .write(&case.directory, &case.clock, &other, &queue, now)
-        .unwrap();
+    write(&case, &case.clock, &other, &queue, now);
     assert_eq!(case.refusal(), ErrorKind::Corrupt);
     fs::write(case.path(), "{\"leasehold\":2}\n").unwrap();
     assert_eq!(case.refusal(), ErrorKind::Unsupported);

@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::directory::{Directory, Locked};
+use super::directory::{Directory, Locked, refused};
 use super::file;
 
 const FILE: &str = "clock";
@@ -228,11 +228,10 @@ pub(super) fn wall() -> Duration {
 }
 
 fn timeless(why: &str) -> StoreError {
-    StoreError::new(
-        ErrorKind::Refused,
+    refused(
         format!("the machine's time is unknown: /proc/self/timens_offsets {why}"),
+        "start this program in its time namespace (unshare --fork --time), or use a server",
     )
-    .with_hint("start this program in its time namespace (unshare --fork --time), or use a server")
 }
 
 fn boot_id() -> Option<String> {

@@ -89,21 +89,17 @@ impl DeathWatcher {
     /// The keys that are looked at in that round: the further back the first
     /// claim of this client, the rarer.
     fn due(&self, round: u64) -> Ours {
-        let waiting = self.waiting();
-        let mut first: HashMap<&Key, u64> = HashMap::new();
-        for claim in waiting.values() {
-            let position = first.entry(&claim.key).or_insert(claim.position);
-            *position = claim.position.min(*position);
+        let mut ours: BTreeMap<Key, (u64, Vec<Arrival>)> = BTreeMap::new();
+        for claim in self.waiting().values() {
+            let first = (u64::MAX, Vec::new());
+            let (first, arrivals) = ours.entry(claim.key.clone()).or_insert(first);
+            *first = claim.position.min(*first);
+            arrivals.push(claim.arrival);
         }
-        let mut due = Ours::new();
-        for claim in waiting.values() {
-            if round.is_multiple_of(first[&claim.key].clamp(1, RAREST)) {
-                due.entry(claim.key.clone())
-                    .or_default()
-                    .push(claim.arrival);
-            }
-        }
-        due
+        let due = ours.into_iter();
+        due.filter(|(_, (first, _))| round.is_multiple_of((*first).clamp(1, RAREST)))
+            .map(|(key, (_, arrivals))| (key, arrivals))
+            .collect()
     }
 
     fn moved_up(&self, key: &Key, arrival: Arrival, to: u64) {

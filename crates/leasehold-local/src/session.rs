@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::Inbox;
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::StoreError;
 use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::directory::{Directory, INBOXES, Locked, SESSIONS};
+use super::directory::{Directory, INBOXES, Locked, SESSIONS, refused};
 use super::file;
 use super::name::file_name;
 
@@ -70,14 +70,11 @@ impl Session {
             renewing: Mutex::default(),
         };
         if is_dead(&session.directory, &session.inbox) {
-            return Err(StoreError::new(
-                ErrorKind::Refused,
-                format!(
-                    "the file system of {} keeps no locks",
-                    session.directory.path().display()
-                ),
-            )
-            .with_hint("name a directory on a local disk: local:/some/dir"));
+            let shown = session.directory.path().display();
+            return Err(refused(
+                format!("the file system of {shown} keeps no locks"),
+                "name a directory on a local disk: local:/some/dir",
+            ));
         }
         Ok(session)
     }

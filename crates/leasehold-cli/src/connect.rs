@@ -108,35 +108,24 @@ pub(crate) struct Measured {
 
 /// Connects, for measuring: what is compared shares one connection.
 pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Failure> {
-    let opening = Opening::of(store)?;
-    if !RedisOptions::reads(&opening.url) {
-        return measured_alone(store).await;
-    }
-    let options = RedisOptions::from_url(&opening.url)?;
-    if options.layout == RedisLayout::Classic {
-        return measured_alone(store).await;
-    }
-    let options = options
-        .with_access(&opening.access)
-        .map_err(Failure::from)?;
-    let url = options.redacted_url();
-    let server = Arc::new(RedisStore::connect(options).await.map_err(Failure::from)?);
-    let baseline = Baseline::new(server.clone()).await.map_err(Failure::from)?;
-    let client = Client::builder().with_store(server).connect().await?;
+    let Opening { url, access } = Opening::of(store)?;
+    let options = RedisOptions::reads(&url).then(|| RedisOptions::from_url(&url));
+    let options = options.transpose()?;
+    let Some(options) = options.filter(|options| options.layout != RedisLayout::Classic) else {
+        let client = connect(store).await?;
+        return Ok(Measured {
+            store: client.store_url().to_owned(),
+            client,
+            baseline: None,
+        });
+    };
+    let options = options.with_access(&access)?;
+    let store = options.redacted_url();
+    let server = Arc::new(RedisStore::connect(options).await?);
     Ok(Measured {
-        client,
-        store: url,
-        baseline: Some(Arc::new(baseline)),
-    })
-}
-
-/// A client without a raw server to compare with.
-async fn measured_alone(store: &StoreArgs) -> Result<Measured, Failure> {
-    let client = connect(store).await?;
-    Ok(Measured {
-        store: client.store_url().to_owned(),
-        client,
-        baseline: None,
+        baseline: Some(Arc::new(Baseline::new(server.clone()).await?)),
+        client: Client::builder().with_store(server).connect().await?,
+        store,
     })
 }
 

@@ -149,7 +149,7 @@ mod tests {
             kind: "lock",
             permits: None,
             last_token: 7,
-            at: String::new(),
+            at: jiff::Timestamp::UNIX_EPOCH,
             holders: vec![crate::view::tests::claim(None)],
             waiters: vec![],
         }

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use jiff::Timestamp;
 use leasehold::core::Key;
 use leasehold::{Leader, Token, Wait};
 use serde::Serialize;
@@ -20,7 +21,7 @@ struct Seen<'a> {
     term: Option<u64>,
     note: Option<&'a str>,
     owner: Option<OwnerView>,
-    since: Option<String>,
+    since: Option<Timestamp>,
 }
 
 /// Prints leaders until a signal comes, or nobody reads.
@@ -73,7 +74,7 @@ fn tell(args: &ElectArgs, leader: Option<&Leader>, printer: &Printer) -> Result<
         let parts = [
             seen.term.map(|term| format!("term {term}")),
             seen.note.map(str::to_owned),
-            Some(owner + &since(seen.since.as_deref())),
+            Some(owner + &since(seen.since)),
         ];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         format!("{}\n", escape(&parts.join(", ")))

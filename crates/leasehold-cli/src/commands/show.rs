@@ -60,7 +60,7 @@ const COLUMNS: &[Column<ClaimView>] = &[
 ];
 
 fn state(claim: &ClaimView) -> String {
-    match (&claim.kept_until, claim.position) {
+    match (claim.kept_until, claim.position) {
         (Some(until), _) => format!("taken until {}", to_the_second(until)),
         (None, Some(position)) => format!("waits, {position}"),
         (None, None) => "holds".to_owned(),
@@ -91,7 +91,7 @@ mod tests {
             kind: "lock",
             permits: None,
             last_token: 7,
-            at: String::new(),
+            at: jiff::Timestamp::UNIX_EPOCH,
             holders: vec![holder],
             waiters: vec![waiter],
         };
@@ -108,7 +108,7 @@ mod tests {
         );
         let kept = KeyView {
             holders: vec![ClaimView {
-                kept_until: Some("2026-01-31T13:00:00Z".into()),
+                kept_until: Some("2026-01-31T13:00:00Z".parse().unwrap()),
                 note: Some("10.0.0.7:80".into()),
                 token: Some(7),
                 ..claim(None)

@@ -99,7 +99,7 @@ impl Printer {
     pub(crate) fn json(&self, value: &impl Serialize) -> Result<bool, Failure> {
         let line = serde_json::to_string(value)
             .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot write JSON: {error}")))?;
-        self.data(&(escape::escape_json(line) + "\n"))
+        self.data(&(escape::escape_json(&line) + "\n"))
     }
 
     /// Something that happened.
@@ -109,7 +109,7 @@ impl Printer {
         }
         if self.0.json_events {
             if let Ok(line) = serde_json::to_string(event) {
-                self.line(&escape::escape_json(line));
+                self.line(&escape::escape_json(&line));
             }
         } else if let Some(sentence) = event.sentence(self.0.options.verbose) {
             self.sentence(&sentence);

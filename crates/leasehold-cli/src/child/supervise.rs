@@ -16,7 +16,7 @@ use crate::duration::millis;
 use crate::exit;
 use crate::failure::Failure;
 use crate::held::{Held, Standing, Trouble};
-use crate::output::{Event, Measure, Printer, Sequel};
+use crate::output::{Event, LeaseEnd, Measure, Printer, Sequel};
 use crate::signals::{self, Signals};
 use crate::sys;
 
@@ -212,32 +212,30 @@ impl<'a> Supervision<'a> {
             false => Measure::Refused,
         };
         let overdue = guard.keeps() && measure == Measure::Kill && action == Measure::Refused;
-        let (sequel, owned) = (sequel(guard), key.to_owned());
+        let matters = match left {
+            Duration::ZERO => reason == Loss::Unanswered,
+            _ => reason != Loss::MaxHold,
+        };
+        let end = LeaseEnd {
+            key: key.to_owned(),
+            reason,
+            remaining_ms: (!left.is_zero()).then(|| millis(left)),
+            action,
+            trouble: trouble.filter(|_| matters),
+        };
         self.printer.event(&match left {
-            Duration::ZERO if overdue => Event::Overdue { key: owned, reason },
-            Duration::ZERO => Event::Lost {
-                key: owned,
+            Duration::ZERO if overdue => Event::Overdue {
+                key: end.key,
                 reason,
-                action,
-                trouble: trouble.filter(|_| reason == Loss::Unanswered),
             },
-            left => Event::Expiring {
-                key: owned,
-                reason,
-                remaining_ms: millis(left),
-                action,
-                trouble: trouble.filter(|_| reason != Loss::MaxHold),
-            },
+            Duration::ZERO => Event::Lost(end),
+            _ => Event::Expiring(end),
         });
         if let Some(signal) = signal {
             // Said once more when it matters more.
             self.refused.clear();
-            self.refused(
-                refused,
-                signal,
-                key,
-                Some(sequel).filter(|_| left.is_zero()),
-            );
+            let sequel = left.is_zero().then(|| sequel(guard));
+            self.refused(refused, signal, key, sequel);
         }
     }
 

@@ -3,7 +3,6 @@
 mod shared;
 
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -130,7 +129,9 @@ pub(crate) struct RunArgs {
     after_help = "Example:\n  leasehold hold --label maintenance deploy/production\n  \
                         leasehold hold -s --max-hold 10m config"
 )]
-#[command(mut_arg("json", |json| json.help("Print an object with the token, and what happens as lines of JSON on standard error")))]
+#[command(mut_arg("json", |json| json.help(
+    "Print an object with the token, and what happens as lines of JSON on standard error"
+)))]
 pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) lock: LockArgs,
@@ -158,7 +159,9 @@ pub(crate) struct HoldArgs {
                   leasehold elect -S redis://host/ scheduler --observe",
     after_long_help = elect_help()
 )]
-#[command(mut_arg("json", |json| json.help("Say what happens as lines of JSON: leaders on standard output, all else on standard error")))]
+#[command(mut_arg("json", |json| json.help(
+    "Say what happens as lines of JSON: leaders on standard output, all else on standard error"
+)))]
 pub(crate) struct ElectArgs {
     /// The election, e.g. scheduler
     #[arg(value_name = "KEY")]
@@ -345,30 +348,21 @@ fn long_help(examples: &str) -> String {
     )
 }
 
-/// The exit statuses and the environment.
+/// What the help and the manual say after all options.
+pub(crate) const TABLES: [(&str, &[(&str, &str)]); 3] = [
+    ("Exit status", exit::TABLE),
+    ("Environment", env::READ),
+    ("Environment of the command", env::GIVEN),
+];
+
 fn tables() -> String {
-    let mut text = String::new();
-    for (title, rows) in [
-        ("Exit status", exit::TABLE),
-        ("Environment", env::READ),
-        ("Environment of the command", env::GIVEN),
-    ] {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{title}:");
-        let width = rows
-            .iter()
-            .map(|(name, _)| name.len())
-            .max()
-            .unwrap_or_default();
-        for (name, meaning) in rows {
-            let _ = writeln!(text, "  {name:width$}  {meaning}");
-        }
-    }
-    text.truncate(text.trim_end().len());
-    text
+    let table = |(title, rows): (&str, &[(&str, &str)])| {
+        let width = rows.iter().map(|(name, _)| name.len()).max();
+        let width = width.unwrap_or_default();
+        let row = |(name, meaning): &(&str, &str)| format!("\n  {name:width$}  {meaning}");
+        format!("{title}:{}", rows.iter().map(row).collect::<String>())
+    };
+    TABLES.map(table).join("\n\n")
 }
 
 #[cfg(test)]

@@ -62,57 +62,45 @@ impl Candidate<'_> {
             let patience = Patience::Wait(Wait::Forever);
             let elected =
                 acquire::acquire(client, wanted, patience, &mut retries, signals, printer);
-            let flow = match elected.await? {
-                Outcome::Granted(held) => self.lead(held, signals).await?,
+            match elected.await? {
+                Outcome::Granted(held) => {
+                    if let Some(status) = self.lead(held, signals).await? {
+                        return Ok(status);
+                    }
+                }
                 Outcome::Signalled(signal) => return Ok(ended_by(signal)),
                 // Waiting for ever does not end without an answer.
-                Outcome::Conflict => ControlFlow::Continue(self.pauses.after(Duration::ZERO)),
-            };
-            let pause = match flow {
-                ControlFlow::Break(status) => return Ok(status),
-                ControlFlow::Continue(pause) => pause,
-            };
+                Outcome::Conflict => self.pauses.after(Duration::ZERO),
+            }
             tokio::select! {
                 signal = signals.next() => return Ok(ended_by(signal)),
-                () = sleep(pause) => {}
+                () = sleep(self.pauses.next) => {}
             }
         }
     }
 
-    /// One term: the end, or how long to pause before standing again.
-    async fn lead(
-        &mut self,
-        held: Held,
-        signals: &mut Signals,
-    ) -> Result<ControlFlow<Status, Duration>, Failure> {
+    /// One term; answers the status unless we are to stand again.
+    async fn lead(&mut self, held: Held, signals: &mut Signals) -> Result<Option<Status>, Failure> {
         let begun = Instant::now();
-        self.printer.event(&Event::Leading {
-            key: self.args.key.clone(),
+        let (client, printer, key) = (self.client, self.printer, &self.args.key);
+        printer.event(&Event::Leading {
+            key: key.clone(),
             term: held.tokens().first().and_then(|(_, term)| *term),
         });
-        let run = self
-            .command
-            .run(self.client, &self.wanted, held, None, signals, self.printer);
+        let command = &self.command;
+        let run = command.run(client, &self.wanted, held, None, signals, printer);
         let done = run.await?;
         if is_asked_to_end(&done) || (self.args.once && !done.lost) {
             let status = if done.lost { exit::LOST } else { done.status };
-            return Ok(ControlFlow::Break((status, done.signal)));
+            return Ok(Some((status, done.signal)));
         }
-        let by_itself = (!done.lost).then_some(done.status);
-        Ok(ControlFlow::Continue(
-            self.again(by_itself, begun.elapsed()),
-        ))
-    }
-
-    /// Says that we stand again, and answers after how long.
-    fn again(&mut self, status: Option<u8>, led_for: Duration) -> Duration {
-        let pause = self.pauses.after(led_for);
-        self.printer.event(&Event::TermEnded {
-            key: self.args.key.clone(),
-            status,
-            again_in_ms: millis(pause),
+        self.pauses.after(begun.elapsed());
+        printer.event(&Event::TermEnded {
+            key: key.clone(),
+            status: (!done.lost).then_some(done.status),
+            again_in_ms: millis(self.pauses.next),
         });
-        pause
+        Ok(None)
     }
 }
 
@@ -128,7 +116,7 @@ fn is_asked_to_end(done: &Done) -> bool {
 /// How long to wait between terms: a command that ends at once is not to spin.
 #[derive(Debug, Default)]
 struct Pauses {
-    last: Duration,
+    next: Duration,
 }
 
 impl Pauses {
@@ -137,12 +125,11 @@ impl Pauses {
     /// A term that was so long was no failure to start.
     const LONG_TERM: Duration = Duration::from_secs(10);
 
-    fn after(&mut self, term: Duration) -> Duration {
-        self.last = match term >= Self::LONG_TERM {
+    fn after(&mut self, term: Duration) {
+        self.next = match term >= Self::LONG_TERM {
             true => Self::FIRST,
-            false => (self.last * 2).clamp(Self::FIRST, Self::LONGEST),
+            false => (self.next * 2).clamp(Self::FIRST, Self::LONGEST),
         };
-        self.last
     }
 }
 
@@ -154,9 +141,12 @@ mod tests {
     fn pauses_grow_with_short_terms_only() {
         let mut pauses = Pauses::default();
         let secs = Duration::from_secs;
-        let short: Vec<_> = (0..7).map(|_| pauses.after(secs(1)).as_secs()).collect();
+        let mut after = |term| {
+            pauses.after(secs(term));
+            pauses.next.as_secs()
+        };
+        let short: Vec<_> = (0..7).map(|_| after(1)).collect();
         assert_eq!(short, [1, 2, 4, 8, 16, 30, 30]);
-        assert_eq!(pauses.after(secs(10)), secs(1));
-        assert_eq!(pauses.after(secs(0)), secs(2));
+        assert_eq!([after(10), after(0)], [1, 2]);
     }
 }

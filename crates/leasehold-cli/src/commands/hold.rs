@@ -11,7 +11,7 @@ use crate::connect::connect_to_hold;
 use crate::exit;
 use crate::failure::Failure;
 use crate::held::Held;
-use crate::output::{Event, Measure, Printer, token_fields};
+use crate::output::{Event, LeaseEnd, Measure, Printer, token_fields};
 use crate::signals::Signals;
 use crate::wanted::Wanted;
 
@@ -52,9 +52,13 @@ async fn keep(
     tokio::select! {
         biased;
         (key, reason) = held.lost() => {
-            let trouble = held.trouble(key).filter(|_| reason == Loss::Unanswered);
-            let key = key.to_owned();
-            printer.event(&Event::Lost { key, reason, action: Measure::None, trouble });
+            printer.event(&Event::Lost(LeaseEnd {
+                key: key.to_owned(),
+                reason,
+                remaining_ms: None,
+                action: Measure::None,
+                trouble: held.trouble(key).filter(|_| reason == Loss::Unanswered),
+            }));
             return Ok(exit::LOST);
         }
         _ = signals.next() => {}

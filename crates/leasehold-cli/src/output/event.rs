@@ -85,28 +85,9 @@ pub(crate) enum Event {
         announced: bool,
     },
     /// The end is near: no renewal was answered, or it was held long enough.
-    Expiring {
-        key: String,
-        #[serde(serialize_with = "by_name")]
-        reason: Loss,
-        remaining_ms: u64,
-        action: Measure,
-        /// What kept it from being renewed.
-        #[serde(serialize_with = "why", rename = "cause")]
-        #[serde(skip_serializing_if = "Option::is_none")]
-        trouble: Option<Trouble>,
-    },
+    Expiring(LeaseEnd),
     /// The lease is lost.
-    Lost {
-        key: String,
-        #[serde(serialize_with = "by_name")]
-        reason: Loss,
-        action: Measure,
-        /// What kept it from being renewed.
-        #[serde(serialize_with = "why", rename = "cause")]
-        #[serde(skip_serializing_if = "Option::is_none")]
-        trouble: Option<Trouble>,
-    },
+    Lost(LeaseEnd),
     /// It was held for the longest time allowed, and is kept until the command has gone.
     Overdue {
         key: String,
@@ -155,6 +136,22 @@ pub(crate) enum Event {
         cause: Option<String>,
         status: u8,
     },
+}
+
+/// How a lease ends, or has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct LeaseEnd {
+    pub(crate) key: String,
+    #[serde(serialize_with = "by_name")]
+    pub(crate) reason: Loss,
+    /// Until then, if it has not ended yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) remaining_ms: Option<u64>,
+    pub(crate) action: Measure,
+    /// What kept it from being renewed.
+    #[serde(serialize_with = "why", rename = "cause")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trouble: Option<Trouble>,
 }
 
 /// Who has a grant besides the server that made it.
@@ -231,8 +228,8 @@ impl Event {
     pub(crate) fn is_urgent(&self) -> bool {
         matches!(
             self,
-            Self::Expiring { .. }
-                | Self::Lost { .. }
+            Self::Expiring(_)
+                | Self::Lost(_)
                 | Self::Overdue { .. }
                 | Self::Refused { .. }
                 | Self::Released {

@@ -14,7 +14,9 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 pub(crate) use escape::escape;
-pub(crate) use event::{Acknowledgements, ByKey, Event, Keys, Measure, Sequel, token_fields};
+pub(crate) use event::{
+    Acknowledgements, ByKey, Event, Keys, LeaseEnd, Measure, Sequel, token_fields,
+};
 
 pub(crate) use table::{Column, table};
 

@@ -6,7 +6,7 @@ use leasehold::Loss;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::event::{Event, Measure, Sequel};
+use super::event::{Event, LeaseEnd, Measure, Sequel};
 use crate::child::Refusal;
 use crate::duration::spoken;
 use crate::held::Trouble;
@@ -94,23 +94,12 @@ impl Event {
                 _ if verbose => format!("got {keys}, {}", words_of(tokens)),
                 _ => return None,
             },
-            Self::Expiring {
-                key,
-                reason,
-                remaining_ms,
-                action,
-                trouble,
-            } => expiring(key, *reason, *remaining_ms, trouble.as_ref()) + action.words(),
-            Self::Lost {
-                key,
-                reason,
-                action,
-                trouble,
-            } => format!(
-                "lost {key}: {reason}{}{}",
-                because(trouble.as_ref()),
-                action.words()
-            ),
+            Self::Expiring(end) => expiring(end) + end.action.words(),
+            Self::Lost(end) => {
+                let because = because(end.trouble.as_ref());
+                let LeaseEnd { key, reason, .. } = end;
+                format!("lost {key}: {reason}{because}{}", end.action.words())
+            }
             Self::Overdue { key, reason } => {
                 format!("{key} should end: {reason}, and its command does not")
             }
@@ -174,16 +163,17 @@ fn because(trouble: Option<&Trouble>) -> String {
     trouble.map_or(String::new(), |trouble| format!(" ({})", trouble.why))
 }
 
-fn expiring(key: &str, reason: Loss, remaining_ms: u64, trouble: Option<&Trouble>) -> String {
-    let left = millis(remaining_ms);
-    if reason == Loss::MaxHold {
-        return format!("{key} ends in {left}: {reason}");
+fn expiring(end: &LeaseEnd) -> String {
+    let (key, left) = (&end.key, millis(end.remaining_ms.unwrap_or_default()));
+    if end.reason == Loss::MaxHold {
+        return format!("{key} ends in {left}: {}", end.reason);
     }
-    let fails = match trouble {
+    let fails = match end.trouble {
         Some(Trouble { refused: true, .. }) => "cannot renew",
         _ => "no answer to the renewals of",
     };
-    format!("{fails} {key}, which ends in {left}{}", because(trouble))
+    let because = because(end.trouble.as_ref());
+    format!("{fails} {key}, which ends in {left}{because}")
 }
 
 impl Measure {
@@ -348,15 +338,17 @@ mod tests {
 
     #[test]
     fn what_the_store_said_is_told() {
-        let expiring = |refused| Event::Expiring {
-            key: "k".into(),
-            reason: Loss::Unanswered,
-            remaining_ms: 1_500,
-            action: Measure::None,
-            trouble: Some(Trouble {
-                refused,
-                why: "NOREPLICAS".into(),
-            }),
+        let expiring = |refused| {
+            Event::Expiring(LeaseEnd {
+                key: "k".into(),
+                reason: Loss::Unanswered,
+                remaining_ms: Some(1_500),
+                action: Measure::None,
+                trouble: Some(Trouble {
+                    refused,
+                    why: "NOREPLICAS".into(),
+                }),
+            })
         };
         assert_eq!(
             expiring(true).sentence(false).unwrap(),
@@ -372,12 +364,13 @@ mod tests {
 
     #[test]
     fn loss_is_an_error() {
-        let lost = Event::Lost {
+        let lost = Event::Lost(LeaseEnd {
             key: "k".into(),
             reason: Loss::Gone,
+            remaining_ms: None,
             action: Measure::Term,
             trouble: None,
-        };
+        });
         assert!(lost.is_urgent());
         assert_eq!(
             lost.sentence(false).unwrap(),

@@ -73,8 +73,7 @@ impl Clock {
         }
         let failed = |errno| directory.failed("write to", errno);
         // Not the directory itself: another user who may read it could lock it.
-        let lock = directory.file(LOCK, OFlags::RDWR | OFlags::CREATE);
-        let _alone = Locked::wait(lock.map_err(failed)?).map_err(failed)?;
+        let _alone = Locked::wait_at(directory, LOCK).map_err(failed)?;
         if let Some(found) = Self::find(directory, machine)? {
             return Ok(found);
         }

@@ -56,6 +56,19 @@ impl Directory {
         retry_on_intr(|| openat(&self.fd, name, flags, PRIVATE))
     }
 
+    /// Opens the file `name`, made if need be, and locks it, however long that takes. The lock
+    /// lasts as long as any descriptor of it.
+    pub(super) fn lock_file(&self, name: &str) -> Result<OwnedFd, Errno> {
+        loop {
+            let file = self.file(name, OFlags::RDWR | OFlags::CREATE)?;
+            retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
+            // Whoever sweeps may have come between.
+            if file::stands_at(&file, self, name)? {
+                return Ok(file);
+            }
+        }
+    }
+
     /// Refuses a directory to which its path does not lead any more: others find
     /// another one there, or make one, and are granted what is held here.
     pub(super) fn check_stands(&self) -> Result<(), StoreError> {
@@ -177,10 +190,17 @@ impl AsFd for Directory {
 pub(super) struct Locked(OwnedFd);
 
 impl Locked {
-    /// Takes the lock, however long that takes.
-    pub(super) fn wait(file: OwnedFd) -> Result<Self, Errno> {
-        retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
-        Ok(Self(file))
+    /// Takes the lock of the file `name`, made if need be, however long that takes.
+    pub(super) fn wait_at(directory: &Directory, name: &str) -> Result<Self, Errno> {
+        directory.lock_file(name).map(Self)
+    }
+
+    /// Takes the lock of the file `name`, made if need be, if it is free.
+    pub(super) fn now_at(directory: &Directory, name: &str) -> Result<Option<Self>, Errno> {
+        match Self::now(directory.file(name, OFlags::RDWR | OFlags::CREATE)?)? {
+            Some(locked) if locked.stands_at(directory, name)? => Ok(Some(locked)),
+            Some(_) | None => Ok(None),
+        }
     }
 
     /// Takes the lock if it is free.

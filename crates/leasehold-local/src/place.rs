@@ -1,7 +1,5 @@
 //! The files of one key: the record, what it is replaced by, and the lock.
 
-use std::os::fd::OwnedFd;
-
 use leasehold_core::{Key, Queue, StoreTime};
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{OFlags, renameat};
@@ -65,23 +63,11 @@ impl Place {
 
     /// Locks the key, however long that takes.
     pub(super) fn wait(&self, directory: &Directory) -> Result<Locked, Errno> {
-        loop {
-            let locked = Locked::wait(self.lock_file(directory)?)?;
-            if locked.stands_at(directory, &self.lock)? {
-                return Ok(locked);
-            }
-        }
+        Locked::wait_at(directory, &self.lock)
     }
 
     pub(super) fn try_lock(&self, directory: &Directory) -> Result<Option<Locked>, Errno> {
-        match Locked::now(self.lock_file(directory)?)? {
-            Some(locked) if locked.stands_at(directory, &self.lock)? => Ok(Some(locked)),
-            Some(_) | None => Ok(None),
-        }
-    }
-
-    fn lock_file(&self, directory: &Directory) -> Result<OwnedFd, Errno> {
-        directory.file(&self.lock, OFlags::RDWR | OFlags::CREATE)
+        Locked::now_at(directory, &self.lock)
     }
 
     /// Removes all of it. Only for who holds the lock.

@@ -36,18 +36,11 @@ struct Life {
 
 impl Life {
     fn begin(directory: &Directory, inbox: &Inbox) -> Result<Self, Errno> {
-        let name = path(inbox);
-        let file = loop {
-            let file = directory.file(&name, OFlags::RDWR | OFlags::CREATE)?;
+        Ok(Self {
             // Others look at a lock for a moment only, so this does not wait long.
-            retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
-            // Whoever sweeps may have come between, and have taken it for dead.
-            if file::stands_at(&file, directory, &name)? {
-                break file;
-            }
-        };
-        let next = OnceLock::new();
-        Ok(Self { file, next })
+            file: directory.lock_file(&path(inbox))?,
+            next: OnceLock::new(),
+        })
     }
 
     fn latest(&self) -> &Self {

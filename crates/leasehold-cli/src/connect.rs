@@ -41,7 +41,8 @@ impl Connected<'_> {
     pub(crate) async fn hold(
         mut self,
         wanted: &Wanted,
-        (patience, conflict): (Patience, u8),
+        patience: Patience,
+        conflict: u8,
         printer: &Printer,
         work: impl AsyncFnOnce(&Client, Held, &mut Signals) -> Result<Status, Failure>,
     ) -> Result<Status, Failure> {

@@ -90,21 +90,21 @@ async fn dispatch(command: Command) -> u8 {
     };
     let done = match &command {
         // These two say how it ended, whatever happened.
-        Command::Run(args) => return conclude(commands::run(args, printer).await, printer),
+        Command::Run(args) => return conclude(commands::run::run(args, printer).await, printer),
         Command::Elect(args) if !args.observe => {
-            return conclude(commands::elect(args, printer).await, printer);
+            return conclude(commands::elect::elect(args, printer).await, printer);
         }
-        Command::Hold(args) => commands::hold(args, printer).await,
-        Command::Elect(args) => commands::observe(args, printer).await,
-        Command::Show(args) => commands::show(args, printer).await,
-        Command::Ls(args) => commands::ls(args, printer).await,
-        Command::Break(args) => commands::break_key(args, printer).await,
-        Command::Resize(args) => commands::resize(args, printer).await,
-        Command::Doctor(args) => commands::doctor(args, printer).await,
-        Command::Init(args) => commands::init(args, printer).await,
-        Command::Bench(args) => commands::bench(args, printer).await,
-        Command::Completions(args) => commands::completions(args, printer),
-        Command::Man(args) => commands::man(args, printer),
+        Command::Hold(args) => commands::hold::hold(args, printer).await,
+        Command::Elect(args) => commands::observe::observe(args, printer).await,
+        Command::Show(args) => commands::show::show(args, printer).await,
+        Command::Ls(args) => commands::ls::ls(args, printer).await,
+        Command::Break(args) => commands::break_key::break_key(args, printer).await,
+        Command::Resize(args) => commands::resize::resize(args, printer).await,
+        Command::Doctor(args) => commands::doctor::doctor(args, printer).await,
+        Command::Init(args) => commands::init::init(args, printer).await,
+        Command::Bench(args) => commands::bench::bench(args, printer).await,
+        Command::Completions(args) => commands::completions::completions(args, printer),
+        Command::Man(args) => commands::man::man(args, printer),
     };
     done.unwrap_or_else(|failure| {
         printer.failure(&failure);

@@ -34,11 +34,13 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failu
         ControlFlow::Continue(connected) => connected,
         ControlFlow::Break(signal) => return Ok(exit::signalled(signal.as_raw())),
     };
-    let patience = (patience, args.wait.conflict_status());
+    let conflict = args.wait.conflict_status();
     let keeping = async |client: &Client, held, signals: &mut Signals| {
         Ok((keep(client, held, signals, printer).await?, None))
     };
-    let (status, _) = connected.hold(&wanted, patience, printer, keeping).await?;
+    let (status, _) = connected
+        .hold(&wanted, patience, conflict, printer, keeping)
+        .await?;
     Ok(status)
 }
 

@@ -67,6 +67,6 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
         let status = if done.lost { exit::LOST } else { done.status };
         Ok((status, done.signal))
     };
-    let patience = (patience, conflict);
-    connected.hold(&wanted, patience, printer, work).await
+    let held = connected.hold(&wanted, patience, conflict, printer, work);
+    held.await
 }

@@ -349,20 +349,15 @@ fn long_help(examples: &str) -> String {
 }
 
 /// What the help and the manual say after all options.
-pub(crate) const TABLES: [(&str, &[(&str, &str)]); 3] = [
+pub(crate) const TABLES: [(&str, &str); 3] = [
     ("Exit status", exit::TABLE),
     ("Environment", env::READ),
     ("Environment of the command", env::GIVEN),
 ];
 
 fn tables() -> String {
-    let table = |(title, rows): (&str, &[(&str, &str)])| {
-        let width = rows.iter().map(|(name, _)| name.len()).max();
-        let width = width.unwrap_or_default();
-        let row = |(name, meaning): &(&str, &str)| format!("\n  {name:width$}  {meaning}");
-        format!("{title}:{}", rows.iter().map(row).collect::<String>())
-    };
-    TABLES.map(table).join("\n\n")
+    let indented = |(title, rows): (&str, &str)| format!("{title}:\n{rows}").replace('\n', "\n  ");
+    TABLES.map(indented).join("\n\n")
 }
 
 #[cfg(test)]

@@ -50,10 +50,10 @@ fn page(command: Command) -> std::io::Result<String> {
     let mut rest = Roff::new();
     for (title, rows) in TABLES {
         rest.control("SH", [&*title.to_uppercase()]);
-        for (name, meaning) in rows {
+        for (name, meaning) in rows.lines().filter_map(|row| row.split_once("  ")) {
             rest.control("TP", []);
-            rest.text([bold(*name)]);
-            rest.text([roman(*meaning)]);
+            rest.text([bold(name)]);
+            rest.text([roman(meaning.trim_start())]);
         }
     }
     rest.control("SH", ["EXAMPLES"]);

@@ -78,7 +78,7 @@ pub(crate) enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         acknowledged: Option<Acknowledgements>,
         /// Whether it is the lease of a process that is gone.
-        #[serde(skip_serializing_if = "is_false")]
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
         recovered: bool,
         /// Whether that was said before: then the end of the waiting is too.
         #[serde(skip)]
@@ -91,7 +91,7 @@ pub(crate) enum Event {
     /// It was held for the longest time allowed, and is kept until the command has gone.
     Overdue {
         key: String,
-        #[serde(serialize_with = "by_name")]
+        #[serde(with = "LossName")]
         reason: Loss,
     },
     /// The system did not let us signal these processes of the command.
@@ -142,7 +142,7 @@ pub(crate) enum Event {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct LeaseEnd {
     pub(crate) key: String,
-    #[serde(serialize_with = "by_name")]
+    #[serde(with = "LossName")]
     pub(crate) reason: Loss,
     /// Until then, if it has not ended yet.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -269,18 +269,19 @@ impl From<&Failure> for Event {
     }
 }
 
-fn reason_name(reason: &Loss) -> &'static str {
-    match reason {
-        Loss::Gone => "gone",
-        Loss::Forgotten => "forgotten",
-        Loss::Unanswered => "unanswered",
-        Loss::Expired => "expired",
-        Loss::Revoked => "revoked",
-        Loss::Shutdown => "shutdown",
-        Loss::Superseded => "superseded",
-        Loss::MaxHold => "max-hold",
-        Loss::HandedOver => "handed-over",
-    }
+/// The names of losses.
+#[derive(Serialize)]
+#[serde(remote = "Loss", rename_all = "kebab-case")]
+enum LossName {
+    Gone,
+    Forgotten,
+    Unanswered,
+    Expired,
+    Revoked,
+    Shutdown,
+    Superseded,
+    MaxHold,
+    HandedOver,
 }
 
 #[allow(clippy::ref_option, reason = "as serde asks for it")]
@@ -289,15 +290,6 @@ fn why<S: Serializer>(trouble: &Option<Trouble>, serializer: S) -> Result<S::Ok,
         .as_ref()
         .map(|trouble| &trouble.why)
         .serialize(serializer)
-}
-
-fn by_name<S: Serializer>(reason: &Loss, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(reason_name(reason))
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 /// `token`, and of several keys `tokens` by key; neither where the store has none.

@@ -6,9 +6,11 @@
 //! keeps tokens rising over restarts.
 
 use std::io::ErrorKind as IoKind;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use leasehold_core::StoreTime;
+use leasehold_store::clock::wall;
+use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
@@ -126,7 +128,7 @@ impl Clock {
     fn new(machine: SinceBoot) -> Self {
         let anchor = wall().saturating_sub(machine.now());
         Self {
-            boot: boot_id().unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
+            boot: boot_id().unwrap_or_else(|| format!("{:032x}", random_u128())),
             anchor: u64::try_from(anchor.as_micros()).unwrap_or(0),
             machine,
         }
@@ -220,12 +222,6 @@ impl SinceBoot {
     }
 }
 
-pub(super) fn wall() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-}
-
 fn timeless(why: &str) -> StoreError {
     refused(
         format!("the machine's time is unknown: /proc/self/timens_offsets {why}"),
@@ -246,6 +242,8 @@ fn corrupt(directory: &Directory) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     #[test]

@@ -193,7 +193,7 @@ pub(super) type Sockets = mpsc::UnboundedSender<Socket>;
 /// Hears again after somebody has removed the socket. Before the next grant, if
 /// that client's files are made again before: no push is missed.
 pub(super) fn bind_again(store: &Inner) {
-    if let Some(sockets) = store.subscription.sockets() {
+    if let Some(sockets) = store.subscription.state().sockets.clone() {
         match bind(store) {
             // Fails where the inbox has just been closed.
             Ok(socket) => drop(sockets.send(socket)),

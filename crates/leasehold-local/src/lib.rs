@@ -60,6 +60,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{Command, Inbox, Key, Outcome, Queue, Reply, Snapshot, StoreTime};
+use leasehold_store::random::random_u64;
 use leasehold_store::{
     Capabilities, Listening, Listing, PushSink, Records, Step, StoreError, Transacted,
 };
@@ -115,7 +116,7 @@ struct Inner {
 impl Inner {
     fn open(path: PathBuf, retention: Duration) -> Result<Self, StoreError> {
         let directory = Arc::new(Directory::open(path)?);
-        let inbox = Inbox::from_random(uuid::Uuid::new_v4().as_u64_pair().0);
+        let inbox = Inbox::from_random(random_u64());
         let inner = Self {
             clock: Clock::open(&directory)?,
             session: Session::open(directory.clone(), inbox)?,
@@ -201,10 +202,10 @@ impl LocalStore {
     /// Lets a claim that waits without an inbox ask again before anything can
     /// lapse: whoever asks finds the dead.
     fn asked_again_soon(&self, mut reply: Reply, at: StoreTime, epoch: u64) -> Reply {
-        let pause = match (epoch, self.inner.subscription.sockets()) {
-            (0, _) => Some(LOOK_PAUSE),
-            (_, None) => Some(POLL_PAUSE),
-            (_, Some(_)) => None,
+        let pause = match self.inner.subscription.state().sockets {
+            _ if epoch == 0 => Some(LOOK_PAUSE),
+            None => Some(POLL_PAUSE),
+            Some(_) => None,
         };
         if let (Reply::Standing(standing), Some(pause)) = (&mut reply, pause) {
             // Those further back stagger by themselves.
@@ -308,10 +309,6 @@ impl Subscription {
 
     fn open(&self, epoch: u64, sockets: Option<inbox::Sockets>) {
         *self.state() = SubscriptionState { epoch, sockets };
-    }
-
-    fn sockets(&self) -> Option<inbox::Sockets> {
-        self.state().sockets.clone()
     }
 
     /// Whether it was that inbox that was open, which is now closed, and whether it had a socket.

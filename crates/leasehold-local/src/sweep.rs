@@ -4,12 +4,13 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use leasehold_store::clock::wall;
+use leasehold_store::random::random_u64;
 use rustix::fs::{AtFlags, Stat, statat};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::Inner;
-use super::clock::wall;
 use super::directory::{Directory, INBOXES, KEYS, SESSIONS};
 use super::place::Place;
 use super::session::is_dead_file;
@@ -122,7 +123,7 @@ fn names(directory: &Directory, sub: &str, endings: &[&str]) -> Vec<String> {
     names.sort();
     names.dedup();
     if !names.is_empty() {
-        let start = uuid::Uuid::new_v4().as_u128() % names.len() as u128;
+        let start = random_u64() % names.len() as u64;
         names.rotate_left(usize::try_from(start).unwrap_or(0));
     }
     names

@@ -81,15 +81,15 @@ impl<'a> Rows<'a> {
             return Ok(true);
         }
         found.sort_by(|a, b| a.key.cmp(&b.key));
-        let read = if self.json {
-            let printed = found.iter().map(|view| self.printer.json(view));
-            // Nobody reads what follows what nobody has read.
-            let stops = |printed: &Result<bool, Failure>| !matches!(printed, Ok(true));
-            printed.into_iter().find(stops).unwrap_or(Ok(true))?
+        let mut read = true;
+        if self.json {
+            for view in &found {
+                read = read && self.printer.json(view)?;
+            }
         } else {
             let text = self.text(&found);
-            self.printer.text(&text)?
-        };
+            read = self.printer.text(&text)?;
+        }
         self.printed = true;
         Ok(read)
     }

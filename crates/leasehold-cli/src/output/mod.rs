@@ -66,14 +66,9 @@ impl Printer {
 
     /// Data for people, in lines. A cell that may hold line breaks is escaped by its caller.
     pub(crate) fn text(&self, text: &str) -> Result<bool, Failure> {
-        let lines: String = text
-            .split_inclusive('\n')
-            .map(|line| match line.strip_suffix('\n') {
-                Some(line) => format!("{}\n", escape(line)),
-                None => escape(line).into_owned(),
-            })
-            .collect();
-        self.data(&lines)
+        let lines = text.split_terminator('\n');
+        let lines = lines.map(|line| format!("{}\n", escape(line)));
+        self.data(&lines.collect::<String>())
     }
 
     /// Data as a line of JSON with `--json`, else as text. Answers whether anybody still reads.

@@ -1,6 +1,6 @@
 //! One key passed on among many waiters, with nothing to do inside.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::failure::Failure;
 
 /// What the waiters of a round share.
 struct Round {
-    sample: RefCell<Sample>,
-    released: Cell<Option<Instant>>,
-    grants: RefCell<Vec<u64>>,
-    over: Cell<bool>,
+    sample: Sample,
+    released: Option<Instant>,
+    grants: Vec<u64>,
+    over: bool,
 }
 
 /// One round, with how often the least and the most lucky waiter had its turn.
@@ -25,12 +25,12 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
     let client = &bench.server.client;
     let trip = round_trip(bench).await?;
     let key = format!("bench/hand-off-{waiters}");
-    let round = Rc::new(Round {
-        sample: RefCell::new(Sample::new()),
-        released: Cell::new(None),
-        grants: RefCell::new(vec![0; waiters]),
-        over: Cell::new(false),
-    });
+    let round = Rc::new(RefCell::new(Round {
+        sample: Sample::new(),
+        released: None,
+        grants: vec![0; waiters],
+        over: false,
+    }));
     // Everybody is in line before it begins.
     let first = client.mutex(&key)?.lock().await?;
     let local = LocalSet::new();
@@ -44,18 +44,18 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
         let started = Instant::now();
         first.release().await?;
         tokio::time::sleep(bench.time).await;
-        round.over.set(true);
+        round.borrow_mut().over = true;
         let taken = started.elapsed();
         Ok::<_, Failure>((taken, bench.spent_since(before).await?))
     };
     let (taken, spent) = local.run_until(run).await?;
-    let (sample, grants) = (round.sample.borrow().clone(), round.grants.borrow().clone());
     // Whoever still waits leaves the queue.
     drop(local);
     until_waiting(client, &key, 0).await?;
+    let Round { sample, grants, .. } = &*round.borrow();
     let count = sample.count().max(1.0);
     let micros = |time: Duration| time.as_secs_f64() * 1e6 / count;
-    let figures = Figures::of(&sample, taken)
+    let figures = Figures::of(sample, taken)
         .with(
             "p50_of_round_trip",
             trip.map(|trip| sample.quantile(0.5) / trip),
@@ -93,26 +93,26 @@ async fn until_waiting(client: &Client, key: &str, waiters: usize) -> Result<(),
 async fn take_turns(
     client: &Client,
     key: &str,
-    round: &Round,
+    round: &RefCell<Round>,
     waiter: usize,
 ) -> Result<(), Failure> {
     let lock = client.mutex(key)?;
-    while !round.over.get() {
+    loop {
         let lease = lock.lock().await?;
         let now = Instant::now();
-        if round.over.get() {
-            return Ok(());
-        }
-        if let Some(released) = round.released.get() {
-            round.sample.borrow_mut().add(now - released);
-            if let Some(grants) = round.grants.borrow_mut().get_mut(waiter) {
-                *grants += 1;
+        {
+            let mut round = round.borrow_mut();
+            if round.over {
+                return Ok(());
             }
+            if let Some(released) = round.released {
+                round.sample.add(now - released);
+                round.grants[waiter] += 1;
+            }
+            round.released = Some(Instant::now());
         }
-        round.released.set(Some(Instant::now()));
         lease.release().await?;
     }
-    Ok(())
 }
 
 /// The median of bare round trips, one after the other.

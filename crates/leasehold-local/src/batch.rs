@@ -161,19 +161,15 @@ fn serve(store: &Inner, at: &[(Key, Place); 1], locks: &[Locked]) {
     }
 }
 
-/// Tells each what came of its step; an error tells all. Who has left does not mind.
+/// Answers each with what came of its step; an error is the answer to all. Who has left does
+/// not mind.
 fn answer(jobs: Vec<Job>, taken: Result<Vec<Outcome>, StoreError>) {
-    match taken {
-        Ok(outcomes) => {
-            for (job, outcome) in jobs.into_iter().zip(outcomes) {
-                job.answer.send(Ok(outcome)).ok();
-            }
-        }
-        Err(error) => {
-            for job in jobs {
-                job.answer.send(Err(error.clone())).ok();
-            }
-        }
+    let answers = match taken {
+        Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error); jobs.len()],
+    };
+    for (job, answer) in jobs.into_iter().zip(answers) {
+        job.answer.send(answer).ok();
     }
 }
 

@@ -58,15 +58,12 @@ impl DeathWatcher {
         }
         match reply {
             Reply::Standing(standing) if standing.token.is_none() => {
-                let (key, arrival, position) = (key.clone(), standing.arrival, standing.position);
-                waiting.insert(
-                    id.clone(),
-                    Waiting {
-                        key,
-                        arrival,
-                        position,
-                    },
-                );
+                let claim = Waiting {
+                    key: key.clone(),
+                    arrival: standing.arrival,
+                    position: standing.position,
+                };
+                waiting.insert(id.clone(), claim);
                 self.wanted.notify_one();
             }
             _ => {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
-use leasehold::core::{Mode, Owner};
+use leasehold::core::{ClientInfo, Mode};
 use leasehold::{HolderInfo, Inspection, Kind, Token, WaiterInfo};
 use serde::Serialize;
 
@@ -113,10 +113,10 @@ impl From<&WaiterInfo> for ClaimView {
 }
 
 impl ClaimView {
-    fn new(mode: Mode, owner: &Owner, since: SystemTime, expires_in: Duration) -> Self {
+    fn new(mode: Mode, owner: &ClientInfo, since: SystemTime, expires_in: Duration) -> Self {
         let (mode, weight, of) = match mode {
-            Mode::Exclusive => ("exclusive", None, None),
-            Mode::Shared => ("shared", None, None),
+            Mode::EXCLUSIVE => ("exclusive", None, None),
+            Mode::SHARED => ("shared", None, None),
             Mode::Permits { take, of } => ("permits", Some(take), Some(of)),
         };
         Self {
@@ -209,7 +209,7 @@ impl ClaimView {
 
 impl OwnerView {
     /// `None` where the store does not keep who it is.
-    pub(crate) fn of(owner: &Owner) -> Option<Self> {
+    pub(crate) fn of(owner: &ClientInfo) -> Option<Self> {
         (!owner.is_unknown()).then(|| Self {
             host: owner.host.clone(),
             pid: owner.pid,
@@ -250,7 +250,7 @@ pub(crate) fn held_by(holders: &[ClaimView]) -> Option<String> {
 }
 
 /// The beginning of an id, where the owner is not known.
-fn hint_of(owner: &Owner, hint: &str) -> Option<String> {
+fn hint_of(owner: &ClientInfo, hint: &str) -> Option<String> {
     owner.is_unknown().then(|| hint.to_owned())
 }
 
@@ -284,10 +284,10 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn claim(label: Option<&str>) -> ClaimView {
-        let owner = Owner::new("build7", 812, label);
+        let owner = ClientInfo::new("build7", 812, label);
         let since = SystemTime::UNIX_EPOCH + Duration::from_micros(1_769_860_800_123_456);
         ClaimView::new(
-            Mode::Exclusive,
+            Mode::EXCLUSIVE,
             &owner,
             since,
             Duration::from_millis(12_345),
@@ -315,8 +315,8 @@ pub(crate) mod tests {
     #[test]
     fn what_is_not_known_is_not_made_up() {
         let holder = HolderInfo {
-            mode: Mode::Exclusive,
-            owner: Owner::unknown(),
+            mode: Mode::EXCLUSIVE,
+            owner: ClientInfo::unknown(),
             since: SystemTime::UNIX_EPOCH,
             expires_in: Duration::MAX,
             token: Token::NONE,
@@ -340,8 +340,8 @@ pub(crate) mod tests {
 
     #[test]
     fn permits_have_their_weight() {
-        let owner = Owner::new("h", 1, None);
-        let mode = Mode::Permits { of: 3, take: 2 };
+        let owner = ClientInfo::new("h", 1, None);
+        let mode = Mode::permits(3, 2);
         let view = ClaimView::new(mode, &owner, SystemTime::UNIX_EPOCH, Duration::ZERO);
         assert_eq!(
             (view.mode, view.weight, view.mode()),

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Arrival, Capacity, ClaimId, Inbox, Mode, Note, Owner, OwnerSecret, StoreTime, Token};
+use crate::{
+    Arrival, Capacity, ClaimId, ClientInfo, Inbox, Mode, Note, OwnerSecret, StoreTime, Token,
+};
 
 /// Joins the queue, or finds itself where it already stands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,9 +26,9 @@ pub struct Claim {
     /// Where its client hears of grants.
     pub inbox: Option<Inbox>,
     /// Who asks, for people.
-    pub owner: Owner,
+    pub owner: ClientInfo,
     /// Makes the claim re-entrant: it is granted at once where its owner holds
-    /// already. Counts for [`Mode::Exclusive`] only, and such a claim passes
+    /// already. Counts for [`Mode::EXCLUSIVE`] only, and such a claim passes
     /// nobody ([`Claim::ahead`] does not count).
     pub secret: Option<OwnerSecret>,
     /// The least time that the key stays taken from the grant on, whatever
@@ -49,7 +51,7 @@ impl Claim {
             wait: true,
             ahead: false,
             inbox: None,
-            owner: Owner::default(),
+            owner: ClientInfo::default(),
             secret: None,
             min_hold: Duration::ZERO,
             note: None,
@@ -111,7 +113,7 @@ pub struct Adopt {
     /// Where the new client hears.
     pub inbox: Option<Inbox>,
     /// Who it is, for people.
-    pub owner: Owner,
+    pub owner: ClientInfo,
 }
 
 /// Leaves, holding or waiting. Unless settled, the id stays released: see
@@ -379,7 +381,7 @@ pub struct ClaimView {
     /// Capacity and weight.
     pub mode: Mode,
     /// Who.
-    pub owner: Owner,
+    pub owner: ClientInfo,
     /// When it joined (a waiter) or was granted (a holder).
     pub since: StoreTime,
     /// Until when it lives without renewal.

@@ -99,25 +99,25 @@ mod tests {
     #[test]
     fn a_writer_excludes_a_reader_and_readers_fit_together() {
         let units = Capacity::Lock.units();
-        assert_eq!(Mode::Exclusive.weight(), units);
-        assert!(Mode::Exclusive.weight() + Mode::Shared.weight() > units);
-        assert_eq!(Mode::Shared.weight() * Capacity::LOCK, units);
-        assert_eq!(Mode::Exclusive.capacity(), Mode::Shared.capacity());
+        assert_eq!(Mode::EXCLUSIVE.weight(), units);
+        assert!(Mode::EXCLUSIVE.weight() + Mode::SHARED.weight() > units);
+        assert_eq!(Mode::SHARED.weight() * Capacity::LOCK, units);
+        assert_eq!(Mode::EXCLUSIVE.capacity(), Mode::SHARED.capacity());
     }
 
     #[test]
     fn what_could_never_be_granted_is_refused() {
-        let check = |of, take| Mode::Permits { of, take }.check();
+        let check = |of, take| Mode::permits(of, take).check();
         for (of, take) in [(0, 0), (0, 1), (1, 0), (1, 2), (5, u32::MAX)] {
             assert!(check(of, take).is_err(), "{take} of {of}");
         }
         for (of, take) in [(1, 1), (5, 5), (u32::MAX, u32::MAX)] {
             assert_eq!(check(of, take), Ok(()));
-            let mode = Mode::Permits { of, take };
+            let mode = Mode::permits(of, take);
             assert!(mode.weight() <= mode.capacity().units());
         }
-        assert_eq!(Mode::Exclusive.check(), Ok(()));
-        assert_eq!(Mode::Shared.check(), Ok(()));
+        assert_eq!(Mode::EXCLUSIVE.check(), Ok(()));
+        assert_eq!(Mode::SHARED.check(), Ok(()));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub use life::{
     Life, Limits, Loss, Phase, Rejoining, RenewalPolicy, Standpoint, Terms, Transmit,
 };
 pub use marker::{Closed, Marked, Marker, SetTerms};
-pub use owner::{Owner, OwnerSecret};
+pub use owner::{ClientInfo, OwnerSecret};
 pub use push::{Proof, Push};
 pub use queue::{DROPS_PER_STEP, PROMOTED_FLOOR, Queue, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT};
 pub use time::{Moment, Now, StoreTime};

@@ -7,7 +7,7 @@ use crate::Invalid;
 /// Who asks, for people to read: it decides nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(from = "Written")]
-pub struct Owner {
+pub struct ClientInfo {
     /// The machine's name.
     #[serde(rename = "h")]
     pub host: String,
@@ -28,13 +28,13 @@ struct Written {
     l: Option<String>,
 }
 
-impl From<Written> for Owner {
+impl From<Written> for ClientInfo {
     fn from(written: Written) -> Self {
         Self::new(&written.h, written.p, written.l.as_deref())
     }
 }
 
-impl Owner {
+impl ClientInfo {
     /// Nobody that is known: some records do not say who made them.
     #[must_use]
     pub fn unknown() -> Self {
@@ -50,7 +50,7 @@ impl Owner {
     /// The longest host name or label, in bytes; longer ones are cut.
     pub const MAX_BYTES: usize = 255;
 
-    /// An owner whose texts are cut to [`Owner::MAX_BYTES`] and freed of
+    /// An owner whose texts are cut to [`ClientInfo::MAX_BYTES`] and freed of
     /// control characters, so that they can be shown on any terminal.
     #[must_use]
     pub fn new(host: &str, pid: u32, label: Option<&str>) -> Self {
@@ -118,7 +118,7 @@ impl fmt::Debug for OwnerSecret {
 fn tame(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars().filter(|c| !c.is_control()) {
-        if out.len() + c.len_utf8() > Owner::MAX_BYTES {
+        if out.len() + c.len_utf8() > ClientInfo::MAX_BYTES {
             break;
         }
         out.push(c);
@@ -132,17 +132,18 @@ mod tests {
 
     #[test]
     fn texts_are_cut_at_a_character_and_freed_of_control_characters() {
-        let long = "é".repeat(Owner::MAX_BYTES);
-        let owner = Owner::new(&long, 1, Some("\u{1b}[31mred\r\n"));
-        assert_eq!(owner.host.len(), Owner::MAX_BYTES - 1);
+        let long = "é".repeat(ClientInfo::MAX_BYTES);
+        let owner = ClientInfo::new(&long, 1, Some("\u{1b}[31mred\r\n"));
+        assert_eq!(owner.host.len(), ClientInfo::MAX_BYTES - 1);
         assert!(owner.host.chars().all(|c| c == 'é'));
         assert_eq!(owner.label.as_deref(), Some("[31mred"));
     }
 
     #[test]
     fn what_is_read_can_be_shown_too() {
-        let owner: Owner = serde_json::from_str(r#"{"h":"a\nb","p":1,"l":"\u001b[2J"}"#).unwrap();
-        assert_eq!(owner, Owner::new("ab", 1, Some("[2J")));
+        let owner: ClientInfo =
+            serde_json::from_str(r#"{"h":"a\nb","p":1,"l":"\u001b[2J"}"#).unwrap();
+        assert_eq!(owner, ClientInfo::new("ab", 1, Some("[2J")));
         let json = serde_json::to_string(&owner).unwrap();
         assert_eq!(json, r#"{"h":"ab","p":1,"l":"[2J"}"#);
     }
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn an_empty_label_is_none() {
         for label in [None, Some(""), Some("\n")] {
-            assert_eq!(Owner::new("h", 1, label).label, None);
+            assert_eq!(ClientInfo::new("h", 1, label).label, None);
         }
     }
 }

@@ -30,8 +30,8 @@ use self::record::Record;
 use self::tombstone::Tombstone;
 use crate::mutant::mutated;
 use crate::{
-    Arrival, Capacity, ClaimId, Command, Event, Inbox, Invalid, Mode, Note, Now, Outcome, Owner,
-    OwnerSecret, Reply, StoreTime, Token,
+    Arrival, Capacity, ClaimId, ClientInfo, Command, Event, Inbox, Invalid, Mode, Note, Now,
+    Outcome, OwnerSecret, Reply, StoreTime, Token,
 };
 
 /// A claim that is granted while it waits lives at least this long from then,
@@ -67,7 +67,7 @@ pub const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
 ///
 /// let mut queue = Queue::default();
 /// let ttl = Duration::from_secs(30);
-/// let claim = Command::Claim(Claim::new(ClaimId::from_random(1), Mode::Exclusive, ttl));
+/// let claim = Command::Claim(Claim::new(ClaimId::from_random(1), Mode::EXCLUSIVE, ttl));
 /// let outcome = queue.apply(&claim, StoreTime(1_000_000));
 /// assert!(matches!(outcome.reply, Reply::Standing(s) if s.token.is_some()));
 /// ```
@@ -111,7 +111,7 @@ struct Entry {
     /// When it joined; from the grant on, when it was granted.
     since: StoreTime,
     inbox: Option<Inbox>,
-    owner: Owner,
+    owner: ClientInfo,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     secret: Option<OwnerSecret>,
     #[serde(default, skip_serializing_if = "Duration::is_zero")]

@@ -193,7 +193,7 @@ mod tests {
 
     fn claim(number: u128) -> Arc<Command> {
         let id = ClaimId::from_random(number);
-        Arc::new(Command::Claim(Claim::new(id, Mode::Exclusive, LONG)))
+        Arc::new(Command::Claim(Claim::new(id, Mode::EXCLUSIVE, LONG)))
     }
 
     /// Waits until so many steps wait for their turn; `None`: nobody serves the key.

@@ -156,7 +156,7 @@ mod tests {
     fn claim(number: u128, by: &str) -> Claim {
         Claim {
             inbox: Some(inbox(by)),
-            ..Claim::new(id(number), Mode::Exclusive, LEASE)
+            ..Claim::new(id(number), Mode::EXCLUSIVE, LEASE)
         }
     }
 
@@ -282,7 +282,7 @@ mod tests {
         for number in [1, 2] {
             let adopt = Adopt {
                 inbox: Some(inbox("b")),
-                owner: leasehold_core::Owner::default(),
+                owner: leasehold_core::ClientInfo::default(),
             };
             let rotate = Rotate {
                 to: id(10 + number),

@@ -138,7 +138,7 @@ mod tests {
 
     fn used(store: &Inner, key: &str, ttl: Duration) {
         let id = ClaimId::from_random(1);
-        let claim = Claim::new(id.clone(), Mode::Exclusive, ttl);
+        let claim = Claim::new(id.clone(), Mode::EXCLUSIVE, ttl);
         let key = Key::new(key).unwrap();
         step::try_take(store, &key, Some(&Command::Claim(claim))).unwrap();
         let release = Release {
@@ -167,7 +167,7 @@ mod tests {
         step("watched", watch(Duration::from_secs(60)));
         step("watched once", watch(Duration::from_micros(1)));
         let id = ClaimId::from_random(1);
-        let brief = Claim::new(id.clone(), Mode::Exclusive, Duration::from_micros(1));
+        let brief = Claim::new(id.clone(), Mode::EXCLUSIVE, Duration::from_micros(1));
         let kept = Claim {
             min_hold: Duration::from_secs(60),
             ..brief

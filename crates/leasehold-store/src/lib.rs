@@ -17,7 +17,7 @@
 //! let store = MemoryStore::new();
 //! let key = Key::new("orders/42")?;
 //! let id = ClaimId::from_random(random_u128());
-//! let claim = Claim::new(id, Mode::Exclusive, Duration::from_secs(30));
+//! let claim = Claim::new(id, Mode::EXCLUSIVE, Duration::from_secs(30));
 //! assert!(store.claim(&key, &claim).await?.holds());
 //! assert_eq!(store.inspect(&key).await?.holders.len(), 1);
 //! # Ok(()) }

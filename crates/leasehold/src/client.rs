@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
-use leasehold_core::{Key, Mode, Owner as OwnerInfo, Reply};
+use leasehold_core::{ClientInfo, Key, Mode, Reply};
 
 pub use self::builder::ClientBuilder;
 use crate::election::Election;
@@ -63,7 +63,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Client, Error> {
 #[derive(Clone)]
 pub struct Client {
     session: Arc<Session>,
-    owner: OwnerInfo,
+    owner: ClientInfo,
     url: Arc<str>,
 }
 

@@ -75,7 +75,7 @@ pub struct Leader {
 
 impl Election {
     pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner) -> Self {
-        let face = Face::new(session, key, owner, Mode::Exclusive);
+        let face = Face::new(session, key, owner, Mode::EXCLUSIVE);
         Self { face }
     }
 
@@ -231,7 +231,7 @@ async fn look(session: &Session, key: &Key) -> Result<Option<Leader>, StoreError
     let arrivals: Vec<_> = look.holders.iter().map(|it| it.claim.arrival).collect();
     let seen = Inspection::new(key.clone(), look);
     let mut holders = seen.holders.into_iter().zip(arrivals);
-    let leader = holders.find(|(holder, _)| holder.mode == Mode::Exclusive && !holder.kept);
+    let leader = holders.find(|(holder, _)| holder.mode == Mode::EXCLUSIVE && !holder.kept);
     Ok(leader.map(|(holder, arrival)| Leader {
         arrival,
         term: holder.token,

@@ -66,13 +66,13 @@ mod sealed {
 
 impl LeaseKind for Exclusive {
     fn is(mode: Mode) -> bool {
-        mode == Mode::Exclusive
+        mode == Mode::EXCLUSIVE
     }
 }
 
 impl LeaseKind for Shared {
     fn is(mode: Mode) -> bool {
-        mode == Mode::Shared
+        mode == Mode::SHARED
     }
 }
 
@@ -153,7 +153,7 @@ impl Lease {
             return Err(hold.error(Operation::Downgrade, error));
         }
         hold.change(Operation::Downgrade, Change::Downgrade).await?;
-        hold.set_mode(Mode::Shared);
+        hold.set_mode(Mode::SHARED);
         Ok(Lease::of(hold))
     }
 }

@@ -64,7 +64,7 @@ pub use inspection::{Broken, HolderInfo, Inspection, Kind, Shutdown, WaiterInfo}
 pub use lease::{Exclusive, GrantNumber, Lease, LeaseKind, Overlapping, Permits, Shared};
 pub use leasehold_core as core;
 pub use leasehold_core::{
-    Key, Loss, Mode, Note, Owner as OwnerInfo, RenewalPolicy, Retry, Standpoint, Token,
+    ClientInfo, Key, Loss, Mode, Note, RenewalPolicy, Retry, Standpoint, Token,
 };
 #[doc(inline)]
 pub use leasehold_store::access::{Access, TlsFiles};

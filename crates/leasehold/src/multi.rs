@@ -76,7 +76,7 @@ impl MultiLock {
             session.clone(),
             first.clone(),
             owner.clone(),
-            Mode::Exclusive,
+            Mode::EXCLUSIVE,
         );
         Ok(Self {
             face,
@@ -89,7 +89,7 @@ impl MultiLock {
     #[must_use]
     pub fn shared(self) -> MultiLock<Shared> {
         MultiLock {
-            face: self.face.with_mode(Mode::Shared),
+            face: self.face.with_mode(Mode::SHARED),
             keys: self.keys,
             kind: PhantomData,
         }

@@ -41,7 +41,7 @@ adopting!(Mutex, crate::Exclusive);
 
 impl Mutex {
     pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner) -> Self {
-        let face = Face::new(session, key, owner, Mode::Exclusive);
+        let face = Face::new(session, key, owner, Mode::EXCLUSIVE);
         Self { face }
     }
 

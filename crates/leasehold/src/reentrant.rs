@@ -95,7 +95,7 @@ impl Reentrant {
         who: leasehold_core::Owner,
         owner: Owner,
     ) -> Self {
-        let mut face = Face::new(session, key, who, Mode::Exclusive);
+        let mut face = Face::new(session, key, who, Mode::EXCLUSIVE);
         face.wish.secret = Some(owner.0);
         Self { face, owner }
     }

@@ -47,12 +47,12 @@ unfair_options!(RwLock);
 
 impl RwLock {
     pub(crate) fn new(session: Arc<Session>, key: Key, owner: Owner) -> Self {
-        let face = Face::new(session, key, owner, Mode::Exclusive);
+        let face = Face::new(session, key, owner, Mode::EXCLUSIVE);
         Self { face }
     }
 
     fn reader(&self) -> Face {
-        self.face.with_mode(Mode::Shared)
+        self.face.with_mode(Mode::SHARED)
     }
 
     /// Waits to read, as long as it takes.

@@ -190,7 +190,7 @@ impl Semaphore {
         };
         let taken = seen.holders.iter().map(|holder| match holder.mode {
             Mode::Permits { take, .. } => take,
-            Mode::Exclusive | Mode::Shared => 0,
+            Mode::EXCLUSIVE | Mode::SHARED => 0,
         });
         Ok(taken.fold(all, u32::saturating_sub))
     }

@@ -38,7 +38,7 @@ fn key() -> Key {
 }
 
 fn asked(terms: Terms) -> (Life, Transmit) {
-    let claim = Claim::new(id(1), Mode::Exclusive, terms.ttl);
+    let claim = Claim::new(id(1), Mode::EXCLUSIVE, terms.ttl);
     let mut life = Life::claim(claim, terms, LIMITS, at(0));
     assert_eq!(life.phase(), Phase::Asking);
     let ask = send(&mut life, 0);
@@ -213,7 +213,7 @@ fn what_may_have_been_made_is_released() {
         blocked_until: STORE,
     };
     // One that was never sent, and one whose only answer says that it made nothing.
-    let claim = Claim::new(id(1), Mode::Exclusive, TTL);
+    let claim = Claim::new(id(1), Mode::EXCLUSIVE, TTL);
     let mut never = Life::claim(claim, terms(), LIMITS, at(0));
     never.leave(at(0));
     assert_eq!(never.phase(), Phase::Over);

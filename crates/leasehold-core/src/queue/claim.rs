@@ -25,7 +25,7 @@ impl Queue {
             };
         }
         let buried = self.is_buried(&claim.id, step.now);
-        let secret = claim.secret.filter(|_| claim.mode == Mode::Exclusive);
+        let secret = claim.secret.filter(|_| claim.mode == Mode::EXCLUSIVE);
         let ahead = claim.ahead && secret.is_none();
         // An unfair claim is asked first: else it could never win a vacant key.
         let open = step.opens.is_none();
@@ -59,7 +59,7 @@ impl Queue {
         let may_pass = (open || mutated("closed-claim"))
             && (ahead
                 || self.waiting.is_empty()
-                || claim.mode == Mode::Shared && mutated("reader-passes"));
+                || claim.mode == Mode::SHARED && mutated("reader-passes"));
         let now =
             barges || carrier.is_some() || (may_pass && self.make_room(claim.mode.weight(), step));
         if !now && !claim.wait {
@@ -113,7 +113,7 @@ impl Queue {
     pub(super) fn carrier(&mut self, secret: OwnerSecret, step: &mut Step) -> Option<crate::Token> {
         self.reclaim(step);
         // Only an exclusive hold has an owner, and then there is no other.
-        let exclusive = self.granted.values().next()?.mode == Mode::Exclusive;
+        let exclusive = self.granted.values().next()?.mode == Mode::EXCLUSIVE;
         let mut held = self
             .granted
             .iter()

@@ -84,7 +84,7 @@ fn are_one_hold(claims: &[&Entry]) -> bool {
     let live = || claims.iter().filter(|claim| !claim.kept);
     let owner = live().next().map(|claim| claim.secret);
     claims.len() == 1
-        || claims.iter().all(|claim| claim.mode == Mode::Exclusive)
+        || claims.iter().all(|claim| claim.mode == Mode::EXCLUSIVE)
             && live().all(|claim| claim.secret.is_some() && Some(claim.secret) == owner)
 }
 

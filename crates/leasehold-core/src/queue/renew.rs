@@ -119,9 +119,9 @@ impl Queue {
         let Some(entry) = self.entry_mut(id) else {
             return;
         };
-        if entry.mode == Mode::Exclusive && entry.secret.is_none() {
-            entry.mode = Mode::Shared;
-            self.used -= Mode::Exclusive.weight() - Mode::Shared.weight();
+        if entry.mode == Mode::EXCLUSIVE && entry.secret.is_none() {
+            entry.mode = Mode::SHARED;
+            self.used -= Mode::EXCLUSIVE.weight() - Mode::SHARED.weight();
         }
     }
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use crate::mutant::mutated;
-use crate::{ClaimId, Closed, Inbox, Note, Owner, StoreTime, Token};
+use crate::{ClaimId, ClientInfo, Closed, Inbox, Note, StoreTime, Token};
 
 /// So many clients that wait are remembered by one server for one key; others
 /// are not woken, and ask from time to time.
@@ -64,7 +64,7 @@ pub struct Body {
     /// Where its client hears, at this server.
     pub inbox: Inbox,
     /// Who it is, for people.
-    pub owner: Owner,
+    pub owner: ClientInfo,
     /// What it tells the others.
     pub note: Option<Note>,
 }

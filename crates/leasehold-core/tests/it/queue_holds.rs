@@ -28,7 +28,7 @@ fn claim(number: u128, by: &str, min_hold: Duration) -> Command {
     Command::Claim(Claim {
         inbox: Some(inbox(by)),
         min_hold,
-        ..Claim::new(id(number), Mode::Exclusive, 30 * SECOND)
+        ..Claim::new(id(number), Mode::EXCLUSIVE, 30 * SECOND)
     })
 }
 

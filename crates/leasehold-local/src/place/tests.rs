@@ -60,7 +60,7 @@ fn write(case: &Case, clock: &Clock, key: &Key, queue: &Queue, expires: StoreTim
 
 fn claim(id: u128) -> Command {
     let id = ClaimId::from_random(id);
-    Command::Claim(Claim::new(id, Mode::Exclusive, Duration::from_secs(30)))
+    Command::Claim(Claim::new(id, Mode::EXCLUSIVE, Duration::from_secs(30)))
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn of_an_earlier_boot_minimum_holds_and_released_ids_count() {
     let mut queue = Queue::default();
     let id = ClaimId::from_random;
     let claim = |number, min_hold| {
-        let mode = Mode::Permits { of: 4, take: 1 };
+        let mode = Mode::permits(4, 1);
         Command::Claim(Claim {
             min_hold,
             inbox: Some(Inbox::new("then").unwrap()),

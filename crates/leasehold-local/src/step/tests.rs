@@ -18,7 +18,7 @@ async fn all(store: &Arc<Inner>, keys: &[&str]) -> Result<Taken, StoreError> {
         Command::Claim(Claim {
             wait: false,
             inbox: Some(store.session.inbox().clone()),
-            ..Claim::new(ClaimId::from_random(number), Mode::Exclusive, Duration::MAX)
+            ..Claim::new(ClaimId::from_random(number), Mode::EXCLUSIVE, Duration::MAX)
         })
     };
     let claims: Vec<_> = (1..).map(claim).take(keys.len()).collect();

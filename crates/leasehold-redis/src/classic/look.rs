@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use leasehold_core::{
-    Arrival, Capacity, ClaimView, Holder, Invalid, Mode, Owner, Snapshot, StoreTime, Token,
+    Arrival, Capacity, ClaimView, ClientInfo, Holder, Invalid, Mode, Snapshot, StoreTime, Token,
 };
 
 use super::refusal::Failure;
@@ -47,8 +47,8 @@ pub(in super::super) fn view(found: &Found, at: StoreTime) -> Snapshot {
         Found::Value { value, left } => Some(Holder {
             claim: ClaimView {
                 arrival: arrival(value),
-                mode: Mode::Exclusive,
-                owner: Owner::unknown(),
+                mode: Mode::EXCLUSIVE,
+                owner: ClientInfo::unknown(),
                 since: StoreTime::UNKNOWN,
                 deadline: deadline(at, *left),
                 id_hint: hint(value),

@@ -215,14 +215,14 @@ impl Search {
 /// Refuses what a string with an id cannot hold.
 pub(super) fn check_claim(claim: &Claim) -> Result<(), StoreError> {
     let why = match claim.mode {
-        Mode::Shared => "its record has one holder, so there are no readers",
+        Mode::SHARED => "its record has one holder, so there are no readers",
         Mode::Permits { .. } => "its record has one holder, so there are no permits",
-        Mode::Exclusive if claim.secret.is_some() => {
+        Mode::EXCLUSIVE if claim.secret.is_some() => {
             "its record names no owner who could enter again"
         }
-        Mode::Exclusive if !claim.min_hold.is_zero() => "its record cannot outlive a release",
-        Mode::Exclusive if claim.note.is_some() => "its record has no place for a note",
-        Mode::Exclusive => return Ok(()),
+        Mode::EXCLUSIVE if !claim.min_hold.is_zero() => "its record cannot outlive a release",
+        Mode::EXCLUSIVE if claim.note.is_some() => "its record has no place for a note",
+        Mode::EXCLUSIVE => return Ok(()),
     };
     Err(unsupported(why))
 }

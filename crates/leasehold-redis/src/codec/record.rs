@@ -48,8 +48,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Capacity, ClaimId, ClaimView, Holder, Inbox, Mode, Note, Owner, OwnerSecret, Snapshot,
-    StoreTime, Token, WaiterView,
+    Arrival, Capacity, ClaimId, ClaimView, ClientInfo, Holder, Inbox, Mode, Note, OwnerSecret,
+    Snapshot, StoreTime, Token, WaiterView,
 };
 use leasehold_store::StoreError;
 use redis::Value;
@@ -120,7 +120,7 @@ pub(crate) struct Entry {
 pub(crate) struct Body {
     pub(crate) mode: Mode,
     pub(crate) inbox: Option<Inbox>,
-    pub(crate) owner: Owner,
+    pub(crate) owner: ClientInfo,
     pub(crate) secret: Option<OwnerSecret>,
     pub(crate) min_hold: Duration,
     pub(crate) renewed: Option<StoreTime>,
@@ -409,9 +409,9 @@ impl Body {
     fn parse(bytes: &mut Bytes<'_>) -> Option<Self> {
         let (traits, of, weight) = (bytes.u8()?, bytes.u32()?, bytes.u32()?);
         let mode = match traits % 4 {
-            0 => Mode::Exclusive,
-            1 => Mode::Shared,
-            2 => Mode::Permits { of, take: weight },
+            0 => Mode::EXCLUSIVE,
+            1 => Mode::SHARED,
+            2 => Mode::permits(of, weight),
             _ => return None,
         };
         let inbox = bytes.inbox()?;
@@ -420,7 +420,7 @@ impl Body {
         let mut body = Self {
             mode,
             inbox,
-            owner: Owner::new(host, pid, Some(label)),
+            owner: ClientInfo::new(host, pid, Some(label)),
             secret: None,
             min_hold: Duration::ZERO,
             renewed: None,

@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Claim, Inbox, Mode, Owner, Release, Renew, Reply, Rotate, Standing, StoreTime, Token,
+    Arrival, Claim, ClientInfo, Inbox, Mode, Release, Renew, Reply, Rotate, Standing, StoreTime,
+    Token,
 };
 use leasehold_store::{ErrorKind, StoreError};
 use redis::{Cmd, Value};
@@ -305,16 +306,16 @@ pub(crate) fn micros(duration: Duration) -> u64 {
 /// The body of a claim: see `record.rs`.
 fn pack_body(claim: &Claim) -> Vec<u8> {
     let (kind, of, weight) = match claim.mode {
-        Mode::Exclusive => (0, 0, 1 << 20),
-        Mode::Shared => (1, 0, 1),
-        Mode::Permits { of, take } => (2, of, take),
+        Mode::EXCLUSIVE => (0, 0, 1 << 20),
+        Mode::SHARED => (1, 0, 1),
+        Mode::permits(of, take) => (2, of, take),
     };
     let mut body = Vec::with_capacity(192);
     body.push(kind);
     body.extend_from_slice(&of.to_le_bytes());
     body.extend_from_slice(&weight.to_le_bytes());
     push_client(&mut body, claim.inbox.as_ref(), &claim.owner);
-    if let Some(secret) = claim.secret.filter(|_| claim.mode == Mode::Exclusive) {
+    if let Some(secret) = claim.secret.filter(|_| claim.mode == Mode::EXCLUSIVE) {
         body[0] |= trait_of::SECRET;
         push_short(&mut body, &secret.expose());
     }
@@ -340,8 +341,8 @@ fn pack_body(claim: &Claim) -> Vec<u8> {
 }
 
 /// Who claims: the inbox, and the owner.
-fn push_client(out: &mut Vec<u8>, inbox: Option<&Inbox>, owner: &Owner) {
-    let Owner { host, pid, label } = owner;
+fn push_client(out: &mut Vec<u8>, inbox: Option<&Inbox>, owner: &ClientInfo) {
+    let ClientInfo { host, pid, label } = owner;
     push_short(out, inbox.map_or("", |inbox| inbox.as_str()));
     out.extend_from_slice(&pid.to_le_bytes());
     push_short(out, host);

@@ -113,7 +113,7 @@ async fn plain_steps(store: &impl LockStore, key: &Key) -> Result<(), Failed> {
     // Short, so that a set with a small `max_ttl` admits it.
     let claim = Claim {
         wait: false,
-        ..Claim::new(fresh(), Mode::Exclusive, Duration::from_secs(1))
+        ..Claim::new(fresh(), Mode::EXCLUSIVE, Duration::from_secs(1))
     };
     token("take a lock", store.claim(key, &claim).await)?;
     let renew = Renew::new(claim.id.clone(), claim.lease_ttl);
@@ -136,7 +136,7 @@ async fn steps(
     let claim = |wait| Claim {
         inbox: Some(store.inbox().clone()),
         wait,
-        ..Claim::new(fresh(), Mode::Exclusive, ttl)
+        ..Claim::new(fresh(), Mode::EXCLUSIVE, ttl)
     };
     let (heard, mut pushes) = mpsc::unbounded_channel();
     let listened = store.listen(Arc::new(Heard(heard))).await;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::quorum::FarewellVerdict;
-use leasehold_core::{ClaimId, Key, Moment, Note, Owner, StoreTime, Token, Validity};
+use leasehold_core::{ClaimId, ClientInfo, Key, Moment, Note, StoreTime, Token, Validity};
 use tokio::sync::watch;
 
 /// For how long at least a claim that has left is remembered, so that its id
@@ -34,7 +34,7 @@ pub(super) struct Entry {
     pub(super) lapses: Moment,
     /// The deadline as it was told.
     pub(super) deadline: StoreTime,
-    pub(super) owner: Owner,
+    pub(super) owner: ClientInfo,
     pub(super) note: Option<Note>,
 }
 

@@ -135,7 +135,7 @@ fn view_of(hold: &Hold) -> Holder {
     Holder {
         claim: ClaimView {
             arrival: Arrival(hold.token.0),
-            mode: Mode::Exclusive,
+            mode: Mode::EXCLUSIVE,
             owner: hold.body.owner.clone(),
             since: hold.since,
             deadline: hold.until,

@@ -166,15 +166,15 @@ impl RedlockStore {
 /// Refuses what a majority of single votes cannot do.
 fn check_claim(claim: &Claim) -> Result<(), StoreError> {
     let why = match claim.mode {
-        Mode::Shared => "readers of independent servers could each have another majority",
+        Mode::SHARED => "readers of independent servers could each have another majority",
         Mode::Permits { .. } => "permits of independent servers would be counted differently",
-        Mode::Exclusive if claim.secret.is_some() => {
+        Mode::EXCLUSIVE if claim.secret.is_some() => {
             "claims of one owner would find it at different servers"
         }
-        Mode::Exclusive if !claim.min_hold.is_zero() => {
+        Mode::EXCLUSIVE if !claim.min_hold.is_zero() => {
             "a minimum hold would end with a server's quarantine"
         }
-        Mode::Exclusive => return Ok(()),
+        Mode::EXCLUSIVE => return Ok(()),
     };
     Err(unsupported(why))
 }

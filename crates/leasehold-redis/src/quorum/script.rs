@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use leasehold_core::quorum::{Acquire, Body, Ear, Extend, Hold, Node, Part, Vote};
-use leasehold_core::{ClaimId, Inbox, Note, Owner, SetTerms, StoreTime, Token};
+use leasehold_core::{ClaimId, ClientInfo, Inbox, Note, SetTerms, StoreTime, Token};
 use leasehold_store::StoreError;
 use redis::{Cmd, Value};
 
@@ -119,7 +119,7 @@ impl Ask {
     }
 }
 
-fn pack_owner(owner: &Owner) -> Vec<u8> {
+fn pack_owner(owner: &ClientInfo) -> Vec<u8> {
     let mut packed = Vec::with_capacity(64);
     packed.extend_from_slice(&owner.pid.to_le_bytes());
     push_short(&mut packed, &owner.host);
@@ -221,7 +221,7 @@ fn parse_node(bytes: &mut Bytes<'_>) -> Option<Node> {
                 since,
                 body: Body {
                     inbox,
-                    owner: Owner::new(host, pid, Some(label)),
+                    owner: ClientInfo::new(host, pid, Some(label)),
                     note: Some(note).filter(|note| !note.as_str().is_empty()),
                 },
             })

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use leasehold_core::{Claim, ClaimId, Inbox, Mode, Owner, Release, Renew, SetTerms};
+use leasehold_core::{Claim, ClaimId, ClientInfo, Inbox, Mode, Release, Renew, SetTerms};
 use leasehold_testkit::server::RedisServer;
 use redis::{Pipeline, Value};
 
@@ -89,7 +89,7 @@ fn terms() -> Terms {
 fn claim(id: ClaimId, mode: Mode) -> Claim {
     Claim {
         inbox: Some(Inbox::from_random(77)),
-        owner: Owner::new("a-host-name.example", 12_345, None),
+        owner: ClientInfo::new("a-host-name.example", 12_345, None),
         ..Claim::new(id, mode, Duration::from_secs(30))
     }
 }
@@ -150,7 +150,7 @@ fn ours(bench: &mut Bench, keys: usize, kind: Kind) -> (Vec<redis::Cmd>, Vec<red
     for key in 0..keys {
         let id = bench.id();
         let key = format!("leasehold:lock:ours {key} {kind:?}");
-        let claim = claim(id.clone(), Mode::Exclusive);
+        let claim = claim(id.clone(), Mode::EXCLUSIVE);
         pair.0.push(call(scripts[0], &key, &|call| {
             script::add_claim(call, &claim, terms());
         }));
@@ -268,7 +268,7 @@ fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
 #[test]
 fn the_length_of_the_queue_costs_nothing() {
     let mut bench = Bench::new();
-    for mode in [Mode::Exclusive, Mode::Shared] {
+    for mode in [Mode::EXCLUSIVE, Mode::SHARED] {
         let (mut few, mut many) = (f64::MAX, f64::MAX);
         for _ in 0..4 {
             few = few.min(turn(&mut bench, mode, 10));

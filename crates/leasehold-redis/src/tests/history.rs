@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Adopt, Capacity, Claim, ClaimId, Command, Inbox, Mode, Note, Owner, OwnerSecret, Queue,
+    Adopt, Capacity, Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Note, OwnerSecret, Queue,
     Release, Renew, Reply, Rotate, StoreTime,
 };
 use leasehold_testkit::dice::Dice;
@@ -22,8 +22,8 @@ fn an_inbox(dice: &mut Dice) -> Option<Inbox> {
     }
 }
 
-fn an_owner(dice: &mut Dice) -> Owner {
-    Owner::new("host é", 7, dice.one_in(2).then_some("a label"))
+fn an_owner(dice: &mut Dice) -> ClientInfo {
+    ClientInfo::new("host é", 7, dice.one_in(2).then_some("a label"))
 }
 
 fn a_note(dice: &mut Dice) -> Note {
@@ -176,7 +176,7 @@ impl History {
             && !self.dice.one_in(3)
         {
             let take = take.min(of);
-            mode = Mode::Permits { of, take };
+            mode = Mode::permits(of, take);
         }
         Claim {
             lease_ttl: self.dice.below(Duration::from_secs(30)),

@@ -21,12 +21,12 @@ fn mix(ids: u64, modes: Vec<Mode>, longest_pause: u64, calm: bool, rare: u64) ->
 }
 
 fn permits(take: u32) -> Mode {
-    Mode::Permits { of: 5, take }
+    Mode::permits(5, take)
 }
 
 fn mixes() -> Vec<Mix> {
     use Mode::{Exclusive, Shared};
-    let of_two = Mode::Permits { of: 2, take: 1 };
+    let of_two = Mode::permits(2, 1);
     vec![
         // A mutex, with little and with much time between the steps.
         mix(8, vec![Exclusive], 100, false, 0),
@@ -229,7 +229,7 @@ fn run_several(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
 fn numbers_are_exact_to_the_last_microsecond() {
     let server = RedisServer::start();
     let mut twin = Twin::new(&server, &HEARD);
-    let mix = &mix(12, vec![Mode::Exclusive], 50, true, 4);
+    let mix = &mix(12, vec![Mode::EXCLUSIVE], 50, true, 4);
     for (seed, start) in [
         (1, START),
         (2, StoreTime::LATEST.0 - 10_000_001),
@@ -254,10 +254,10 @@ fn the_bounds_of_one_step_are_those_of_the_core() {
     let mut twin = Twin::new(&server, &HEARD);
     let mut claim = Claim {
         inbox: Some(Inbox::new("dead-1").unwrap()),
-        ..Claim::new(id(1), Mode::Exclusive, Duration::from_secs(30))
+        ..Claim::new(id(1), Mode::EXCLUSIVE, Duration::from_secs(30))
     };
     let mut clock = StoreTime(START);
-    for mode in [Mode::Exclusive, Mode::Shared] {
+    for mode in [Mode::EXCLUSIVE, Mode::SHARED] {
         twin.restart(&format!("{mode:?}"));
         claim.mode = mode;
         for number in 0..600 {
@@ -266,7 +266,7 @@ fn the_bounds_of_one_step_are_those_of_the_core() {
             twin.step(&Command::Claim(claim.clone()), clock);
         }
         // Waiting behind shared holders.
-        claim.mode = Mode::Exclusive;
+        claim.mode = Mode::EXCLUSIVE;
         for number in 600..620 {
             claim.id = id(number);
             twin.step(&Command::Claim(claim.clone()), clock);
@@ -293,7 +293,7 @@ fn rare_turns_are_those_of_the_core() {
     let (second, ms) = (Duration::from_secs(1), Duration::from_millis(1));
     let claim = |number, inbox: &str| Claim {
         inbox: Some(Inbox::new(inbox).unwrap()),
-        ..Claim::new(id(number), Mode::Exclusive, 2 * second)
+        ..Claim::new(id(number), Mode::EXCLUSIVE, 2 * second)
     };
 
     // A grant with a minimum hold is cut, since nobody heard of it; whoever asks
@@ -345,7 +345,7 @@ fn a_clock_that_is_too_late_changes_nothing() {
                 } else {
                     Duration::ZERO
                 },
-                ..Claim::new(id(number), Mode::Exclusive, 30 * second)
+                ..Claim::new(id(number), Mode::EXCLUSIVE, 30 * second)
             };
             [
                 Command::Claim(claim(from)),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::Owner as OwnerInfo;
+use leasehold_core::ClientInfo;
 
 use super::Client;
 use crate::access::{Access, TlsFiles};
@@ -146,7 +146,7 @@ impl ClientBuilder {
             ));
         }
         let (host, process) = whereabouts();
-        let owner = OwnerInfo::new(&host, process, self.settings.label.as_deref());
+        let owner = ClientInfo::new(&host, process, self.settings.label.as_deref());
         let session = Session::new(store, self.settings, self.ids, runtime);
         Ok(Client {
             session,

@@ -293,7 +293,7 @@ async fn a_claim_is_asked_for_once_or_finds_itself() {
         let (a, b) = (store(&url).await, store(&url).await);
         let ttl = Duration::from_secs(30);
         let id = ClaimId::from_random(7);
-        let claim = Claim::new(id.clone(), Mode::Exclusive, ttl);
+        let claim = Claim::new(id.clone(), Mode::EXCLUSIVE, ttl);
         let granted = |reply: Reply| matches!(reply, Reply::Standing(_));
         assert!(granted(a.claim(&key("k"), &claim).await.unwrap().reply));
         server.command(&["PEXPIRE", "k", "1000"]);

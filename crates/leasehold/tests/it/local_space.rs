@@ -152,7 +152,7 @@ async fn a_key_that_was_idle_is_kept_without_a_free_byte() {
     let Some(disk) = Mounted::new() else { return };
     let store = open(disk.path()).await;
     let key = Key::new("k").unwrap();
-    let mode = Mode::Permits { of: 40, take: 1 };
+    let mode = Mode::permits(40, 1);
     for id in 1..=2 {
         store.claim(&key, &claim(&store, id)).await.unwrap();
         released(&store, &key, id).await;

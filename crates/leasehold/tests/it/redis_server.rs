@@ -247,7 +247,7 @@ async fn a_watched_semaphore_is_resized_and_forgotten() {
     assert_eq!(store.list("*").await.unwrap(), [], "nobody holds or waits");
 
     let permit = |number, take| Claim {
-        mode: Mode::Permits { of: 3, take },
+        mode: Mode::permits(3, take),
         ..claim(&store, number)
     };
     standing(&store.claim(&key, &permit(1, 3)).await.unwrap());

@@ -73,11 +73,7 @@ fn use_it(mut queue: Queue, clock: StoreTime, ids: &[ClaimId]) {
     let id = |number: usize| ids[number].clone();
     let mut last = before.last_token;
     for number in 0..3 {
-        let mode = [
-            Mode::Exclusive,
-            Mode::Shared,
-            Mode::Permits { of: 4, take: 2 },
-        ][number];
+        let mode = [Mode::EXCLUSIVE, Mode::SHARED, Mode::permits(4, 2)][number];
         let claim = Claim::new(id(number), mode, LONG);
         let reply = queue.apply(&Command::Claim(claim), clock).reply;
         if let Reply::Standing(standing) = reply

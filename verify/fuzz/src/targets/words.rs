@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use leasehold::core::{ClaimId, Inbox, Invalid, Key, Note, Owner, OwnerSecret};
+use leasehold::core::{ClaimId, ClientInfo, Inbox, Invalid, Key, Note, OwnerSecret};
 use leasehold::fuzzing::local;
 use serde_json::Value;
 use serde_json::value::from_value;
@@ -30,8 +30,8 @@ pub(crate) fn run(data: &[u8]) {
     if let Ok(id) = serde_json::from_str::<ClaimId>(text) {
         hidden(&id);
     }
-    tame(&Owner::new(text, 1, Some(text)));
-    if let Ok(owner) = serde_json::from_str::<Owner>(text) {
+    tame(&ClientInfo::new(text, 1, Some(text)));
+    if let Ok(owner) = serde_json::from_str::<ClientInfo>(text) {
         tame(&owner);
     }
     let name = local::file_name(text);
@@ -72,14 +72,14 @@ pub(crate) fn hidden(id: &ClaimId) {
 }
 
 /// What people are shown does nothing to their terminals.
-pub(crate) fn tame(owner: &Owner) {
+pub(crate) fn tame(owner: &ClientInfo) {
     for text in [Some(&owner.host), owner.label.as_ref()]
         .into_iter()
         .flatten()
     {
-        assert!(text.len() <= Owner::MAX_BYTES);
+        assert!(text.len() <= ClientInfo::MAX_BYTES);
         assert!(!text.chars().any(char::is_control), "{text:?}");
     }
     let json = serde_json::to_value(owner).unwrap();
-    assert_eq!(from_value::<Owner>(json).unwrap(), *owner);
+    assert_eq!(from_value::<ClientInfo>(json).unwrap(), *owner);
 }

@@ -308,7 +308,7 @@ mod tests {
         Event::Invoked {
             task: 0,
             key: "k".to_owned(),
-            mode: Mode::Exclusive,
+            mode: Mode::EXCLUSIVE,
             fair: true,
         }
     }

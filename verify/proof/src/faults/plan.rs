@@ -350,9 +350,9 @@ enum Kind {
 impl Kind {
     fn mode(self) -> Mode {
         match self {
-            Self::Fair | Self::Unfair => Mode::Exclusive,
-            Self::ReadWrite => Mode::Shared,
-            Self::Semaphore => Mode::Permits { of: 3, take: 1 },
+            Self::Fair | Self::Unfair => Mode::EXCLUSIVE,
+            Self::ReadWrite => Mode::SHARED,
+            Self::Semaphore => Mode::permits(3, 1),
         }
     }
 }

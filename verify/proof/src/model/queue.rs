@@ -11,8 +11,8 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Claim, ClaimId, ClaimView, Command, Inbox, Owner, Queue, Release, Renew, Snapshot,
-    StoreTime, Token,
+    Arrival, Claim, ClaimId, ClaimView, ClientInfo, Command, Inbox, Queue, Release, Renew,
+    Snapshot, StoreTime, Token,
 };
 
 pub(super) use self::cast::Part;
@@ -201,7 +201,7 @@ impl QueueModel {
             wait: part.wait,
             ahead: part.ahead,
             inbox: Some(inbox(number)),
-            owner: Owner::new("", u32::try_from(number).unwrap_or_default(), None),
+            owner: ClientInfo::new("", u32::try_from(number).unwrap_or_default(), None),
             secret: part.secret,
             min_hold: part.min_hold,
             ..Claim::new(id(number), part.mode, part.lease)

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold::core::{
-    Arrival, Claim, ClaimId, Key, Mode, Owner, OwnerSecret, Release, Renew, Reply, Snapshot,
+    Arrival, Claim, ClaimId, ClientInfo, Key, Mode, OwnerSecret, Release, Renew, Reply, Snapshot,
     Standing, Token,
 };
 use leasehold::store::{Answer, Listening, LockStore, Push, PushSink, Verbs as _};
@@ -103,21 +103,21 @@ impl Actor {
         Claim {
             waiter_ttl: LONG,
             inbox: Some(self.store.inbox().clone()),
-            owner: Owner::new("host", 7, Some("case")),
-            ..Claim::new(id(number), Mode::Exclusive, LONG)
+            owner: ClientInfo::new("host", 7, Some("case")),
+            ..Claim::new(id(number), Mode::EXCLUSIVE, LONG)
         }
     }
 
     pub(super) fn want_shared(&self, number: u128) -> Claim {
         Claim {
-            mode: Mode::Shared,
+            mode: Mode::SHARED,
             ..self.want(number)
         }
     }
 
     pub(super) fn want_permits(&self, number: u128, take: u32, of: u32) -> Claim {
         Claim {
-            mode: Mode::Permits { of, take },
+            mode: Mode::permits(of, take),
             ..self.want(number)
         }
     }

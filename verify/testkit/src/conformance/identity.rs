@@ -1,6 +1,6 @@
 //! Claims whose id is replaced, or whose client is.
 
-use leasehold::core::{Adopt, Owner, Renew, Reply, Rotate, Token};
+use leasehold::core::{Adopt, ClientInfo, Renew, Reply, Rotate, Token};
 use leasehold::store::Push;
 
 use super::actor::{Actor, id, key, knows_all_kinds, scene, stands};
@@ -23,7 +23,7 @@ fn rotation(from: u128, version: u64, to: u128) -> Renew {
 fn adoption(by: &Actor, from: u128, to: u128) -> Renew {
     let adopt = Adopt {
         inbox: Some(by.store.inbox().clone()),
-        owner: Owner::new("elsewhere", 8, None),
+        owner: ClientInfo::new("elsewhere", 8, None),
     };
     let mut renew = rotation(from, 0, to);
     if let Some(rotate) = &mut renew.rotate {

@@ -1,7 +1,7 @@
 //! What people see.
 
 use leasehold::ErrorKind;
-use leasehold::core::{Capacity, Claim, Mode, Note, Owner, Renew};
+use leasehold::core::{Capacity, Claim, ClientInfo, Mode, Note, Renew};
 use leasehold::store::{ListPage, Listing};
 
 use super::actor::{Actor, key, knows_all_kinds, scene};
@@ -31,9 +31,9 @@ pub async fn inspect_shows_holders_and_waiters(fixture: &dyn Fixture) {
     let first = &look.waiters[0].claim;
     assert_eq!(
         (first.arrival, first.mode),
-        (waiting.arrival, Mode::Exclusive)
+        (waiting.arrival, Mode::EXCLUSIVE)
     );
-    assert_eq!(first.owner, Owner::new("host", 7, Some("case")));
+    assert_eq!(first.owner, ClientInfo::new("host", 7, Some("case")));
     assert!(first.since <= look.at && first.deadline > look.at);
     assert!(!first.id_hint.contains(b.want(3).id.expose()));
 }

@@ -94,12 +94,12 @@ pub async fn downgrade_lets_readers_in_and_no_writer_between(fixture: &dyn Fixtu
     let modes = |look: leasehold::core::Snapshot| -> Vec<_> {
         look.holders.iter().map(|h| h.claim.mode).collect()
     };
-    assert_eq!(modes(a.look(&key).await), [Mode::Shared, Mode::Shared]);
+    assert_eq!(modes(a.look(&key).await), [Mode::SHARED, Mode::SHARED]);
     b.waiting(&key, &b.want(3)).await;
     a.release(&key, &a.want(1)).await;
     b.waiting(&key, &b.want(3)).await;
     b.release(&key, &b.want_shared(2)).await;
     b.granted(&key, &b.want(3)).await;
-    assert_eq!(modes(a.look(&key).await), [Mode::Exclusive]);
+    assert_eq!(modes(a.look(&key).await), [Mode::EXCLUSIVE]);
     b.waiting(&key, &b.want_shared(4)).await;
 }

@@ -75,7 +75,7 @@ pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) {
     let refused = downgraded.upgrade().expect_err("no way back");
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
     assert!(downgraded.is_valid(), "and it stays");
-    assert_eq!(downgraded.mode(), Mode::Shared);
+    assert_eq!(downgraded.mode(), Mode::SHARED);
     downgraded.renew().await.expect("it is renewed as a reader");
     assert_eq!(
         downgraded.release().await.expect("an answer"),

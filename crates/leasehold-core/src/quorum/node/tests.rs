@@ -17,7 +17,7 @@ fn ask(number: u128, token: u64) -> Acquire {
         ttl: TTL,
         body: Body {
             inbox: Inbox::from_random(u64::try_from(number).unwrap()),
-            owner: Owner::default(),
+            owner: ClientInfo::default(),
             note: None,
         },
         wait: true,

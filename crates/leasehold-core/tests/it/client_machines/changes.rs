@@ -2,7 +2,7 @@
 //! another client, let readers in.
 
 use leasehold_core::{
-    Adopt, Change as Wanted, Changed, ClaimId, Life, Mode, Owner, Phase, RenewalPolicy, Rotate,
+    Adopt, Change as Wanted, Changed, ClaimId, ClientInfo, Life, Mode, Phase, RenewalPolicy, Rotate,
 };
 
 use crate::client_machines::world::{Attempt, Change, Offer, What, World};
@@ -57,10 +57,10 @@ impl World {
             // The giver relies on nothing from the moment on that it offers its lease.
             Change::Give { .. } => attempt.life.hand_over(now),
             Change::Rotate => attempt.life.change(Wanted::Rotate(fresh), now),
-            Change::Downgrade if attempt.mode != Mode::Exclusive => return,
+            Change::Downgrade if attempt.mode != Mode::EXCLUSIVE => return,
             Change::Downgrade => {
                 // It reads from the sending on: the store may let readers in any time.
-                attempt.mode = Mode::Shared;
+                attempt.mode = Mode::SHARED;
                 self.had.downgrades += 1;
                 attempt.life.change(Wanted::Downgrade, now)
             }
@@ -127,7 +127,7 @@ impl World {
             version: offer.version,
             adopt: Some(Adopt {
                 inbox: Some(self.clients[client].inbox.clone()),
-                owner: Owner::new("host", u32::try_from(client).unwrap(), None),
+                owner: ClientInfo::new("host", u32::try_from(client).unwrap(), None),
             }),
         };
         let terms = self.terms(RenewalPolicy::Automatic(1.0 / 3.0), None);

@@ -19,7 +19,7 @@ impl World {
                 used += attempt.mode.weight();
             }
         }
-        let units = Mode::Exclusive.capacity().units();
+        let units = Mode::EXCLUSIVE.capacity().units();
         self.require(used <= units, || "two leases are valid at once".into());
     }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Acknowledges, Claim, ClaimId, Command, End, Event, Failure, Heard, Life, Limits, Loss, Mode,
-    Owner, Phase, Push, RenewalPolicy, Reply, Standpoint, StoreTime, Terms,
+    Acknowledges, Claim, ClaimId, ClientInfo, Command, End, Event, Failure, Heard, Life, Limits,
+    Loss, Mode, Phase, Push, RenewalPolicy, Reply, Standpoint, StoreTime, Terms,
 };
 
 use crate::client_machines::climate::MS;
@@ -36,16 +36,16 @@ impl World {
             .between(climate.lease_micros(), climate.lease_micros() * 4);
         let max_hold = bounded.then(|| Duration::from_micros(longest));
         let mode = if shared {
-            Mode::Shared
+            Mode::SHARED
         } else {
-            Mode::Exclusive
+            Mode::EXCLUSIVE
         };
         let claim = Claim {
             waiter_ttl: climate.waiter,
             wait: last || !self.dice.chance(150),
             ahead: !last && climate.unfair && self.dice.chance(300),
             inbox: Some(self.clients[client].inbox.clone()),
-            owner: Owner::new("host", u32::try_from(client).unwrap(), None),
+            owner: ClientInfo::new("host", u32::try_from(client).unwrap(), None),
             ..Claim::new(id.clone(), mode, climate.lease)
         };
         let terms = self.terms(policy, max_hold);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Adopt, Claim, ClaimId, ClaimView, Command, Inbox, Mode, Note, Outcome, Owner, Queue, Release,
-    Renew, Reply, Rotate, Snapshot, StoreTime,
+    Adopt, Claim, ClaimId, ClaimView, ClientInfo, Command, Inbox, Mode, Note, Outcome, Queue,
+    Release, Renew, Reply, Rotate, Snapshot, StoreTime,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -79,7 +79,7 @@ pub(crate) fn inbox(n: usize) -> Inbox {
 pub(crate) fn claim(n: usize, id: ClaimId, mode: Mode) -> Claim {
     Claim {
         inbox: Some(inbox(n)),
-        owner: Owner::new("host", u32::try_from(n).unwrap(), None),
+        owner: ClientInfo::new("host", u32::try_from(n).unwrap(), None),
         ..Claim::new(id, mode, LEASE)
     }
 }
@@ -107,7 +107,7 @@ pub(crate) fn rotate(id: ClaimId, to: ClaimId, version: u64, adopt: Option<Adopt
 pub(crate) fn adopt(n: usize) -> Adopt {
     Adopt {
         inbox: Some(inbox(n)),
-        owner: Owner::new("host", u32::try_from(n).unwrap(), None),
+        owner: ClientInfo::new("host", u32::try_from(n).unwrap(), None),
     }
 }
 

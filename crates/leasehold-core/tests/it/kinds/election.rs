@@ -10,16 +10,16 @@ use crate::kinds::cast::{CLIENTS, Cast, LEASE, Verb, claim, config, id, inbox, r
 fn candidate(who: usize) -> Claim {
     Claim {
         note: Some(Note::new(format!("client {who}")).unwrap()),
-        ..claim(who, id(0), Mode::Exclusive)
+        ..claim(who, id(0), Mode::EXCLUSIVE)
     }
 }
 
 /// Readers, and an owner with several claims: the first holder counts here too.
 fn anybody(who: usize) -> Claim {
     let mode = if who < 3 {
-        Mode::Exclusive
+        Mode::EXCLUSIVE
     } else {
-        Mode::Shared
+        Mode::SHARED
     };
     Claim {
         mode,

@@ -20,7 +20,7 @@ fn wants(who: usize) -> Claim {
     Claim {
         min_hold: min_hold(who),
         secret: (who < 2).then(|| OwnerSecret::from_random(1)),
-        ..claim(who, id(0), Mode::Exclusive)
+        ..claim(who, id(0), Mode::EXCLUSIVE)
     }
 }
 
@@ -92,12 +92,12 @@ proptest! {
         cast.apply(&Command::Claim(Claim {
             min_hold: ms(hold),
             lease_ttl: 6 * LEASE,
-            ..claim(0, id(0), Mode::Exclusive)
+            ..claim(0, id(0), Mode::EXCLUSIVE)
         }));
         if waits {
             cast.apply(&Command::Claim(Claim {
                 waiter_ttl: 6 * LEASE,
-                ..claim(1, id(1), Mode::Exclusive)
+                ..claim(1, id(1), Mode::EXCLUSIVE)
             }));
         }
         cast.pass(ms(after));
@@ -128,7 +128,7 @@ proptest! {
             renew(id(0)),
             rotate(id(0), id(100), 0, None),
             rotate(id(0), id(100), 0, Some(adopt(3))),
-            Command::Claim(claim(0, id(0), Mode::Exclusive)),
+            Command::Claim(claim(0, id(0), Mode::EXCLUSIVE)),
         ];
         for request in &requests {
             prop_assert_eq!(cast.apply(request).reply, Reply::Gone, "{:?}", request);
@@ -140,7 +140,7 @@ proptest! {
         prop_assert!(view(&cast).is_some_and(|v| v.kept));
         cast.pass(Duration::from_micros(1));
         prop_assert_eq!(view(&cast).is_some(), false, "over by itself");
-        let next = if waits { renew(id(1)) } else { Cast::stranger(Mode::Exclusive) };
+        let next = if waits { renew(id(1)) } else { Cast::stranger(Mode::EXCLUSIVE) };
         prop_assert!(cast.apply(&next).reply.is_grant());
     }
 }
@@ -149,10 +149,10 @@ proptest! {
 #[test]
 fn a_minimum_hold_begins_with_the_grant() {
     let mut cast = Cast::new(wants);
-    cast.apply(&Command::Claim(claim(0, id(0), Mode::Exclusive)));
+    cast.apply(&Command::Claim(claim(0, id(0), Mode::EXCLUSIVE)));
     cast.apply(&Command::Claim(Claim {
         min_hold: Duration::from_secs(5),
-        ..claim(1, id(1), Mode::Exclusive)
+        ..claim(1, id(1), Mode::EXCLUSIVE)
     }));
     cast.pass(Duration::from_secs(9));
     cast.apply(&release(id(0)));
@@ -173,7 +173,7 @@ fn a_lapsed_grant_is_not_kept_when_its_client_is_buried() {
     let mut cast = Cast::new(wants);
     cast.apply(&Command::Claim(Claim {
         min_hold: 2 * LEASE,
-        ..claim(1, id(1), Mode::Exclusive)
+        ..claim(1, id(1), Mode::EXCLUSIVE)
     }));
     let granted = vec![cast.look().holders[0].claim.arrival];
     let inbox = inbox(1);
@@ -195,7 +195,7 @@ fn an_owner_does_not_enter_where_only_its_minimum_hold_is_left() {
         Command::Claim(Claim {
             secret: Some(OwnerSecret::from_random(1)),
             min_hold,
-            ..claim(who, id(who), Mode::Exclusive)
+            ..claim(who, id(who), Mode::EXCLUSIVE)
         })
     };
     cast.apply(&mine(1, LEASE / 2));
@@ -216,18 +216,18 @@ fn break_ends_a_minimum_hold() {
     let mut cast = Cast::new(wants);
     cast.apply(&Command::Claim(Claim {
         min_hold: LEASE,
-        ..claim(1, id(1), Mode::Exclusive)
+        ..claim(1, id(1), Mode::EXCLUSIVE)
     }));
     cast.apply(&release(id(1)));
     assert!(
         !cast
-            .would(&Cast::stranger(Mode::Exclusive))
+            .would(&Cast::stranger(Mode::EXCLUSIVE))
             .reply
             .is_grant()
     );
     cast.apply(&Command::Break);
     assert!(
-        cast.would(&Cast::stranger(Mode::Exclusive))
+        cast.would(&Cast::stranger(Mode::EXCLUSIVE))
             .reply
             .is_grant()
     );
@@ -239,16 +239,16 @@ fn voided_claims_leave_their_minimum_holds() {
     let mut cast = Cast::new(wants);
     cast.apply(&Command::Claim(Claim {
         min_hold: LEASE / 2,
-        ..claim(1, id(1), Mode::Exclusive)
+        ..claim(1, id(1), Mode::EXCLUSIVE)
     }));
-    cast.apply(&Command::Claim(claim(2, id(2), Mode::Exclusive)));
+    cast.apply(&Command::Claim(claim(2, id(2), Mode::EXCLUSIVE)));
     cast.queue.void_claims();
     let seen = cast.look();
     assert_eq!((seen.holders.len(), seen.waiters.len()), (1, 0));
     assert!(seen.holders[0].claim.kept);
     cast.pass(LEASE / 2);
     assert!(
-        cast.would(&Cast::stranger(Mode::Exclusive))
+        cast.would(&Cast::stranger(Mode::EXCLUSIVE))
             .reply
             .is_grant()
     );

@@ -7,9 +7,9 @@ use crate::kinds::cast::{Cast, LEASE, Verb, claim, config, id, script};
 
 fn lock(who: usize) -> Claim {
     let mode = if who < 3 {
-        Mode::Exclusive
+        Mode::EXCLUSIVE
     } else {
-        Mode::Shared
+        Mode::SHARED
     };
     claim(who, id(0), mode)
 }
@@ -50,7 +50,7 @@ proptest! {
             .iter()
             .take(queues.len())
             .map(|reads| {
-                let mode = if *reads { Mode::Shared } else { Mode::Exclusive };
+                let mode = if *reads { Mode::SHARED } else { Mode::EXCLUSIVE };
                 Command::Claim(Claim { wait: waits, ..Claim::new(id(99_999), mode, LEASE) })
             })
             .collect();

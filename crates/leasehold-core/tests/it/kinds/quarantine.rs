@@ -44,7 +44,7 @@ fn patient(who: usize, mode: Mode) -> Claim {
 fn who_waits_is_told_when_it_opens_and_is_granted_then_in_order() {
     let mut queue = Queue::default();
     for who in 0..3 {
-        let joined = Command::Claim(patient(who, Mode::Exclusive));
+        let joined = Command::Claim(patient(who, Mode::EXCLUSIVE));
         let reply = standing(queue.apply(&joined, closed(1)).reply);
         assert_eq!(reply.token, None);
         assert_eq!(reply.blocked_until, Some(after(10)));
@@ -52,7 +52,7 @@ fn who_waits_is_told_when_it_opens_and_is_granted_then_in_order() {
     let hasty = Claim {
         wait: false,
         ahead: true,
-        ..patient(3, Mode::Exclusive)
+        ..patient(3, Mode::EXCLUSIVE)
     };
     let refused = queue.apply(&Command::Claim(hasty), closed(2)).reply;
     assert_eq!(refused, Reply::Quarantined { until: after(10) });
@@ -73,7 +73,7 @@ fn who_waits_is_told_when_it_opens_and_is_granted_then_in_order() {
 fn all_permits_are_granted_when_it_opens() {
     let mut queue = Queue::default();
     for who in 0..3 {
-        let joined = patient(who, Mode::Permits { of: 3, take: 1 });
+        let joined = patient(who, Mode::permits(3, 1));
         queue.apply(&Command::Claim(joined), closed(1));
     }
     queue.apply(&renew(id(2)), after(10));
@@ -83,8 +83,8 @@ fn all_permits_are_granted_when_it_opens() {
 #[test]
 fn who_holds_goes_on_and_hands_on_to_nobody() {
     let mut queue = Queue::default();
-    queue.apply(&Command::Claim(patient(0, Mode::Exclusive)), START);
-    queue.apply(&Command::Claim(patient(1, Mode::Exclusive)), closed(1));
+    queue.apply(&Command::Claim(patient(0, Mode::EXCLUSIVE)), START);
+    queue.apply(&Command::Claim(patient(1, Mode::EXCLUSIVE)), closed(1));
     let renewed = queue.apply(&renew(id(0)), closed(2)).reply;
     assert!(standing(renewed).token.is_some());
     let left = queue.apply(&release(id(0)), closed(3));
@@ -104,11 +104,11 @@ fn who_holds_goes_on_and_hands_on_to_nobody() {
 fn an_owner_does_not_enter_again_and_is_let_in_first_when_it_opens() {
     let owned = |who| Claim {
         secret: Some(OwnerSecret::from_random(7)),
-        ..patient(who, Mode::Exclusive)
+        ..patient(who, Mode::EXCLUSIVE)
     };
     let mut queue = Queue::default();
     let outer = queue.apply(&Command::Claim(owned(0)), START).reply;
-    queue.apply(&Command::Claim(patient(1, Mode::Exclusive)), closed(1));
+    queue.apply(&Command::Claim(patient(1, Mode::EXCLUSIVE)), closed(1));
     let inner = queue.apply(&Command::Claim(owned(2)), closed(2)).reply;
     assert_eq!(standing(inner).token, None);
     let opened = queue.apply(&renew(id(2)), after(10)).reply;

@@ -8,18 +8,18 @@ use crate::kinds::cast::{Cast, LEASE, Verb, claim, config, id, release, renew, s
 /// Two of three clients read.
 fn wants(who: usize) -> Claim {
     let mode = if who.is_multiple_of(3) {
-        Mode::Exclusive
+        Mode::EXCLUSIVE
     } else {
-        Mode::Shared
+        Mode::SHARED
     };
     claim(who, id(0), mode)
 }
 
 fn reads(writes: bool) -> Mode {
     if writes {
-        Mode::Exclusive
+        Mode::EXCLUSIVE
     } else {
-        Mode::Shared
+        Mode::SHARED
     }
 }
 
@@ -27,7 +27,7 @@ fn they_do_not_overlap(seen: &Snapshot) {
     let writers = seen
         .holders
         .iter()
-        .filter(|h| h.claim.mode == Mode::Exclusive);
+        .filter(|h| h.claim.mode == Mode::EXCLUSIVE);
     assert!(writers.count() == 0 || seen.holders.len() == 1, "{seen:?}");
 }
 
@@ -38,8 +38,8 @@ fn they_come_in_turn(seen: &Snapshot) {
     };
     let last = seen.holders.iter().map(|h| h.claim.arrival).max();
     assert!(last.is_some_and(|last| last < first.arrival), "{seen:?}");
-    let read = seen.holders.iter().all(|h| h.claim.mode == Mode::Shared);
-    assert!(!read || first.mode == Mode::Exclusive, "{seen:?}");
+    let read = seen.holders.iter().all(|h| h.claim.mode == Mode::SHARED);
+    assert!(!read || first.mode == Mode::EXCLUSIVE, "{seen:?}");
 }
 
 const ALL: [Verb; 11] = [
@@ -118,7 +118,7 @@ proptest! {
         repeats in 1_usize..3,
     ) {
         let mut cast = Cast::new(wants);
-        cast.apply(&Command::Claim(claim(0, id(0), Mode::Exclusive)));
+        cast.apply(&Command::Claim(claim(0, id(0), Mode::EXCLUSIVE)));
         for (who, writes) in (1..).zip(&line) {
             cast.apply(&Command::Claim(claim(who, id(who), reads(*writes))));
         }
@@ -139,7 +139,7 @@ proptest! {
         they_come_in_turn(&seen);
         // It weighs as one reader, not as none: all that came in are readers, and
         // a writer comes when all have left.
-        prop_assert!(!cast.would(&Cast::stranger(Mode::Exclusive)).reply.is_grant());
+        prop_assert!(!cast.would(&Cast::stranger(Mode::EXCLUSIVE)).reply.is_grant());
         for who in (0..=readers).rev() {
             they_do_not_overlap(&cast.look());
             let last = cast.look().holders.len() == 1;
@@ -148,7 +148,7 @@ proptest! {
         }
         let now = cast.look();
         let next = now.holders.first().map(|h| h.claim.mode);
-        prop_assert_eq!(next, line.get(readers).map(|_| Mode::Exclusive));
+        prop_assert_eq!(next, line.get(readers).map(|_| Mode::EXCLUSIVE));
         prop_assert!(now.capacity.is_none_or(|capacity| capacity == Capacity::Lock));
     }
 }

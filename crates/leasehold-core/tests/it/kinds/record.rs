@@ -14,9 +14,9 @@ fn wants(who: usize) -> Claim {
             who,
             id(0),
             if who == 5 {
-                Mode::Shared
+                Mode::SHARED
             } else {
-                Mode::Exclusive
+                Mode::EXCLUSIVE
             },
         )
     }
@@ -24,7 +24,7 @@ fn wants(who: usize) -> Claim {
 
 fn permits(who: usize) -> Claim {
     let take = 1 + u32::try_from(who).unwrap() % 3;
-    claim(who, id(0), Mode::Permits { of: 4, take })
+    claim(who, id(0), Mode::permits(4, take))
 }
 
 const ALL: [Verb; 16] = [

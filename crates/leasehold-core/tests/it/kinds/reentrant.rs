@@ -15,7 +15,7 @@ fn owner_of(who: usize) -> u128 {
 fn wants(who: usize) -> Claim {
     Claim {
         secret: Some(OwnerSecret::from_random(owner_of(who))),
-        ..claim(who, id(0), Mode::Exclusive)
+        ..claim(who, id(0), Mode::EXCLUSIVE)
     }
 }
 
@@ -58,7 +58,7 @@ proptest! {
                 prop_assert!(!owners.contains(&owner), "waits for itself: {:?}", seen);
             }
             let free = seen.holders.is_empty() && seen.waiters.is_empty();
-            let stranger = cast.would(&Cast::stranger(Mode::Exclusive)).reply;
+            let stranger = cast.would(&Cast::stranger(Mode::EXCLUSIVE)).reply;
             prop_assert_eq!(stranger.is_grant(), free, "{:?}", seen);
         }
     }
@@ -73,11 +73,11 @@ proptest! {
         let last = CLIENTS - 1;
         let mine = |who| Command::Claim(Claim {
             secret: Some(OwnerSecret::from_random(7)),
-            ..claim(who, id(who), Mode::Exclusive)
+            ..claim(who, id(who), Mode::EXCLUSIVE)
         });
         let mut cast = Cast::new(wants);
         cast.apply(&mine(0));
-        cast.apply(&Command::Claim(claim(last, id(last), Mode::Exclusive)));
+        cast.apply(&Command::Claim(claim(last, id(last), Mode::EXCLUSIVE)));
         for who in 1..last {
             let Reply::Standing(standing) = cast.apply(&mine(who)).reply else {
                 panic!("not granted");

@@ -12,9 +12,9 @@ use crate::kinds::cast::{CLIENTS, Cast, Verb, claim, config, id, script};
 /// lapses, since a repeated request does prolong a claim.
 fn wants(who: usize) -> Claim {
     let mode = if who >= 4 {
-        Mode::Shared
+        Mode::SHARED
     } else {
-        Mode::Exclusive
+        Mode::EXCLUSIVE
     };
     let day = std::time::Duration::from_secs(86_400);
     Claim {
@@ -108,7 +108,7 @@ proptest! {
             }
         }
         prop_assert!(often.queue.is_empty(), "{:?}", often.look());
-        let stranger = often.would(&Cast::stranger(Mode::Exclusive));
+        let stranger = often.would(&Cast::stranger(Mode::EXCLUSIVE));
         prop_assert!(stranger.reply.is_grant());
     }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::kinds::cast::{Cast, adopt, claim, config, id, inbox, release, renew, rotate};
 
 fn nobody(who: usize) -> Claim {
-    claim(who, id(0), Mode::Exclusive)
+    claim(who, id(0), Mode::EXCLUSIVE)
 }
 
 fn standing(reply: Reply) -> Standing {
@@ -20,7 +20,7 @@ fn standing(reply: Reply) -> Standing {
 fn line(waiting: usize) -> Cast {
     let mut cast = Cast::new(nobody);
     for who in 0..=waiting {
-        cast.apply(&Command::Claim(claim(who, id(who), Mode::Exclusive)));
+        cast.apply(&Command::Claim(claim(who, id(who), Mode::EXCLUSIVE)));
     }
     cast
 }
@@ -61,7 +61,7 @@ proptest! {
         let queue = cast.queue.clone();
         prop_assert_eq!(cast.apply(&renew(old.clone())).reply, Reply::Superseded);
         prop_assert_eq!(cast.apply(&release(old.clone())).reply, Reply::Absent);
-        let claims = Command::Claim(claim(waiting, old, Mode::Exclusive));
+        let claims = Command::Claim(claim(waiting, old, Mode::EXCLUSIVE));
         prop_assert_eq!(cast.apply(&claims).reply, Reply::Gone);
         prop_assert_eq!(&cast.queue, &queue, "the old id changes nothing");
         let left = cast.apply(&release(id(100 + winner))).reply;
@@ -99,14 +99,14 @@ proptest! {
         let mut cast = Cast::new(nobody);
         let shared = shared && nested == 1;
         for who in 0..nested {
-            let mode = if shared { Mode::Shared } else { Mode::Exclusive };
+            let mode = if shared { Mode::SHARED } else { Mode::EXCLUSIVE };
             cast.apply(&Command::Claim(Claim {
                 secret: (!shared).then(|| OwnerSecret::from_random(7)),
                 ..claim(who, id(who), mode)
             }));
         }
         for who in nested..nested + waiting {
-            cast.apply(&Command::Claim(claim(who, id(who), Mode::Exclusive)));
+            cast.apply(&Command::Claim(claim(who, id(who), Mode::EXCLUSIVE)));
         }
         let before = cast.look();
         let old = pick.index(nested);
@@ -156,7 +156,7 @@ fn a_refusal_does_not_swallow_a_grant() {
     let refused = [
         rotate(id(1), id(100), 7, None),
         rotate(id(1), id(2), 0, None),
-        Command::Claim(claim(5, id(1), Mode::Exclusive)),
+        Command::Claim(claim(5, id(1), Mode::EXCLUSIVE)),
     ];
     for request in refused {
         let mut cast = line(1);
@@ -183,7 +183,7 @@ fn a_refusal_does_not_swallow_a_grant() {
 fn a_rotation_after_the_last_version_is_refused() {
     let mut cast = Cast::new(nobody);
     let mut apply = |command: &Command| cast.apply(command).reply;
-    assert!(apply(&Command::Claim(claim(1, id(1), Mode::Exclusive))).is_grant());
+    assert!(apply(&Command::Claim(claim(1, id(1), Mode::EXCLUSIVE))).is_grant());
     let mut turn = |version| apply(&rotate(id(1), id(2), version, None));
     assert!(turn(0).is_grant());
     assert!(turn(0).is_grant(), "the same once more");

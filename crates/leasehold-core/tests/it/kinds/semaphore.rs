@@ -10,7 +10,7 @@ use crate::kinds::cast::{Cast, Verb, claim, config, id, release, renew, script};
 const PERMITS: u32 = 4;
 
 fn permits(take: u32) -> Mode {
-    Mode::Permits { of: PERMITS, take }
+    Mode::permits(PERMITS, take)
 }
 
 fn wants(who: usize) -> Claim {

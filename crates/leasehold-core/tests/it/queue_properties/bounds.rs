@@ -22,14 +22,14 @@ fn claim(n: u64, mode: Mode, waits: Duration) -> Command {
 /// Design 1: "at most 256 drops a step", and still nobody waits for ever.
 #[test]
 fn a_crowd_of_dead_claims_is_dropped_in_bounded_steps() {
-    for (mode, dead) in [(Mode::Shared, 700_u64), (Mode::Exclusive, 700)] {
+    for (mode, dead) in [(Mode::SHARED, 700_u64), (Mode::EXCLUSIVE, 700)] {
         let mut queue = Queue::default();
         let start = StoreTime(1_000_000_000);
         for n in 0..dead {
             queue.apply(&claim(n, mode, ms(10)), start);
         }
         let later = start + ms(10_000);
-        let last = claim(dead, Mode::Exclusive, ms(60_000));
+        let last = claim(dead, Mode::EXCLUSIVE, ms(60_000));
         let mut steps = 0;
         while queue.look(later).holders.is_empty() {
             let before = in_the_record(&queue);
@@ -63,7 +63,7 @@ fn tombstones_are_bounded() {
     }
     let try_again = |queue: &Queue, n, at| {
         let mut queue = queue.clone();
-        queue.apply(&claim(n, Mode::Shared, ms(9)), at).reply
+        queue.apply(&claim(n, Mode::SHARED, ms(9)), at).reply
     };
     assert!(matches!(try_again(&queue, 0, now), Reply::Standing(_)));
     assert_eq!(try_again(&queue, 1, now), Reply::Gone);
@@ -85,8 +85,8 @@ fn after_a_release_without_hand_off_an_unfair_claim_may_come_first() {
     let now = StoreTime(1_000_000_000);
     let lease = ms(60_000);
     let mut queue = Queue::default();
-    queue.apply(&claim(0, Mode::Exclusive, lease), now);
-    queue.apply(&claim(1, Mode::Exclusive, lease), now);
+    queue.apply(&claim(0, Mode::EXCLUSIVE, lease), now);
+    queue.apply(&claim(1, Mode::EXCLUSIVE, lease), now);
     let leave = Command::Release(Release {
         id: ClaimId::new("000000").unwrap(),
         hand_off: false,
@@ -99,7 +99,7 @@ fn after_a_release_without_hand_off_an_unfair_claim_may_come_first() {
     );
 
     let token_of = |queue: &Queue, ahead: bool| {
-        let Command::Claim(mut stranger) = claim(2, Mode::Exclusive, lease) else {
+        let Command::Claim(mut stranger) = claim(2, Mode::EXCLUSIVE, lease) else {
             unreachable!();
         };
         stranger.ahead = ahead;

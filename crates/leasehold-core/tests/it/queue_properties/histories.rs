@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Adopt, Claim, ClaimId, Command, Inbox, Mode, Note, Owner, OwnerSecret, Release, Renew, Rotate,
+    Adopt, Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Note, OwnerSecret, Release, Renew,
+    Rotate,
 };
 use proptest::prelude::*;
 
@@ -210,8 +211,8 @@ pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn owner(number: usize) -> Owner {
-    Owner::new("host", u32::try_from(number).unwrap(), None)
+fn owner(number: usize) -> ClientInfo {
+    ClientInfo::new("host", u32::try_from(number).unwrap(), None)
 }
 
 fn note(number: usize) -> Option<Note> {
@@ -222,9 +223,9 @@ fn note(number: usize) -> Option<Note> {
 fn mode(permits: u32, kind: usize) -> Mode {
     let lock = (permits == 0) != (kind == 11);
     if lock && kind.is_multiple_of(2) {
-        Mode::Exclusive
+        Mode::EXCLUSIVE
     } else if lock {
-        Mode::Shared
+        Mode::SHARED
     } else {
         let of = permits.max(2);
         Mode::Permits {

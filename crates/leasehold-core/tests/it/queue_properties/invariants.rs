@@ -327,7 +327,7 @@ fn a_released_claim_stays_released(taken: &Taken<'_>) {
     queue.apply(taken.command, taken.clock);
     let claim = Command::Claim(Claim {
         ahead: true,
-        ..Claim::new(release.id.clone(), Mode::Exclusive, ms(1))
+        ..Claim::new(release.id.clone(), Mode::EXCLUSIVE, ms(1))
     });
     if taken.outcome.reply == Reply::Absent {
         // It may have been released before: life and number count from then.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Capacity, Claim, ClaimId, Command, Inbox, Mode, Note, Now, Owner, OwnerSecret,
+    Arrival, Capacity, Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Note, Now, OwnerSecret,
     PROMOTED_FLOOR, Release, Renew, Reply, Rotate, StoreTime, TOMBSTONE_LIFE, Token, UNHEARD_CUT,
 };
 
@@ -19,7 +19,7 @@ pub(crate) struct Known {
     pub(crate) since: StoreTime,
     pub(crate) inbox: Option<Inbox>,
     pub(crate) token: Option<Token>,
-    pub(crate) owner: Owner,
+    pub(crate) owner: ClientInfo,
     pub(crate) secret: Option<OwnerSecret>,
     pub(crate) min_hold: Duration,
     pub(crate) note: Option<Note>,
@@ -334,7 +334,7 @@ impl Reference {
                 _ => self.standing(&claim.id, claim.lease_ttl, claim.waiter_ttl),
             };
         }
-        let secret = claim.secret.filter(|_| claim.mode == Mode::Exclusive);
+        let secret = claim.secret.filter(|_| claim.mode == Mode::EXCLUSIVE);
         let ahead = claim.ahead && secret.is_none();
         let buried = self.is_buried(&claim.id)
             || (self.perhaps_buried.contains_key(&claim.id) && *seen == Reply::Gone);
@@ -433,9 +433,9 @@ impl Reference {
         }
         let id = rotate.map_or(&renew.id, |rotate| &rotate.to);
         let claim = self.known_mut(id).expect("it stands");
-        let writes = claim.mode == Mode::Exclusive && claim.secret.is_none();
+        let writes = claim.mode == Mode::EXCLUSIVE && claim.secret.is_none();
         if renew.downgrade && claim.token.is_some() && writes {
-            claim.mode = Mode::Shared;
+            claim.mode = Mode::SHARED;
         }
         if renew.note.is_some() {
             claim.note.clone_from(&renew.note);

@@ -6,7 +6,7 @@ use leasehold_core::quorum::{
     Acquire, Bid, BidConfig, BidVerdict, Body, Extend, Extension, ExtensionVerdict, Farewell, Part,
     Vote,
 };
-use leasehold_core::{ClaimId, Inbox, Moment, Owner, Token, Validity};
+use leasehold_core::{ClaimId, ClientInfo, Inbox, Moment, Token, Validity};
 
 use crate::quorum::checks::{Checks, Fault};
 use crate::quorum::climate::{Broken, Climate, MAX_TTL};
@@ -121,7 +121,7 @@ impl Client {
             ttl: self.climate.ttl,
             body: Body {
                 inbox: Inbox::from_random(self.number as u64),
-                owner: Owner::default(),
+                owner: ClientInfo::default(),
                 note: None,
             },
             wait: false,

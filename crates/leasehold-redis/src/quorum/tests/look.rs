@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::quorum::{Body, Hold, Node, QuorumSize};
-use leasehold_core::{ClaimId, Inbox, Note, Owner, StoreTime, Token};
+use leasehold_core::{ClaimId, ClientInfo, Inbox, Note, StoreTime, Token};
 
 use super::super::look::view;
 
@@ -18,7 +18,7 @@ fn voter(id: u8, note: &str) -> (StoreTime, Node) {
         since: NOW,
         body: Body {
             inbox: Inbox::new("i1").unwrap(),
-            owner: Owner::new("host", 1, None),
+            owner: ClientInfo::new("host", 1, None),
             note: Some(Note::new(note).unwrap()),
         },
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::quorum::{Acquire, Body, Extend, Node, Part, Told, Vote};
 use leasehold_core::{
-    ClaimId, Inbox, Marked, Marker, Note, Owner, Proof, SetTerms, StoreTime, Token,
+    ClaimId, ClientInfo, Inbox, Marked, Marker, Note, Proof, SetTerms, StoreTime, Token,
 };
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::RedisServer;
@@ -239,7 +239,7 @@ impl Twin {
 fn body(dice: &mut Dice, inbox: &Inbox) -> Body {
     Body {
         inbox: inbox.clone(),
-        owner: Owner::new("a host", 7, Some("ü")),
+        owner: ClientInfo::new("a host", 7, Some("ü")),
         note: [None, Some("x"), Some("here\nand there")][dice.roll(8).min(2) as usize]
             .map(|text| Note::new(text).unwrap()),
     }

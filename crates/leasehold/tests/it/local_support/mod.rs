@@ -22,7 +22,7 @@ pub(crate) fn claim(store: &LocalStore, id: u128) -> Claim {
     Claim {
         waiter_ttl: LIMIT,
         inbox: Some(store.inbox().clone()),
-        ..Claim::new(ClaimId::from_random(id), Mode::Exclusive, LIMIT)
+        ..Claim::new(ClaimId::from_random(id), Mode::EXCLUSIVE, LIMIT)
     }
 }
 

@@ -123,7 +123,7 @@ async fn contend(store: RedisStore, mut dice: Dice, witness: Arc<Witness>) {
         let ttl = [MAX_TTL, dice.millis(200, 500)][usize::from(dice.roll(3) > 0)];
         let claim = Claim {
             wait: dice.roll(2) == 0,
-            ..Claim::new(id.clone(), Mode::Exclusive, ttl)
+            ..Claim::new(id.clone(), Mode::EXCLUSIVE, ttl)
         };
         let mut sent = Instant::now();
         let mut answer = store.claim(&key, &claim).await;

@@ -10,7 +10,7 @@ pub(crate) mod fake_sentinel;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClaimId, Key, Mode, Owner, Release, Renew};
+use leasehold::core::{Claim, ClaimId, ClientInfo, Key, Mode, Release, Renew};
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{LockStore, Push, PushSink};
 pub(crate) use leasehold_testkit::server::RedisServer;
@@ -35,8 +35,8 @@ pub(crate) fn id(number: u128) -> ClaimId {
 pub(crate) fn claim(store: &RedisStore, number: u128) -> Claim {
     Claim {
         inbox: Some(store.inbox().clone()),
-        owner: Owner::new("host", 7, Some("a label")),
-        ..Claim::new(id(number), Mode::Exclusive, Duration::from_secs(30))
+        owner: ClientInfo::new("host", 7, Some("a label")),
+        ..Claim::new(id(number), Mode::EXCLUSIVE, Duration::from_secs(30))
     }
 }
 

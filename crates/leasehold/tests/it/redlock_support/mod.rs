@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClaimId, Key, Mode, Owner, Release, Renew, Reply, Token};
+use leasehold::core::{Claim, ClaimId, ClientInfo, Key, Mode, Release, Renew, Reply, Token};
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold::{Client, Settings};
@@ -90,9 +90,9 @@ pub(crate) fn id(number: u128) -> ClaimId {
 pub(crate) fn claim(store: &RedlockStore, number: u128, ttl: Duration) -> Claim {
     Claim {
         inbox: Some(store.inbox().clone()),
-        owner: Owner::new("host", 7, Some("a label")),
+        owner: ClientInfo::new("host", 7, Some("a label")),
         wait: false,
-        ..Claim::new(id(number), Mode::Exclusive, ttl)
+        ..Claim::new(id(number), Mode::EXCLUSIVE, ttl)
     }
 }
 

@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn readers_go_together_and_a_writer_alone() {
         let reader =
-            |client, at, until| held_as(Mode::Shared, lease(client, 0, at, until, client as u64));
+            |client, at, until| held_as(Mode::SHARED, lease(client, 0, at, until, client as u64));
         let readers = [reader(1, 1, 10), reader(2, 2, 12), reader(3, 3, 11)];
         assert_eq!(exclusion(&readers), []);
         let [a, b, c] = readers;
@@ -96,7 +96,7 @@ mod tests {
     fn permits_count_by_their_weight() {
         let take = |take, client, at, until| {
             held_as(
-                Mode::Permits { of: 3, take },
+                Mode::permits(3, take),
                 lease(client, 0, at, until, client as u64),
             )
         };

@@ -125,7 +125,7 @@ pub(crate) mod examples {
             },
             task: 0,
             key: "k".to_owned(),
-            mode: Mode::Exclusive,
+            mode: Mode::EXCLUSIVE,
             fair: true,
             invoked,
             queued: None,

@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_reader_that_passed_a_waiting_writer_is_found() {
         let reader = |client, invoked, at, until, token| {
-            held_as(Mode::Shared, lease(client, invoked, at, until, token))
+            held_as(Mode::SHARED, lease(client, invoked, at, until, token))
         };
         let ops = |late| {
             [
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn permits_are_granted_when_there_is_room() {
-        let take = |take, op| held_as(Mode::Permits { of: 3, take }, op);
+        let take = |take, op| held_as(Mode::permits(3, take), op);
         let ops = |second| {
             [
                 take(2, lease(1, 0, 1, 10, 1)),

@@ -51,10 +51,10 @@ impl Lock for Ours {
         };
         let key = &task.key;
         let lease = match (task.mode, task.fair) {
-            (Mode::Exclusive, true) => held(self.client.mutex(key)?.acquire(how).await?),
-            (Mode::Exclusive, false) => held(self.client.mutex(key)?.unfair().acquire(how).await?),
-            (Mode::Shared, _) => held(self.client.rwlock(key)?.acquire_read(how).await?),
-            (Mode::Permits { of, take }, _) => held(
+            (Mode::EXCLUSIVE, true) => held(self.client.mutex(key)?.acquire(how).await?),
+            (Mode::EXCLUSIVE, false) => held(self.client.mutex(key)?.unfair().acquire(how).await?),
+            (Mode::SHARED, _) => held(self.client.rwlock(key)?.acquire_read(how).await?),
+            (Mode::permits(of, take), _) => held(
                 self.client
                     .semaphore(key, of)?
                     .acquire_with(take, how)

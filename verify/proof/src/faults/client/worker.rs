@@ -115,12 +115,12 @@ impl Worker {
 
     fn wish(&mut self) -> Task {
         let mut wish = self.spec.tasks[self.task].clone();
-        if wish.mode == Mode::Shared && self.random.u8(..) < 64 {
-            wish.mode = Mode::Exclusive;
+        if wish.mode == Mode::SHARED && self.random.u8(..) < 64 {
+            wish.mode = Mode::EXCLUSIVE;
         }
         if let Mode::Permits { of, .. } = wish.mode {
             let take = self.random.u32(1..=of);
-            wish.mode = Mode::Permits { of, take };
+            wish.mode = Mode::permits(of, take);
         }
         wish
     }
@@ -162,7 +162,7 @@ impl Worker {
         let stay = self.stay();
         self.ask(op, None, What::Served(granted)).await?;
         // Reads at once, writes at the end, thinks meanwhile.
-        let writes = wish.mode == Mode::Exclusive;
+        let writes = wish.mode == Mode::EXCLUSIVE;
         let token = lease.token().filter(|_| writes);
         let read = match (writes, token) {
             (false, _) => None,

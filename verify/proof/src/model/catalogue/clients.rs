@@ -23,8 +23,8 @@ fn person(mode: Mode, attempts: u8, rate: i64) -> Person {
 fn two_writers() -> ClientsModel {
     ClientsModel {
         people: vec![
-            person(Mode::Exclusive, 1, -4_500),
-            person(Mode::Exclusive, 1, 4_500),
+            person(Mode::EXCLUSIVE, 1, -4_500),
+            person(Mode::EXCLUSIVE, 1, 4_500),
         ],
         lease: Duration::from_secs(2),
         waiter: Duration::from_secs(2),
@@ -178,7 +178,7 @@ fn failovers() -> Vec<Entry> {
                     ..WEATHER
                 },
                 horizon: 60,
-                ..crowd(&[Mode::Exclusive, Mode::Exclusive, Mode::Shared])
+                ..crowd(&[Mode::EXCLUSIVE, Mode::EXCLUSIVE, Mode::SHARED])
             },
         ),
     ]
@@ -186,7 +186,7 @@ fn failovers() -> Vec<Entry> {
 
 /// One client is slow and often cut off, the others are quick: what it believes is late.
 fn sleeper() -> ClientsModel {
-    let crowd = crowd(&[Mode::Exclusive; 3]);
+    let crowd = crowd(&[Mode::EXCLUSIVE; 3]);
     let mut people = crowd.people.clone();
     people[0].haste = 1;
     let cuts = 4;
@@ -203,8 +203,8 @@ fn sleeper() -> ClientsModel {
 }
 
 fn crowds() -> Vec<Entry> {
-    let permits = |take| Mode::Permits { of: 3, take };
-    let (writer, reader) = (Mode::Exclusive, Mode::Shared);
+    let permits = |take| Mode::permits(3, take);
+    let (writer, reader) = (Mode::EXCLUSIVE, Mode::SHARED);
     vec![
         walks("clients/mutex walks", crowd(&[writer; 3])),
         walks(

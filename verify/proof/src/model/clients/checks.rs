@@ -10,13 +10,13 @@ use crate::model::promise::Promise;
 fn relied_on_fit(modes: &[Mode]) -> bool {
     let taken: u32 = modes.iter().map(|mode| permits(*mode).0).sum();
     let of = modes.iter().map(|mode| permits(*mode).1).max();
-    let alone = modes.contains(&Mode::Exclusive);
+    let alone = modes.contains(&Mode::EXCLUSIVE);
     (!alone || modes.len() == 1) && of.is_none_or(|of| taken <= of)
 }
 
 fn permits(mode: Mode) -> (u32, u32) {
     match mode {
-        Mode::Permits { of, take } => (take, of),
+        Mode::permits(of, take) => (take, of),
         _ => (0, 0),
     }
 }

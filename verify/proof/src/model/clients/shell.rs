@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use leasehold_core::{
-    Acknowledges, Arrival, Claim, ClaimId, Command, End, Event, Failure, Heard, Key, Life, Limits,
-    Loss, Owner, Phase, Push, RenewalPolicy, Reply, Standpoint, StoreTime, Terms, Token, Transmit,
+    Acknowledges, Arrival, Claim, ClaimId, ClientInfo, Command, End, Event, Failure, Heard, Key,
+    Life, Limits, Loss, Phase, Push, RenewalPolicy, Reply, Standpoint, StoreTime, Terms, Token,
+    Transmit,
 };
 
 use super::wire::{Message, What};
@@ -40,7 +41,7 @@ impl ClientsModel {
         let claim = Claim {
             waiter_ttl: self.waiter,
             inbox: Some(inbox(client)),
-            owner: Owner::new("", u32::try_from(client).unwrap_or_default(), None),
+            owner: ClientInfo::new("", u32::try_from(client).unwrap_or_default(), None),
             ..Claim::new(
                 Self::id(state, client),
                 self.people[client].mode,

@@ -30,16 +30,16 @@ impl Part {
     }
 
     pub(in crate::model) fn writer() -> Self {
-        Self::new(Mode::Exclusive)
+        Self::new(Mode::EXCLUSIVE)
     }
 
     pub(in crate::model) fn reader() -> Self {
-        Self::new(Mode::Shared)
+        Self::new(Mode::SHARED)
     }
 
     /// So many of three permits.
     pub(in crate::model) fn permits(take: u32) -> Self {
-        Self::new(Mode::Permits { of: 3, take })
+        Self::new(Mode::permits(3, take))
     }
 
     /// A re-entrant claim of that owner.

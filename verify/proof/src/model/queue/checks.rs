@@ -54,7 +54,7 @@ impl QueueModel {
 
 /// Whether such holds can be at the same time, by what the kinds of lock mean.
 pub(super) fn fit(modes: &[Mode], capacity: Option<Capacity>) -> bool {
-    let alone = modes.contains(&Mode::Exclusive);
+    let alone = modes.contains(&Mode::EXCLUSIVE);
     let taken: u64 = modes.iter().map(|mode| permits(*mode)).sum();
     let of = match capacity {
         Some(Capacity::Permits(of)) => u64::from(of),
@@ -222,7 +222,7 @@ impl Step<'_> {
         let old = claims(&self.was).find(|old| old.arrival == claim.arrival);
         let asked = || self.model.parts[number(claim)].mode;
         let before = old.map_or_else(asked, |old| old.mode);
-        let downgraded = self.act == Act::Downgrade(number(claim)) && claim.mode == Mode::Shared;
+        let downgraded = self.act == Act::Downgrade(number(claim)) && claim.mode == Mode::SHARED;
         claim.mode == before || downgraded
     }
 

@@ -7,7 +7,7 @@ use leasehold_core::quorum::{
     Acquire, Bid, BidConfig, BidVerdict, Body, Extend, Extension, ExtensionVerdict, Farewell, Part,
     Vote,
 };
-use leasehold_core::{Inbox, Owner, Token, Validity};
+use leasehold_core::{ClientInfo, Inbox, Token, Validity};
 
 use super::server::{Message, Tag, What};
 use super::{Act, Bidding, Client, Held, Leaving, QuorumModel, Renewing, Stage, State, TICK};
@@ -55,7 +55,7 @@ impl QuorumModel {
             ttl: self.ttl,
             body: Body {
                 inbox: Inbox::from_random(client as u64),
-                owner: Owner::default(),
+                owner: ClientInfo::default(),
                 note: None,
             },
             wait: false,

@@ -5,15 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::store::redis::{Baseline, RedisLayout, RedisOptions, RedisStore};
-use leasehold::{Access, Client, ClientBuilder, Initialised, Settings, TlsFiles};
+use leasehold::{
+    Access, Any, Client, ClientBuilder, Initialised, MultiLease, Settings, TlsFiles, Wait,
+};
 use rustix::process::Signal;
 
+use crate::acquire::{Outcome, Patience, acquire};
 use crate::cli::{LeaseArgs, StoreArgs};
-use crate::env;
 use crate::failure::Failure;
+use crate::guarded::{Status, ended_by};
 use crate::nested::handed_on;
+use crate::output::Printer;
 use crate::retries::Retries;
 use crate::signals::Signals;
+use crate::wanted::Wanted;
+use crate::{env, place};
 
 /// How long giving back may take at the end.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -23,13 +29,49 @@ pub(crate) async fn connect(store: &StoreArgs) -> Result<Client, Failure> {
     open(store, Settings::default()).await
 }
 
+/// A client that can hold, and what waits with it.
+pub(crate) struct Connected<'a> {
+    pub(crate) client: Client,
+    pub(crate) retries: Retries<'a>,
+    pub(crate) signals: Signals,
+}
+
+impl Connected<'_> {
+    /// Asks for the lock, does the work under it, and leaves the store. `conflict` is the status
+    /// where the lock was not obtained in time.
+    pub(crate) async fn hold(
+        mut self,
+        wanted: &Wanted,
+        patience: Patience,
+        conflict: u8,
+        printer: &Printer,
+        work: impl AsyncFnOnce(&Client, MultiLease<Any>, &mut Signals) -> Result<Status, Failure>,
+    ) -> Result<Status, Failure> {
+        let (client, signals) = (&self.client, &mut self.signals);
+        let retries = &mut self.retries;
+        let acquiring = acquire(client, wanted, patience, retries, signals, printer);
+        let status = match acquiring.await {
+            Ok(Outcome::Granted(held)) => work(client, held, signals).await,
+            Ok(Outcome::Conflict) => Ok((conflict, None)),
+            Ok(Outcome::Signalled(signal)) => Ok(ended_by(signal)),
+            Err(failure) => Err(failure),
+        };
+        leave(client).await;
+        status
+    }
+}
+
 /// Connects, for holding, through outages of the store as long as there is time; until a signal.
-pub(crate) async fn connect_to_hold(
+pub(crate) async fn connect_to_hold<'a>(
     store: &StoreArgs,
     lease: &LeaseArgs,
-    retries: &mut Retries<'_>,
-    signals: &mut Signals,
-) -> Result<ControlFlow<Signal, Client>, Failure> {
+    wait: Wait,
+    keys: &[String],
+    printer: &'a Printer,
+) -> Result<ControlFlow<Signal, Connected<'a>>, Failure> {
+    place::say_if_elsewhere(store, printer);
+    let mut signals = Signals::listen()?;
+    let mut retries = Retries::new(wait, keys, printer);
     let settings = Settings::default()
         .with_ttl(lease.ttl)
         .with_label(lease.label.clone());
@@ -42,11 +84,15 @@ pub(crate) async fn connect_to_hold(
         let failure = match opened {
             Ok(client) => {
                 retries.usable();
-                return Ok(ControlFlow::Continue(client));
+                return Ok(ControlFlow::Continue(Connected {
+                    client,
+                    retries,
+                    signals,
+                }));
             }
             Err(failure) => failure,
         };
-        if let Some(signal) = retries.pause(failure, signals).await? {
+        if let Some(signal) = retries.pause(failure, &mut signals).await? {
             return Ok(ControlFlow::Break(signal));
         }
     }
@@ -62,35 +108,24 @@ pub(crate) struct Measured {
 
 /// Connects, for measuring: what is compared shares one connection.
 pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Failure> {
-    let opening = Opening::of(store)?;
-    if !RedisOptions::reads(&opening.url) {
-        return measured_alone(store).await;
-    }
-    let options = RedisOptions::from_url(&opening.url)?;
-    if options.layout == RedisLayout::Classic {
-        return measured_alone(store).await;
-    }
-    let options = options
-        .with_access(&opening.access)
-        .map_err(Failure::from)?;
-    let url = options.redacted_url();
-    let server = Arc::new(RedisStore::connect(options).await.map_err(Failure::from)?);
-    let baseline = Baseline::new(server.clone()).await.map_err(Failure::from)?;
-    let client = Client::builder().with_store(server).connect().await?;
+    let Opening { url, access } = Opening::of(store)?;
+    let options = RedisOptions::reads(&url).then(|| RedisOptions::from_url(&url));
+    let options = options.transpose()?;
+    let Some(options) = options.filter(|options| options.layout != RedisLayout::Classic) else {
+        let client = connect(store).await?;
+        return Ok(Measured {
+            store: client.store_url().to_owned(),
+            client,
+            baseline: None,
+        });
+    };
+    let options = options.with_access(&access)?;
+    let store = options.redacted_url();
+    let server = Arc::new(RedisStore::connect(options).await?);
     Ok(Measured {
-        client,
-        store: url,
-        baseline: Some(Arc::new(baseline)),
-    })
-}
-
-/// A client without a raw server to compare with.
-async fn measured_alone(store: &StoreArgs) -> Result<Measured, Failure> {
-    let client = connect(store).await?;
-    Ok(Measured {
-        store: client.store_url().to_owned(),
-        client,
-        baseline: None,
+        baseline: Some(Arc::new(Baseline::new(server.clone()).await?)),
+        client: Client::builder().with_store(server).connect().await?,
+        store,
     })
 }
 

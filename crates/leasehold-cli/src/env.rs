@@ -29,56 +29,64 @@ pub(crate) const OWNER: &str = "LEASEHOLD_OWNER";
 /// The term, for the command of a leader.
 pub(crate) const TERM: &str = "LEASEHOLD_TERM";
 
-/// What is read, for the help and the manual.
-pub(crate) const READ: &[(&str, &str)] = &[
-    (
-        STORE,
-        "the store, when -S does not name one; must not be empty",
-    ),
-    (
-        STORE_FILE,
-        "set by an outer leasehold: how its store is opened, for -S or LEASEHOLD_STORE that \
-         name the same",
-    ),
-    (USER, "the user name at the store"),
-    (
-        PASSWORD,
-        "the password at the store; not handed to the guarded command",
-    ),
-    (PASSWORD_FILE, "a file whose first line is the password"),
-    (TLS_CA, "PEM file of the certificates to believe"),
-    (TLS_CERT, "PEM file of the client's certificate"),
-    (TLS_KEY, "PEM file of the client's key"),
-    (
-        OWNER,
-        "whose lock --reentrant enters again: 32 hexadecimal digits, a secret",
-    ),
-    (LOG, "which log lines to show, e.g. leasehold=trace"),
-    ("NO_COLOR", "no colours in help texts when set"),
-];
+/// What is read, for the help and the manual: a variable, two spaces, what it means.
+pub(crate) const READ: &str = "\
+LEASEHOLD_STORE          the store, when -S does not name one; must not be empty
+LEASEHOLD_STORE_FILE     set by an outer leasehold: how its store is opened, for -S or \
+                         LEASEHOLD_STORE that name the same
+LEASEHOLD_USER           the user name at the store
+LEASEHOLD_PASSWORD       the password at the store; not handed to the guarded command
+LEASEHOLD_PASSWORD_FILE  a file whose first line is the password
+LEASEHOLD_TLS_CA         PEM file of the certificates to believe
+LEASEHOLD_TLS_CERT       PEM file of the client's certificate
+LEASEHOLD_TLS_KEY        PEM file of the client's key
+LEASEHOLD_OWNER          whose lock --reentrant enters again: 32 hexadecimal digits, a secret
+LEASEHOLD_LOG            which log lines to show, e.g. leasehold=trace
+NO_COLOR                 no colours in help texts when set";
 
 /// What the guarded command is given, for the help and the manual.
-pub(crate) const GIVEN: &[(&str, &str)] = &[
-    (KEY, "the key; of several the first"),
-    (
-        TOKEN,
-        "the fencing token: hand it to what you protect, which refuses lower ones; \
-         with -s or --limit the number of the grant, which does not fence; not set where the \
-         store has no tokens (layout=classic)",
-    ),
-    (
-        TOKENS,
-        "all keys with their tokens, as a JSON object on one line: {\"account/1\":17}",
-    ),
-    (TERM, "elect: the term, which is the fencing token"),
-    (
-        OWNER,
-        "with --reentrant: the owner, a secret that lets an inner leasehold enter again",
-    ),
-    (STORE, "the store, without password"),
-    (
-        STORE_FILE,
-        "what an inner leasehold opens that store with, secrets included: a file in memory that \
-         only this user can read, and only while we live (on Linux)",
-    ),
-];
+pub(crate) const GIVEN: &str = "\
+LEASEHOLD_KEY         the key; of several the first
+LEASEHOLD_TOKEN       the fencing token: hand it to what you protect, which refuses lower ones; \
+                      with -s or --limit the number of the grant, which does not fence; not set \
+                      where the store has no tokens (layout=classic)
+LEASEHOLD_TOKENS      all keys with their tokens, as a JSON object on one line: \
+                      {\"account/1\":17}
+LEASEHOLD_TERM        elect: the term, which is the fencing token
+LEASEHOLD_OWNER       with --reentrant: the owner, a secret that lets an inner leasehold enter \
+                      again
+LEASEHOLD_STORE       the store, without password
+LEASEHOLD_STORE_FILE  what an inner leasehold opens that store with, secrets included: a file \
+                      in memory that only this user can read, and only while we live (on Linux)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variable_is_in_the_help() {
+        let tables = [READ, GIVEN].join("\n");
+        let names: Vec<_> = tables
+            .lines()
+            .filter_map(|line| line.split_once("  "))
+            .collect();
+        for name in [
+            STORE,
+            STORE_FILE,
+            USER,
+            PASSWORD,
+            PASSWORD_FILE,
+            TLS_CA,
+            TLS_CERT,
+            TLS_KEY,
+            LOG,
+            KEY,
+            TOKEN,
+            TOKENS,
+            OWNER,
+            TERM,
+        ] {
+            assert!(names.iter().any(|(it, _)| *it == name), "{name}");
+        }
+    }
+}

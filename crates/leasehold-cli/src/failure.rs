@@ -10,7 +10,7 @@ use leasehold::{ErrorKind, StoreError};
 use crate::exit;
 
 /// One sentence, a hint where there is one, and the exit status.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) status: u8,
     pub(crate) message: String,
@@ -28,10 +28,7 @@ impl Failure {
         Self {
             status,
             message: message.into(),
-            hint: None,
-            cause: None,
-            passing: false,
-            retry_after: None,
+            ..Self::default()
         }
     }
 

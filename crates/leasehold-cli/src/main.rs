@@ -35,6 +35,7 @@ use std::process::ExitCode;
 
 use crate::cli::Command;
 use crate::failure::Failure;
+use crate::guarded::conclude;
 use crate::output::Printer;
 
 fn main() -> ExitCode {
@@ -74,34 +75,36 @@ fn descriptors_left() -> io::Result<()> {
 }
 
 async fn dispatch(command: Command) -> u8 {
-    let printer = match &command {
-        // They say how it ended, whatever happened.
-        Command::Run(args) => return commands::run(args).await,
-        Command::Elect(args) if !args.observe => return commands::elect(args).await,
-        Command::Elect(args) => Printer::new(&args.output, args.json),
-        Command::Hold(args) => Printer::new(&args.output, args.json),
-        Command::Show(args) => Printer::new(&args.output, false),
-        Command::Ls(args) => Printer::new(&args.output, false),
-        Command::Break(args) => Printer::new(&args.output, false),
-        Command::Resize(args) => Printer::new(&args.output, false),
-        Command::Doctor(args) => Printer::new(&args.output, false),
-        Command::Init(args) => Printer::new(&args.output, false),
-        Command::Bench(args) => Printer::new(&args.output, false),
+    let printer = &match &command {
+        Command::Run(args) => Printer::new(&args.common.output, true),
+        Command::Hold(args) => Printer::new(&args.common.output, true),
+        Command::Elect(args) => Printer::new(&args.common.output, true),
+        Command::Show(args) => Printer::new(&args.common.output, false),
+        Command::Ls(args) => Printer::new(&args.common.output, false),
+        Command::Break(args) => Printer::new(&args.common.output, false),
+        Command::Resize(args) => Printer::new(&args.common.output, false),
+        Command::Doctor(args) => Printer::new(&args.common.output, false),
+        Command::Init(args) => Printer::new(&args.common.output, false),
+        Command::Bench(args) => Printer::new(&args.common.output, false),
         Command::Completions(_) | Command::Man(_) => Printer::default(),
     };
     let done = match &command {
-        Command::Run(_) => Ok(exit::OK),
-        Command::Hold(args) => commands::hold(args, &printer).await,
-        Command::Elect(args) => commands::observe(args, &printer).await,
-        Command::Show(args) => commands::show(args, &printer).await,
-        Command::Ls(args) => commands::ls(args, &printer).await,
-        Command::Break(args) => commands::break_key(args, &printer).await,
-        Command::Resize(args) => commands::resize(args, &printer).await,
-        Command::Doctor(args) => commands::doctor(args, &printer).await,
-        Command::Init(args) => commands::init(args, &printer).await,
-        Command::Bench(args) => commands::bench(args, &printer).await,
-        Command::Completions(args) => commands::completions(args, &printer),
-        Command::Man(args) => commands::man(args, &printer),
+        // These two say how it ended, whatever happened.
+        Command::Run(args) => return conclude(commands::run::run(args, printer).await, printer),
+        Command::Elect(args) if !args.observe => {
+            return conclude(commands::elect::elect(args, printer).await, printer);
+        }
+        Command::Hold(args) => commands::hold::hold(args, printer).await,
+        Command::Elect(args) => commands::observe::observe(args, printer).await,
+        Command::Show(args) => commands::show::show(args, printer).await,
+        Command::Ls(args) => commands::ls::ls(args, printer).await,
+        Command::Break(args) => commands::break_key::break_key(args, printer).await,
+        Command::Resize(args) => commands::resize::resize(args, printer).await,
+        Command::Doctor(args) => commands::doctor::doctor(args, printer).await,
+        Command::Init(args) => commands::init::init(args, printer).await,
+        Command::Bench(args) => commands::bench::bench(args, printer).await,
+        Command::Completions(args) => commands::completions::completions(args, printer),
+        Command::Man(args) => commands::man::man(args, printer),
     };
     done.unwrap_or_else(|failure| {
         printer.failure(&failure);

@@ -6,8 +6,8 @@
 //! outer one as well: processes of the same user, while it lives. (On Linux; elsewhere nothing is
 //! handed on.)
 
-use std::io;
-#[cfg(target_os = "linux")]
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -34,19 +34,12 @@ struct Content {
 }
 
 /// What is handed on, as long as this lives.
-#[cfg(target_os = "linux")]
 #[derive(Debug)]
 pub(crate) struct HandedOn(OwnedFd);
 
-#[cfg(target_os = "linux")]
 impl HandedOn {
     /// Hands on how the store was opened that everybody may know as `store`.
     pub(crate) fn new(store: &str, url: &str, access: &Access) -> io::Result<Self> {
-        use std::fs::File;
-        use std::io::Write;
-
-        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-
         let absolute = |path: &Option<PathBuf>| path.as_ref().map(std::path::absolute).transpose();
         let content = Content {
             store: store.to_owned(),
@@ -58,12 +51,7 @@ impl HandedOn {
             tls_cert: absolute(&access.tls.cert)?,
             tls_key: absolute(&access.tls.key)?,
         };
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let mut file = File::from(memfd_create("leasehold-store", flags)?);
-        file.write_all(&serde_json::to_vec(&content)?)?;
-        let all = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
-        fcntl_add_seals(&file, all)?;
-        Ok(Self(file.into()))
+        in_memory(&serde_json::to_vec(&content)?).map(Self)
     }
 
     /// Where it can be read.
@@ -72,29 +60,32 @@ impl HandedOn {
     }
 }
 
+/// A file that is nowhere but in memory, and does not change any more.
+#[cfg(target_os = "linux")]
+fn in_memory(content: &[u8]) -> io::Result<OwnedFd> {
+    use std::io::Write;
+
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create("leasehold-store", flags)?);
+    file.write_all(content)?;
+    let all = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    fcntl_add_seals(&file, all)?;
+    Ok(file.into())
+}
+
 /// Nothing is handed on here.
 #[cfg(not(target_os = "linux"))]
-#[derive(Debug)]
-pub(crate) enum HandedOn {}
-
-#[cfg(not(target_os = "linux"))]
-impl HandedOn {
-    pub(crate) fn new(_store: &str, _url: &str, _access: &Access) -> io::Result<Self> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(crate) fn path(&self) -> String {
-        match *self {}
-    }
+fn in_memory(_content: &[u8]) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// How an outer leasehold has opened `store`, if it has handed that on and is still there.
 pub(crate) fn handed_on(store: &str) -> Option<(String, Access)> {
-    use std::io::Read;
-
     let path = std::env::var_os(env::STORE_FILE)?;
     let mut text = String::new();
-    let file = std::fs::File::open(path).ok()?;
+    let file = File::open(path).ok()?;
     file.take(LONGEST).read_to_string(&mut text).ok()?;
     let content: Content = serde_json::from_str(&text).ok()?;
     let access = Access {

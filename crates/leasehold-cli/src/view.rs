@@ -17,7 +17,7 @@ pub(crate) struct KeyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) permits: Option<u32>,
     pub(crate) last_token: u64,
-    pub(crate) at: String,
+    pub(crate) at: Timestamp,
     pub(crate) holders: Vec<ClaimView>,
     pub(crate) waiters: Vec<ClaimView>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct ClaimView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) id_hint: Option<String>,
     /// Null where the store does not keep it.
-    pub(crate) since: Option<String>,
+    pub(crate) since: Option<Timestamp>,
     /// Null if it does not expire.
     pub(crate) expires_in_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub(crate) struct ClaimView {
     pub(crate) note: Option<String>,
     /// Until when the key stays taken although its holder has left or died.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) kept_until: Option<String>,
+    pub(crate) kept_until: Option<Timestamp>,
 }
 
 /// Who asked.
@@ -92,12 +92,9 @@ impl From<&Inspection> for KeyView {
 impl KeyView {
     /// How long ago that claim was made, when the key was looked at.
     pub(crate) fn age(&self, claim: &ClaimView) -> Duration {
-        let time = |text: &str| text.parse::<Timestamp>().unwrap_or_default();
-        let Some(since) = &claim.since else {
-            return Duration::ZERO;
-        };
-        let age = time(&self.at).duration_since(time(since));
-        Duration::try_from(age).unwrap_or_default()
+        let age = claim.since.map(|since| self.at.duration_since(since));
+        let age = age.and_then(|age| Duration::try_from(age).ok());
+        age.unwrap_or_default()
     }
 }
 
@@ -123,7 +120,7 @@ impl ClaimView {
             mode,
             weight,
             of,
-            owner: (!owner.is_unknown()).then(|| OwnerView::from(owner)),
+            owner: OwnerView::of(owner),
             id_hint: None,
             since: known(since),
             expires_in_ms: (expires_in != Duration::MAX).then(|| millis(expires_in)),
@@ -173,17 +170,21 @@ impl ClaimView {
         }
     }
 
+    /// `2026-01-31T12:00:00Z`, if that is known.
+    pub(crate) fn began(&self) -> String {
+        self.since.map(to_the_second).unwrap_or_default()
+    }
+
     /// ` since 2026-01-31T12:00:00Z`, if that is known.
     pub(crate) fn since(&self) -> String {
-        let since = self.since.as_deref().map(to_the_second);
-        since.map_or(String::new(), |since| format!(" since {since}"))
+        since(self.since)
     }
 
     /// `held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, expires in 12 s`, or
     /// `taken until 2026-01-31T13:00:00Z (minimum hold; pid 812 on build7 has finished)`.
     fn in_full(&self) -> String {
         let who = self.who();
-        match &self.kept_until {
+        match self.kept_until {
             Some(until) => {
                 let who = match &self.owner {
                     Some(owner) => format!("pid {} on {}", owner.pid, owner.host),
@@ -203,13 +204,14 @@ impl ClaimView {
     }
 }
 
-impl From<&ClientInfo> for OwnerView {
-    fn from(owner: &ClientInfo) -> Self {
-        Self {
+impl OwnerView {
+    /// `None` where the store does not keep who it is.
+    pub(crate) fn of(owner: &ClientInfo) -> Option<Self> {
+        (!owner.is_unknown()).then(|| Self {
             host: owner.host.clone(),
             pid: owner.pid,
             label: owner.label.clone(),
-        }
+        })
     }
 }
 
@@ -227,7 +229,7 @@ impl fmt::Display for OwnerView {
 /// 2026-01-31T12:00:00Z`, or that it `ran` there.
 pub(crate) fn ran(claim: &ClaimView) -> String {
     let who = claim.who();
-    match (&claim.kept_until, &claim.since) {
+    match (claim.kept_until, claim.since) {
         (Some(_), Some(since)) => format!("ran on {who} at {}", to_the_second(since)),
         (Some(_), None) => format!("ran on {who}"),
         (None, _) => format!("is running on {who}{}", claim.since()),
@@ -250,25 +252,28 @@ fn hint_of(owner: &ClientInfo, hint: &str) -> Option<String> {
 }
 
 /// When it began, if the store keeps that.
-pub(crate) fn known(since: SystemTime) -> Option<String> {
+pub(crate) fn known(since: SystemTime) -> Option<Timestamp> {
     (since != SystemTime::UNIX_EPOCH).then(|| time(since))
 }
 
-/// RFC 3339, UTC.
-pub(crate) fn time(time: SystemTime) -> String {
-    // Times outside of the years that can be written do not come from a clock.
-    Timestamp::try_from(time).unwrap_or_default().to_string()
+/// ` since 2026-01-31T12:00:00Z`, if that is known.
+pub(crate) fn since(since: Option<Timestamp>) -> String {
+    since.map_or(String::new(), |since| {
+        format!(" since {}", to_the_second(since))
+    })
 }
 
-/// The same time for people, who do not read microseconds.
-pub(crate) fn to_the_second(time: &str) -> String {
+/// A time that can be written; others do not come from a clock.
+fn time(time: SystemTime) -> Timestamp {
+    Timestamp::try_from(time).unwrap_or_default()
+}
+
+/// RFC 3339, UTC, for people, who do not read microseconds.
+pub(crate) fn to_the_second(time: Timestamp) -> String {
     let rounding = TimestampRound::new()
         .smallest(Unit::Second)
         .mode(RoundMode::Floor);
-    let rounded = time
-        .parse::<Timestamp>()
-        .and_then(|time| time.round(rounding));
-    rounded.map_or_else(|_| time.to_owned(), |time| time.to_string())
+    time.round(rounding).unwrap_or(time).to_string()
 }
 
 #[cfg(test)]
@@ -354,7 +359,7 @@ pub(crate) mod tests {
         assert_eq!(held_by(&holders).unwrap(), format!("{one}, and 2 more"));
         assert_eq!(holders[1].who(), "build7 (pid 812)");
         let kept = ClaimView {
-            kept_until: Some("2026-01-31T13:00:00.5Z".into()),
+            kept_until: Some("2026-01-31T13:00:00.5Z".parse().unwrap()),
             ..claim(None)
         };
         assert_eq!(

@@ -10,15 +10,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_core::{Command, Key, Outcome};
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::Inner;
 use super::directory::Locked;
-use super::name::file_name;
 use super::place::Place;
-use super::step::{in_turn, take};
+use super::step::take;
+use super::turn::{finished, in_turn};
 
 /// How many are taken in one turn at most: other processes wait meanwhile.
 const MOST: usize = 64;
@@ -92,9 +92,7 @@ pub(super) async fn run(
         };
         serving.turn().await;
     }
-    answered.await.unwrap_or_else(|error| {
-        Err(StoreError::new(ErrorKind::Unavailable, "the step was not finished").with_source(error))
-    })
+    finished(answered).await
 }
 
 /// Whoever serves a key. It is left when this is dropped: to a task of its own, if
@@ -108,10 +106,10 @@ struct Serving {
 impl Serving {
     /// One turn for the steps that wait when it comes.
     async fn turn(&mut self) {
-        let place = Place::of(&file_name(self.key.as_str()));
-        let (key, at) = (self.key.clone(), place.clone());
+        let place = Place::of_key(&self.key);
+        let at = [(self.key.clone(), place.clone())];
         let served = in_turn(&self.store, vec![place], move |store, locks| {
-            serve(store, &at, locks, &key);
+            serve(store, &at, locks);
             Ok(())
         });
         if let Err(error) = served.await {
@@ -142,14 +140,14 @@ impl Drop for Serving {
     }
 }
 
-fn serve(store: &Inner, place: &Place, locks: &[Locked], key: &Key) {
-    let jobs = store.pending.take(key, MOST);
+fn serve(store: &Inner, at: &[(Key, Place); 1], locks: &[Locked]) {
+    let jobs = store.pending.take(&at[0].0, MOST);
     if jobs.is_empty() {
         return;
     }
     let take = |jobs: &[Job]| {
         let commands = jobs.iter().map(|job| Some(&*job.command));
-        take(store, place, locks, key, commands).map(|(_, outcomes)| outcomes)
+        take(store, locks, at, commands).map(|(_, outcomes)| outcomes)
     };
     match take(&jobs) {
         // One that does not fit on a full disk must not fail a renewal.
@@ -163,19 +161,15 @@ fn serve(store: &Inner, place: &Place, locks: &[Locked], key: &Key) {
     }
 }
 
-/// Tells each what came of its step; an error tells all. Who has left does not mind.
+/// Answers each with what came of its step; an error is the answer to all. Who has left does
+/// not mind.
 fn answer(jobs: Vec<Job>, taken: Result<Vec<Outcome>, StoreError>) {
-    match taken {
-        Ok(outcomes) => {
-            for (job, outcome) in jobs.into_iter().zip(outcomes) {
-                job.answer.send(Ok(outcome)).ok();
-            }
-        }
-        Err(error) => {
-            for job in jobs {
-                job.answer.send(Err(error.clone())).ok();
-            }
-        }
+    let answers = match taken {
+        Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error); jobs.len()],
+    };
+    for (job, answer) in jobs.into_iter().zip(answers) {
+        job.answer.send(answer).ok();
     }
 }
 
@@ -184,6 +178,7 @@ mod tests {
     use std::time::Duration;
 
     use leasehold_core::{Claim, ClaimId, Mode, Reply};
+    use leasehold_store::ErrorKind;
     use tokio::time::timeout;
 
     use super::*;
@@ -216,7 +211,7 @@ mod tests {
     async fn all_that_came_meanwhile_are_taken_in_their_order_though_the_first_has_left() {
         let (_directory, store) = store();
         let key = Key::new("k").unwrap();
-        let place = Place::of(&file_name("k"));
+        let place = Place::of_key(&key);
         let locked = place.try_lock(&store.directory).unwrap().unwrap();
         let (shared, name) = (store.clone(), key.clone());
         let mut steps = Vec::new();
@@ -247,7 +242,7 @@ mod tests {
     fn a_runtime_that_ends_leaves_nobody_unserved() {
         let (_directory, store) = store();
         let key = Key::new("k").unwrap();
-        let place = Place::of(&file_name("k"));
+        let place = Place::of_key(&key);
         let locked = place.try_lock(&store.directory).unwrap().unwrap();
         let runtime = || tokio::runtime::Runtime::new().unwrap();
         let (first, second) = (runtime(), runtime());

@@ -6,9 +6,11 @@
 //! keeps tokens rising over restarts.
 
 use std::io::ErrorKind as IoKind;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use leasehold_core::StoreTime;
+use leasehold_store::clock::wall;
+use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
@@ -16,7 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::directory::{Directory, Locked};
+use super::directory::{Directory, Locked, refused};
 use super::file;
 
 const FILE: &str = "clock";
@@ -73,8 +75,7 @@ impl Clock {
         }
         let failed = |errno| directory.failed("write to", errno);
         // Not the directory itself: another user who may read it could lock it.
-        let lock = directory.file(LOCK, OFlags::RDWR | OFlags::CREATE);
-        let _alone = Locked::wait(lock.map_err(failed)?).map_err(failed)?;
+        let _alone = Locked::wait_at(directory, LOCK).map_err(failed)?;
         if let Some(found) = Self::find(directory, machine)? {
             return Ok(found);
         }
@@ -127,7 +128,7 @@ impl Clock {
     fn new(machine: SinceBoot) -> Self {
         let anchor = wall().saturating_sub(machine.now());
         Self {
-            boot: boot_id().unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
+            boot: boot_id().unwrap_or_else(|| format!("{:032x}", random_u128())),
             anchor: u64::try_from(anchor.as_micros()).unwrap_or(0),
             machine,
         }
@@ -221,18 +222,11 @@ impl SinceBoot {
     }
 }
 
-pub(super) fn wall() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-}
-
 fn timeless(why: &str) -> StoreError {
-    StoreError::new(
-        ErrorKind::Refused,
+    refused(
         format!("the machine's time is unknown: /proc/self/timens_offsets {why}"),
+        "start this program in its time namespace (unshare --fork --time), or use a server",
     )
-    .with_hint("start this program in its time namespace (unshare --fork --time), or use a server")
 }
 
 fn boot_id() -> Option<String> {
@@ -248,6 +242,8 @@ fn corrupt(directory: &Directory) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     #[test]

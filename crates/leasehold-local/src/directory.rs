@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, mkdirat, openat, stat,
-    statat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, mkdirat, openat,
+    stat, statat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -56,6 +56,19 @@ impl Directory {
         retry_on_intr(|| openat(&self.fd, name, flags, PRIVATE))
     }
 
+    /// Opens the file `name`, made if need be, and locks it, however long that takes. The lock
+    /// lasts as long as any descriptor of it.
+    pub(super) fn lock_file(&self, name: &str) -> Result<OwnedFd, Errno> {
+        loop {
+            let file = self.file(name, OFlags::RDWR | OFlags::CREATE)?;
+            retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
+            // Whoever sweeps may have come between.
+            if file::stands_at(&file, self, name)? {
+                return Ok(file);
+            }
+        }
+    }
+
     /// Refuses a directory to which its path does not lead any more: others find
     /// another one there, or make one, and are granted what is held here.
     pub(super) fn check_stands(&self) -> Result<(), StoreError> {
@@ -81,6 +94,25 @@ impl Directory {
         self.file(sub, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
+    /// The names in a part of it that end in one of these, without that ending: the first so
+    /// many, in no order.
+    pub(super) fn names(
+        &self,
+        sub: &str,
+        endings: &[&str],
+        most: usize,
+    ) -> Result<Vec<String>, Errno> {
+        let mut names = Vec::new();
+        for entry in Dir::new(self.reopen(sub)?)?.take(most) {
+            let entry = entry?;
+            let name = entry.file_name().to_str().unwrap_or_default();
+            let name = endings.iter().find_map(|ending| name.strip_suffix(ending));
+            let shown = name.filter(|name| !name.is_empty() && !name.starts_with('.'));
+            names.extend(shown.map(str::to_owned));
+        }
+        Ok(names)
+    }
+
     /// What to tell a caller when `doing` something in it failed.
     pub(super) fn failed(&self, doing: &str, errno: Errno) -> StoreError {
         failed(&self.path, doing, errno)
@@ -91,20 +123,18 @@ impl Directory {
         let shown = self.path.display();
         let me = rustix::process::geteuid().as_raw();
         if stat.st_uid != me {
-            return Err(StoreError::new(
-                ErrorKind::Refused,
-                format!("the directory {shown} belongs to user {}, not to {me}", stat.st_uid),
-            )
-            .with_hint("local locks are among the processes of one user: run as that user, or name another directory with local:/some/dir"));
+            let owner = stat.st_uid;
+            return Err(refused(
+                format!("the directory {shown} belongs to user {owner}, not to {me}"),
+                "local locks are among the processes of one user: run as that user, or name \
+                 another directory with local:/some/dir",
+            ));
         }
         if permissions(&stat).intersects(Mode::WGRP | Mode::WOTH) {
-            return Err(StoreError::new(
-                ErrorKind::Refused,
+            return Err(refused(
                 format!("others than its owner may write to the directory {shown}"),
-            )
-            .with_hint(format!(
-                "chmod go-w {shown}, or name another directory with local:/some/dir"
-            )));
+                format!("chmod go-w {shown}, or name another directory with local:/some/dir"),
+            ));
         }
         Ok(())
     }
@@ -129,11 +159,12 @@ impl Directory {
         let Some(kind) = of_network(stat.f_type as u32) else {
             return Ok(());
         };
-        Err(StoreError::new(
-            ErrorKind::Refused,
-            format!("the directory {} is on a network file system ({kind})", self.path.display()),
-        )
-        .with_hint("a local store is among the processes of one machine: name a directory on its own disk with local:/some/dir"))
+        let shown = self.path.display();
+        Err(refused(
+            format!("the directory {shown} is on a network file system ({kind})"),
+            "a local store is among the processes of one machine: name a directory on its own \
+             disk with local:/some/dir",
+        ))
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -159,10 +190,17 @@ impl AsFd for Directory {
 pub(super) struct Locked(OwnedFd);
 
 impl Locked {
-    /// Takes the lock, however long that takes.
-    pub(super) fn wait(file: OwnedFd) -> Result<Self, Errno> {
-        retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
-        Ok(Self(file))
+    /// Takes the lock of the file `name`, made if need be, however long that takes.
+    pub(super) fn wait_at(directory: &Directory, name: &str) -> Result<Self, Errno> {
+        directory.lock_file(name).map(Self)
+    }
+
+    /// Takes the lock of the file `name`, made if need be, if it is free.
+    pub(super) fn now_at(directory: &Directory, name: &str) -> Result<Option<Self>, Errno> {
+        match Self::now(directory.file(name, OFlags::RDWR | OFlags::CREATE)?)? {
+            Some(locked) if locked.stands_at(directory, name)? => Ok(Some(locked)),
+            Some(_) | None => Ok(None),
+        }
     }
 
     /// Takes the lock if it is free.
@@ -193,6 +231,11 @@ pub(super) fn permissions(stat: &Stat) -> Mode {
 
 pub(super) fn is_regular(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// A store that cannot be here.
+pub(super) fn refused(message: String, hint: impl Into<String>) -> StoreError {
+    StoreError::new(ErrorKind::Refused, message).with_hint(hint)
 }
 
 pub(super) fn failed(path: &Path, doing: &str, errno: Errno) -> StoreError {

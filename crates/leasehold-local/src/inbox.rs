@@ -5,7 +5,7 @@
 //! or ends a hold carries its proof.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io::ErrorKind as IoKind;
 use std::os::fd::AsFd as _;
 use std::os::fd::AsRawFd as _;
@@ -19,12 +19,12 @@ use leasehold_core::{Arrival, Capacity, Event, Inbox, Key, Proof, StoreTime, Tok
 use leasehold_store::{Listening, Push, PushSink};
 use tokio::net::UnixDatagram;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::Inner;
+use super::death_watcher::{DeathWatcher, watch};
 use super::directory::Directory;
 use super::file;
-use super::lookout::{Lookout, look_out};
 use super::name::file_name;
 use super::session::socket;
 
@@ -41,8 +41,8 @@ const KEPT: usize = 10;
 /// What fits the address of a socket, the closing zero not counted.
 const MAX_SOCKET_PATH: usize = 103;
 
-/// Tells each event to its inbox, without waiting for anybody.
-pub(super) fn tell(directory: &Directory, key: &Key, at: StoreTime, events: &[Event]) {
+/// Sends each event to its inbox, without waiting for anybody.
+pub(super) fn notify(directory: &Directory, key: &Key, at: StoreTime, events: &[Event]) {
     if events.is_empty() {
         return;
     }
@@ -60,37 +60,39 @@ pub(super) fn tell(directory: &Directory, key: &Key, at: StoreTime, events: &[Ev
         if letter.is_empty() {
             write!(letter, "{FORMAT} {key}").ok();
         }
-        match Push::of(event, key, at, 0) {
-            Push::Granted {
-                arrival,
-                token,
-                at,
-                proof,
-                ..
-            } => write!(letter, "\nG {arrival} {token} {} {proof}", at.0),
-            Push::Next { arrival, left, .. } => {
-                write!(letter, "\nN {arrival} {}", left.as_micros())
-            }
-            Push::Revoked {
-                arrival, at, proof, ..
-            } => write!(letter, "\nR {arrival} {} {proof}", at.0),
-            Push::Adopted {
-                arrival, at, proof, ..
-            } => write!(letter, "\nA {arrival} {} {proof}", at.0),
-            Push::Unfit {
-                arrival,
-                in_use,
-                at,
-                proof,
-                ..
-            } => write!(letter, "\nU {arrival} {} {} {proof}", in_use.units(), at.0),
-            Push::Changed { .. } => write!(letter, "\nC"),
-            Push::Reset => Ok(()),
-        }
-        .ok();
+        letter.push('\n');
+        line_of(letter, &Push::of(event, key, at, 0)).ok();
     }
     for (inbox, letter) in &letters {
         post(&from, directory, inbox, letter);
+    }
+}
+
+fn line_of(letter: &mut String, push: &Push) -> fmt::Result {
+    match push {
+        Push::Granted {
+            arrival,
+            token,
+            at,
+            proof,
+            ..
+        } => write!(letter, "G {arrival} {token} {} {proof}", at.0),
+        Push::Next { arrival, left, .. } => write!(letter, "N {arrival} {}", left.as_micros()),
+        Push::Revoked {
+            arrival, at, proof, ..
+        } => write!(letter, "R {arrival} {} {proof}", at.0),
+        Push::Adopted {
+            arrival, at, proof, ..
+        } => write!(letter, "A {arrival} {} {proof}", at.0),
+        Push::Unfit {
+            arrival,
+            in_use,
+            at,
+            proof,
+            ..
+        } => write!(letter, "U {arrival} {} {} {proof}", in_use.units(), at.0),
+        Push::Changed { .. } => letter.write_char('C'),
+        Push::Reset => Ok(()),
     }
 }
 
@@ -122,54 +124,37 @@ fn socket_path(directory: &Directory, inbox: &Inbox) -> Option<PathBuf> {
 pub(super) struct OpenInbox {
     store: Arc<Inner>,
     epoch: u64,
-    /// `None` where no socket could be had: the client asks more often instead.
-    reader: Option<Reader>,
-}
-
-#[derive(Debug)]
-struct Reader {
     open: Arc<AtomicBool>,
-    tasks: [JoinHandle<()>; 2],
+    /// Ends with this. Empty where no socket could be had: the client asks more often instead.
+    _tasks: JoinSet<()>,
 }
 
 impl OpenInbox {
     pub(super) fn open(store: Arc<Inner>, sink: Arc<dyn PushSink>) -> Self {
-        let epoch = store.hearing.next_epoch();
-        let (sockets, bound_again) = mpsc::unbounded_channel();
-        let reader = match bind(&store).and_then(UnixDatagram::from_std) {
+        let epoch = store.subscription.next_epoch();
+        let open = Arc::new(AtomicBool::new(true));
+        let mut tasks = JoinSet::new();
+        let sockets = match bind(&store).and_then(UnixDatagram::from_std) {
             Ok(socket) => {
-                let open = Arc::new(AtomicBool::new(true));
-                let lookout = &store.lookout;
-                let reading = Reading {
-                    bound_again,
-                    lookout: lookout.clone(),
-                    sink: sink.clone(),
-                    open: open.clone(),
-                    epoch,
-                };
-                let tasks = [
-                    tokio::spawn(reading.read(socket)),
-                    tokio::spawn(look_out(
-                        Arc::downgrade(&store),
-                        lookout.clone(),
-                        sink,
-                        open.clone(),
-                    )),
-                ];
-                Some(Reader { open, tasks })
+                let (sockets, bound_again) = mpsc::unbounded_channel();
+                let (watcher, open) = (store.watcher.clone(), open.clone());
+                let pushes = Pushes { sink, open };
+                let watching = watch(Arc::downgrade(&store), watcher.clone(), pushes.clone());
+                tasks.spawn(watching);
+                tasks.spawn(read(socket, bound_again, epoch, watcher, pushes));
+                Some(sockets)
             }
             Err(error) => {
                 tracing::debug!(%error, "no socket for pushes: asking often instead");
                 None
             }
         };
-        store
-            .hearing
-            .open(epoch, reader.is_some().then_some(sockets));
+        store.subscription.open(epoch, sockets);
         Self {
             store,
             epoch,
-            reader,
+            open,
+            _tasks: tasks,
         }
     }
 }
@@ -178,15 +163,26 @@ impl Listening for OpenInbox {}
 
 impl Drop for OpenInbox {
     fn drop(&mut self) {
-        if let Some(reader) = &self.reader {
-            reader.open.store(false, Ordering::SeqCst);
-            reader.tasks.iter().for_each(JoinHandle::abort);
-        }
+        self.open.store(false, Ordering::SeqCst);
         // A later one may have taken the place.
-        if self.store.hearing.close(self.epoch) && self.reader.is_some() {
-            *self.store.hearing.sockets() = None;
+        if self.store.subscription.close(self.epoch) {
             let name = file_name(self.store.session.inbox().as_str());
             file::remove(&self.store.directory, &socket(&name));
+        }
+    }
+}
+
+/// Where pushes go while the inbox is open.
+#[derive(Clone)]
+pub(super) struct Pushes {
+    sink: Arc<dyn PushSink>,
+    open: Arc<AtomicBool>,
+}
+
+impl Pushes {
+    pub(super) fn push(&self, push: Push) {
+        if self.open.load(Ordering::SeqCst) {
+            self.sink.push(push);
         }
     }
 }
@@ -197,7 +193,7 @@ pub(super) type Sockets = mpsc::UnboundedSender<Socket>;
 /// Hears again after somebody has removed the socket. Before the next grant, if
 /// that client's files are made again before: no push is missed.
 pub(super) fn bind_again(store: &Inner) {
-    if let Some(sockets) = &*store.hearing.sockets() {
+    if let Some(sockets) = store.subscription.state().sockets.clone() {
         match bind(store) {
             // Fails where the inbox has just been closed.
             Ok(socket) => drop(sockets.send(socket)),
@@ -218,202 +214,109 @@ fn bind(store: &Inner) -> std::io::Result<Socket> {
     Ok(socket)
 }
 
-/// What the task needs that reads.
-struct Reading {
-    bound_again: mpsc::UnboundedReceiver<Socket>,
-    lookout: Arc<Lookout>,
-    sink: Arc<dyn PushSink>,
-    open: Arc<AtomicBool>,
+/// Reads what comes, from the last socket that was bound.
+async fn read(
+    mut socket: UnixDatagram,
+    mut bound_again: mpsc::UnboundedReceiver<Socket>,
     epoch: u64,
-}
-
-impl Reading {
-    async fn read(mut self, mut socket: UnixDatagram) {
-        let mut buffer = vec![0; MAX_BYTES + 1024];
-        let mut in_a_row = 0;
-        loop {
-            let again = tokio::select! {
-                // What was sent to the one before is older.
-                ready = socket.readable() => match ready {
-                    Ok(()) => None,
-                    Err(_) => return,
-                },
-                Some(again) = self.bound_again.recv() => Some(again),
-            };
-            if let Some(Ok(again)) = again.map(UnixDatagram::from_std) {
-                socket = again;
-                // Pushes went nowhere in between.
-                self.push(Push::Reset);
-            }
-            match socket.try_recv(&mut buffer) {
-                Ok(length) => {
-                    in_a_row += 1;
-                    for push in understood(&buffer[..length], self.epoch) {
-                        self.lookout.hear(&push);
-                        self.push(push);
-                    }
-                }
-                Err(error) if error.kind() == IoKind::WouldBlock => {
-                    // It was full, so later ones were turned away.
-                    if in_a_row >= KEPT {
-                        self.push(Push::Reset);
-                    }
-                    in_a_row = 0;
-                }
-                // Nothing was received: the socket stays.
-                Err(_) => tokio::task::yield_now().await,
-            }
+    watcher: Arc<DeathWatcher>,
+    pushes: Pushes,
+) {
+    let mut buffer = vec![0; MAX_BYTES + 1024];
+    let mut in_a_row = 0;
+    loop {
+        let again = tokio::select! {
+            // What was sent to the one before is older.
+            ready = socket.readable() => match ready {
+                Ok(()) => None,
+                Err(_) => return,
+            },
+            Some(again) = bound_again.recv() => Some(again),
+        };
+        if let Some(Ok(again)) = again.map(UnixDatagram::from_std) {
+            socket = again;
+            // Pushes went nowhere in between.
+            pushes.push(Push::Reset);
         }
-    }
-
-    fn push(&self, push: Push) {
-        if self.open.load(Ordering::SeqCst) {
-            self.sink.push(push);
+        match socket.try_recv(&mut buffer) {
+            Ok(length) => {
+                in_a_row += 1;
+                for push in understood(&buffer[..length], epoch) {
+                    watcher.forget_proved(&push);
+                    pushes.push(push);
+                }
+            }
+            Err(error) if error.kind() == IoKind::WouldBlock => {
+                // It was full, so later ones were turned away.
+                if in_a_row >= KEPT {
+                    pushes.push(Push::Reset);
+                }
+                in_a_row = 0;
+            }
+            // Nothing was received: the socket stays.
+            Err(_) => tokio::task::yield_now().await,
         }
     }
 }
 
+/// The pushes in a letter. What is not understood is left.
 pub(super) fn understood(letter: &[u8], epoch: u64) -> Vec<Push> {
-    let Ok(letter) = std::str::from_utf8(letter) else {
-        return Vec::new();
-    };
+    let letter = std::str::from_utf8(letter).unwrap_or_default();
     let mut lines = letter.split('\n');
-    let key = lines.next().and_then(|head| head.split_once(' '));
-    let Some(key) = key
-        .filter(|(format, _)| *format == FORMAT)
-        .and_then(|(_, key)| Key::new(key).ok())
-    else {
-        return Vec::new();
-    };
+    let key = lines.next().and_then(|head| match head.split_once(' ')? {
+        (FORMAT, key) => Key::new(key).ok(),
+        _ => None,
+    });
+    let Some(key) = key else { return Vec::new() };
     lines.filter_map(|line| event(line, &key, epoch)).collect()
 }
 
 fn event(line: &str, key: &Key, epoch: u64) -> Option<Push> {
-    let mut words = line.split(' ');
+    let (key, mut words) = (key.clone(), line.split(' '));
     let kind = words.next()?;
-    let key = key.clone();
     if kind == "C" {
         return Some(Push::Changed { key });
     }
-    let mut word = || words.next();
-    let number = |word: &str| word.parse::<u64>().ok();
-    let arrival = Arrival(number(word()?)?);
-    match kind {
-        "G" => Some(Push::Granted {
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let arrival = Arrival(number()?);
+    if kind == "N" {
+        let left = Duration::from_micros(number()?);
+        return Some(Push::Next { key, arrival, left });
+    }
+    // Of a grant the token, of a claim that does not fit what is in use.
+    let extra = matches!(kind, "G" | "U").then(&mut number);
+    let (at, proof) = (StoreTime(number()?), Proof::parse(words.next()?)?);
+    Some(match (kind, extra.flatten()) {
+        ("G", Some(token)) => Push::Granted {
             epoch,
             key,
             arrival,
-            token: Token(number(word()?)?),
-            at: StoreTime(number(word()?)?),
-            proof: Proof::parse(word()?)?,
-        }),
-        "N" => Some(Push::Next {
+            token: Token(token),
+            at,
+            proof,
+        },
+        ("R", _) => Push::Revoked {
             key,
             arrival,
-            left: Duration::from_micros(number(word()?)?),
-        }),
-        "R" => Some(Push::Revoked {
+            at,
+            proof,
+        },
+        ("A", _) => Push::Adopted {
             key,
             arrival,
-            at: StoreTime(number(word()?)?),
-            proof: Proof::parse(word()?)?,
-        }),
-        "A" => Some(Push::Adopted {
+            at,
+            proof,
+        },
+        ("U", Some(in_use)) => Push::Unfit {
             key,
             arrival,
-            at: StoreTime(number(word()?)?),
-            proof: Proof::parse(word()?)?,
-        }),
-        "U" => Some(Push::Unfit {
-            key,
-            arrival,
-            in_use: Capacity::Permits(u32::try_from(number(word()?)?).ok()?),
-            at: StoreTime(number(word()?)?),
-            proof: Proof::parse(word()?)?,
-        }),
-        _ => None,
-    }
+            in_use: Capacity::Permits(u32::try_from(in_use).ok()?),
+            at,
+            proof,
+        },
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use leasehold_core::ClaimId;
-
-    use super::*;
-
-    fn events(inbox: &Inbox) -> Vec<Event> {
-        let inbox = || inbox.clone();
-        let arrival = Arrival(u64::MAX);
-        let (token, at) = (Token(9), StoreTime(5_000_000));
-        let id = || ClaimId::from_random(1);
-        vec![
-            Event::Granted {
-                inbox: inbox(),
-                arrival,
-                id: id(),
-                token,
-                deadline: at,
-            },
-            Event::Next {
-                inbox: inbox(),
-                arrival,
-                blocked_until: at,
-            },
-            Event::Revoked {
-                inbox: inbox(),
-                arrival,
-                id: id(),
-            },
-            Event::Adopted {
-                inbox: inbox(),
-                arrival,
-                id: id(),
-            },
-            Event::Unfit {
-                inbox: inbox(),
-                arrival,
-                id: id(),
-                in_use: Capacity::Permits(u32::MAX),
-            },
-            Event::Changed { inbox: inbox() },
-        ]
-    }
-
-    #[test]
-    fn a_letter_is_understood_as_it_was_meant() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = Directory::open(place.path().join("d")).unwrap();
-        let inbox = Inbox::new("me").unwrap();
-        let socket = Socket::bind(socket_path(&directory, &inbox).unwrap()).unwrap();
-        let (at, epoch) = (StoreTime(2_000_000), 3);
-        for name in ["k", "with space", "\u{1f512} \u{e9}", "1"] {
-            let (key, events) = (Key::new(name).unwrap(), events(&inbox));
-            tell(&directory, &key, at, &events);
-            let mut buffer = [0; 1024];
-            let length = socket.recv(&mut buffer).unwrap();
-            let meant: Vec<_> = events
-                .iter()
-                .map(|event| Push::of(event, &key, at, epoch))
-                .collect();
-            assert_eq!(understood(&buffer[..length], epoch), meant);
-        }
-    }
-
-    /// Of another version, or from somebody who is up to something.
-    #[test]
-    fn what_is_not_understood_is_left() {
-        for (letter, pushes) in [
-            (&b""[..], 0),
-            (b"2", 0),
-            (b"1 k\nC", 0),
-            (b"2 k", 0),
-            (
-                b"2 k\n\nG\nG 1\nG x 1\nG 1 2 3\nR 1 2\nA\nU 1 \nU 1 4294967296\nZ 1\nC",
-                1,
-            ),
-            (b"2 k\nC\xff", 0),
-        ] {
-            assert_eq!(understood(letter, 1).len(), pushes, "{letter:?}");
-        }
-    }
-}
+mod tests;

@@ -31,8 +31,9 @@
 //! ```
 
 mod batch;
-mod bury;
 mod clock;
+mod dead;
+mod death_watcher;
 mod directory;
 mod file;
 #[cfg(feature = "fuzzing")]
@@ -40,8 +41,6 @@ mod file;
 pub mod fuzzing;
 mod inbox;
 mod list;
-mod lookout;
-mod multi;
 mod name;
 mod options;
 mod place;
@@ -50,16 +49,18 @@ mod scheme;
 mod session;
 mod step;
 mod sweep;
+mod turn;
 mod walk;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{Command, Inbox, Key, Outcome, Queue, Reply, Snapshot, StoreTime};
+use leasehold_store::random::random_u64;
 use leasehold_store::{
     Capabilities, Listening, Listing, PushSink, Records, Step, StoreError, Transacted,
 };
@@ -70,14 +71,13 @@ pub use self::scheme::Local;
 
 use self::batch::Pending;
 use self::clock::Clock;
+use self::death_watcher::DeathWatcher;
 use self::directory::Directory;
 use self::inbox::OpenInbox;
-use self::lookout::Lookout;
-use self::name::file_name;
 use self::place::Place;
 use self::session::Session;
-use self::step::blocking;
 use self::sweep::Sweeper;
+use self::turn::blocking;
 
 /// How soon the next in line looks whether those ahead of it live; those
 /// further back look more rarely, so that somebody does should all ahead be dead.
@@ -104,8 +104,8 @@ struct Inner {
     clock: Clock,
     session: Session,
     retention: Duration,
-    hearing: Hearing,
-    lookout: Arc<Lookout>,
+    subscription: Subscription,
+    watcher: Arc<DeathWatcher>,
     pending: Pending,
     /// Bounds the threads of steps that wait for others.
     waiting: Arc<Semaphore>,
@@ -116,16 +116,16 @@ struct Inner {
 impl Inner {
     fn open(path: PathBuf, retention: Duration) -> Result<Self, StoreError> {
         let directory = Arc::new(Directory::open(path)?);
-        let inbox = Inbox::from_random(uuid::Uuid::new_v4().as_u64_pair().0);
+        let inbox = Inbox::from_random(random_u64());
         let inner = Self {
             clock: Clock::open(&directory)?,
             session: Session::open(directory.clone(), inbox)?,
             directory,
             retention,
-            hearing: Hearing::default(),
-            lookout: Arc::default(),
+            subscription: Subscription::default(),
+            watcher: Arc::default(),
             pending: Pending::default(),
-            waiting: Arc::new(Semaphore::new(step::THREADS)),
+            waiting: Arc::new(Semaphore::new(turn::THREADS)),
             sweeper: OnceLock::new(),
         };
         sweep::sweep(&inner);
@@ -194,7 +194,7 @@ impl LocalStore {
             Ok(outcome) => outcome,
             Err(error) => self.inner.after_failure(&command, error)?,
         };
-        self.inner.lookout.note(key, &command, &outcome.reply);
+        self.inner.watcher.note(key, &command, &outcome.reply);
         let reply = self.asked_again_soon(outcome.reply, outcome.at, epoch);
         Ok(Outcome { reply, ..outcome })
     }
@@ -202,10 +202,10 @@ impl LocalStore {
     /// Lets a claim that waits without an inbox ask again before anything can
     /// lapse: whoever asks finds the dead.
     fn asked_again_soon(&self, mut reply: Reply, at: StoreTime, epoch: u64) -> Reply {
-        let pause = match (self.inner.hearing.is_deaf(), epoch) {
-            (true, _) => Some(POLL_PAUSE),
-            (false, 0) => Some(LOOK_PAUSE),
-            (false, _) => None,
+        let pause = match self.inner.subscription.state().sockets {
+            _ if epoch == 0 => Some(LOOK_PAUSE),
+            None => Some(POLL_PAUSE),
+            Some(_) => None,
         };
         if let (Reply::Standing(standing), Some(pause)) = (&mut reply, pause) {
             // Those further back stagger by themselves.
@@ -236,13 +236,11 @@ impl Records for LocalStore {
 
     async fn transact(&self, keys: &[&Key], step: Step<'_>) -> Result<Transacted, StoreError> {
         // Before the step: an inbox that opens meanwhile has not heard of it.
-        let epoch = self.inner.hearing.epoch();
+        let epoch = self.inner.subscription.state().epoch;
         let taken = match (keys, step) {
             (&[key], Step::One(command)) => Ok(vec![self.take(key, command, epoch).await?]),
             (_, Step::One(_)) => Ok(Vec::new()),
-            (keys, Step::All(claims)) => {
-                multi::run(&self.inner, multi::Parts::of(keys, claims)).await?
-            }
+            (keys, Step::All(claims)) => step::take_all(&self.inner, keys, claims).await?,
         };
         Ok(Transacted { taken, epoch })
     }
@@ -251,7 +249,7 @@ impl Records for LocalStore {
         let (inner, key) = (self.inner.clone(), key.clone());
         blocking(move || {
             inner.directory.check_stands()?;
-            let place = Place::of(&file_name(key.as_str()));
+            let place = Place::of_key(&key);
             let queue = place.read_key(&inner.directory, &inner.clock, &key)?;
             look(&inner, &key, queue)
         })
@@ -275,55 +273,48 @@ impl Records for LocalStore {
     }
 }
 
-/// A look that buries the dead first, if there are any and nobody is in the way.
+/// A look that removes the dead first, if there are any and nobody is in the way.
 fn look(inner: &Inner, key: &Key, mut queue: Queue) -> Result<Snapshot, StoreError> {
-    if bury::has_dead(inner, &queue)
-        && let Some((buried, _)) = step::try_take(inner, key, None)?
+    if dead::are_in(inner, &queue)
+        && let Some((without_dead, _)) = step::try_take(inner, key, None)?
     {
-        queue = buried;
+        queue = without_dead;
     }
     Ok(queue.look(inner.clock.now()))
 }
 
-/// Whether the inbox is open, and since when.
+/// Whether the inbox of this client is open, and since when.
 #[derive(Debug, Default)]
-struct Hearing {
-    /// The epoch of the open inbox; zero while none is open.
-    epoch: AtomicU64,
-    epochs: AtomicU64,
-    /// No socket could be had.
-    deaf: AtomicBool,
-    /// Where the open inbox takes another socket.
-    sockets: Mutex<Option<inbox::Sockets>>,
+struct Subscription {
+    last_epoch: AtomicU64,
+    state: Mutex<SubscriptionState>,
 }
 
-impl Hearing {
-    fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::SeqCst)
-    }
+#[derive(Debug, Clone, Default)]
+struct SubscriptionState {
+    /// The epoch of the open inbox; zero while none is open.
+    epoch: u64,
+    /// Where the open inbox takes another socket.
+    sockets: Option<inbox::Sockets>,
+}
 
-    fn is_deaf(&self) -> bool {
-        self.deaf.load(Ordering::SeqCst)
+impl Subscription {
+    fn state(&self) -> MutexGuard<'_, SubscriptionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn next_epoch(&self) -> u64 {
-        self.epochs.fetch_add(1, Ordering::SeqCst) + 1
+        self.last_epoch.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     fn open(&self, epoch: u64, sockets: Option<inbox::Sockets>) {
-        self.deaf.store(sockets.is_none(), Ordering::SeqCst);
-        *self.sockets() = sockets;
-        self.epoch.store(epoch, Ordering::SeqCst);
+        *self.state() = SubscriptionState { epoch, sockets };
     }
 
-    fn sockets(&self) -> MutexGuard<'_, Option<inbox::Sockets>> {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether it was that inbox that was open, which is now closed.
+    /// Whether it was that inbox that was open, which is now closed, and whether it had a socket.
     fn close(&self, epoch: u64) -> bool {
-        self.epoch
-            .compare_exchange(epoch, 0, Ordering::SeqCst, Ordering::SeqCst)
-            .is_ok()
+        let mut state = self.state();
+        let ours = state.epoch == epoch;
+        ours && std::mem::take(&mut *state).sockets.is_some()
     }
 }

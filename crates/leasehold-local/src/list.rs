@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use leasehold_store::{ListPage, Listing, StoreError, glob};
 use percent_encoding::percent_decode_str;
 
+use super::directory::KEYS;
 use super::place::Place;
-use super::step::blocking;
-use super::{Inner, look, sweep};
+use super::turn::blocking;
+use super::{Inner, look};
 
 /// How many records are read at once.
 const PAGE: usize = 1000;
@@ -40,8 +41,8 @@ impl Listing for RecordListing {
         let Some(names) = self.names.clone() else {
             let names = blocking(move || {
                 inner.directory.check_stands()?;
-                sweep::records(&inner.directory)
-                    .map_err(|errno| inner.directory.failed("read", errno))
+                let names = inner.directory.names(KEYS, &[".json"], usize::MAX);
+                names.map_err(|errno| inner.directory.failed("read", errno))
             });
             self.names = Some(names.await?.into());
             return Ok(Some(ListPage::default()));

@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::Inbox;
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::StoreError;
 use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::directory::{Directory, INBOXES, Locked, SESSIONS};
+use super::directory::{Directory, INBOXES, Locked, SESSIONS, refused};
 use super::file;
 use super::name::file_name;
 
@@ -36,18 +36,11 @@ struct Life {
 
 impl Life {
     fn begin(directory: &Directory, inbox: &Inbox) -> Result<Self, Errno> {
-        let name = path(inbox);
-        let file = loop {
-            let file = directory.file(&name, OFlags::RDWR | OFlags::CREATE)?;
+        Ok(Self {
             // Others look at a lock for a moment only, so this does not wait long.
-            retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
-            // Whoever sweeps may have come between, and have taken it for dead.
-            if file::stands_at(&file, directory, &name)? {
-                break file;
-            }
-        };
-        let next = OnceLock::new();
-        Ok(Self { file, next })
+            file: directory.lock_file(&path(inbox))?,
+            next: OnceLock::new(),
+        })
     }
 
     fn latest(&self) -> &Self {
@@ -70,14 +63,11 @@ impl Session {
             renewing: Mutex::default(),
         };
         if is_dead(&session.directory, &session.inbox) {
-            return Err(StoreError::new(
-                ErrorKind::Refused,
-                format!(
-                    "the file system of {} keeps no locks",
-                    session.directory.path().display()
-                ),
-            )
-            .with_hint("name a directory on a local disk: local:/some/dir"));
+            let shown = session.directory.path().display();
+            return Err(refused(
+                format!("the file system of {shown} keeps no locks"),
+                "name a directory on a local disk: local:/some/dir",
+            ));
         }
         Ok(session)
     }

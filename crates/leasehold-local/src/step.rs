@@ -1,212 +1,140 @@
-//! Steps on a key: lock, read, apply, replace, tell.
-//!
-//! And how a step on any number of keys waits for its turn.
+//! Steps on keys whose locks are held: read, apply, replace, notify.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_core::{Command, Key, Outcome, Queue};
-use leasehold_store::{ErrorKind, StoreError};
-use rustix::io::Errno;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use leasehold_store::{ErrorKind, Step, StoreError, Taken};
 
-use super::directory::{Directory, Locked};
-use super::name::file_name;
-use super::place::Place;
-use super::{Inner, bury, inbox};
+use super::directory::Locked;
+use super::place::{Place, Prepared};
+use super::turn::in_turn;
+use super::{Inner, dead, inbox};
 
-/// How long a key may be in the middle of other steps. One takes well under a
-/// millisecond, but a process may have been stopped there.
-const PATIENCE: Duration = Duration::from_secs(4);
-
-/// How many steps of one client wait in threads of their own at a time.
-pub(super) const THREADS: usize = 16;
-
-/// Does work while it has the locks of some keys, which are sorted.
-///
-/// The future can be dropped: the work is then done or not, and no lock stays.
-pub(super) async fn in_turn<T: Send + 'static>(
-    store: &Arc<Inner>,
-    places: Vec<Place>,
-    work: impl Fn(&Inner, &[Locked]) -> Result<T, StoreError> + Send + Sync + 'static,
-) -> Result<T, StoreError> {
-    let turn = Arc::new(Turn { places, work });
-    let (inner, tried) = (store.clone(), turn.clone());
-    match blocking(move || tried.take_now(&inner)).await? {
-        Some(done) => Ok(done),
-        None => timeout(PATIENCE, wait(store, turn))
-            .await
-            .unwrap_or_else(|_| {
-                Err(StoreError::new(
-                    ErrorKind::Unavailable,
-                    format!("there was no turn on this key within {PATIENCE:?}"),
-                )
-                .with_hint(
-                    "a process that uses the same directory may be stopped in mid-step, \
-                     or very many use the key",
-                ))
-            }),
-    }
-}
-
-/// Work that wants the locks of some keys.
-struct Turn<W> {
-    places: Vec<Place>,
-    work: W,
-}
-
-impl<T, W> Turn<W>
-where
-    W: Fn(&Inner, &[Locked]) -> Result<T, StoreError>,
-{
-    /// Does it unless others have one of the locks.
-    fn take_now(&self, store: &Inner) -> Result<Option<T>, StoreError> {
-        let mut locks = Vec::with_capacity(self.places.len());
-        let taken = lock_each(&store.directory, &self.places, &mut locks)
-            .map_err(|errno| store.directory.failed("write to", errno))?;
-        if taken.is_some() {
-            return Ok(None);
-        }
-        (self.work)(store, &locks).map(Some)
-    }
-
-    /// Does it however long the locks take, unless nobody wants it any more.
-    fn take_in_turn(
-        &self,
-        store: &Inner,
-        is_wanted: impl Fn() -> bool,
-    ) -> Option<Result<T, StoreError>> {
-        match wait_for_each(&store.directory, &self.places, is_wanted) {
-            Ok(locks) => locks.map(|locks| (self.work)(store, &locks)),
-            Err(errno) => Some(Err(store.directory.failed("write to", errno))),
-        }
-    }
-}
-
-/// Locks one key after the other; stops at the first that others have locked.
-fn lock_each<'a>(
-    directory: &Directory,
-    places: &'a [Place],
-    locks: &mut Vec<Locked>,
-) -> Result<Option<&'a Place>, Errno> {
-    for place in places {
-        match place.lock(directory)? {
-            Some(lock) => locks.push(lock),
-            None => return Ok(Some(place)),
-        }
-    }
-    Ok(None)
-}
-
-/// Locks all keys, however long that takes. Holds none while it waits: so no
-/// two can wait for each other, and a process that was stopped in mid-step
-/// holds up its own key only.
-fn wait_for_each(
-    directory: &Directory,
-    places: &[Place],
-    is_wanted: impl Fn() -> bool,
-) -> Result<Option<Vec<Locked>>, Errno> {
-    let mut locks = Vec::with_capacity(places.len());
-    let Some((first, rest)) = places.split_first() else {
-        return Ok(Some(locks));
-    };
-    loop {
-        locks.push(first.wait(directory)?);
-        // By now nobody may be waiting for it, and have asked elsewhere.
-        if !is_wanted() {
-            return Ok(None);
-        }
-        let Some(taken) = lock_each(directory, rest, &mut locks)? else {
-            return Ok(Some(locks));
-        };
-        locks.clear();
-        // Not kept: all begin with the first, so that one of them gets through.
-        drop(taken.wait(directory)?);
-    }
-}
-
-/// Takes one step, unless others are taking theirs. Without a command it only
-/// buries the dead.
+/// Takes a step on one key, unless others are taking theirs. Without a command it only
+/// removes the dead.
 pub(super) fn try_take(
     store: &Inner,
     key: &Key,
     command: Option<&Command>,
 ) -> Result<Option<(Queue, Outcome)>, StoreError> {
-    let place = Place::of(&file_name(key.as_str()));
-    let locked = place
-        .lock(&store.directory)
-        .map_err(|errno| store.directory.failed("write to", errno))?;
-    let Some(locked) = locked else {
+    let place = Place::of_key(key);
+    let locked = place.lock(&store.directory);
+    let Some(locked) = locked.map_err(|errno| store.directory.failed("write to", errno))? else {
         return Ok(None);
     };
-    let (queue, mut outcomes) = take(store, &place, &[locked], key, [command])?;
+    let at = [(key.clone(), place)];
+    let (queue, mut outcomes) = take(store, &[locked], &at, [command])?;
     Ok(outcomes.pop().map(|outcome| (queue, outcome)))
 }
 
-/// Waits in a thread, as no lock can be waited for otherwise. Not in one of the
-/// runtime's: those must end before the program can, and a lock that a stopped
-/// process has may never be let go.
-async fn wait<T, W>(store: &Arc<Inner>, turn: Arc<Turn<W>>) -> Result<T, StoreError>
-where
-    T: Send + 'static,
-    W: Fn(&Inner, &[Locked]) -> Result<T, StoreError> + Send + Sync + 'static,
-{
-    let failed = |error| {
-        StoreError::new(ErrorKind::Unavailable, "there are no more threads").with_source(error)
-    };
-    let permit = store.waiting.clone().acquire_owned().await;
-    let (answer, answered) = oneshot::channel();
-    let inner = store.clone();
-    let work = move || {
-        let _permit = permit;
-        if let Some(done) = turn.take_in_turn(&inner, || !answer.is_closed()) {
-            answer.send(done).ok();
-        }
-    };
-    let thread = std::thread::Builder::new().name("leasehold-step".into());
-    thread.spawn(work).map_err(failed)?;
-    answered.await.unwrap_or_else(|error| {
-        Err(StoreError::new(ErrorKind::Unavailable, "the step was not finished").with_source(error))
-    })
-}
-
 /// Takes steps on one key, one after the other: all of them are in the record, or
-/// none. `None` only buries the dead.
+/// none. `None` only removes the dead.
 pub(super) fn take<'a>(
     store: &Inner,
-    place: &Place,
-    _lock: &[Locked],
-    key: &Key,
+    locks: &[Locked],
+    at: &[(Key, Place); 1],
     commands: impl IntoIterator<Item = Option<&'a Command>>,
 ) -> Result<(Queue, Vec<Outcome>), StoreError> {
-    store.go_on()?;
-    let mut queue = place.read_key(&store.directory, &store.clock, key)?;
     let is_dead = |inbox: &_| store.session.sees_dead(inbox);
-    let step = |command| bury::apply(&mut queue, command, store.clock.now(), is_dead);
-    let outcomes: Vec<_> = commands.into_iter().map(step).collect();
-    let clock = store.clock.now();
-    let expires = clock + queue.keep_for(clock, store.retention);
-    place.write(&store.directory, &store.clock, key, &queue, expires)?;
-    // Told under the lock, and after the grant is in the file: pushes come in
-    // the order of the steps, and none before what it tells is true. The dead
-    // are buried, so whoever does not hear is alive, and asks by itself.
-    for outcome in &outcomes {
-        inbox::tell(&store.directory, key, outcome.at, &outcome.events);
-    }
-    Ok((queue, outcomes))
+    let (queues, taken) = transact(store, locks, at, |queues| {
+        let [queue] = queues else {
+            return Ok(Vec::new());
+        };
+        let step = |command| dead::apply(queue, command, store.clock.now(), is_dead);
+        Ok(commands.into_iter().map(step).collect())
+    })?;
+    let queue = queues.into_iter().next();
+    Ok((queue.unwrap_or_default(), taken.unwrap_or_default()))
 }
 
-/// Runs file work where it holds nobody up.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| {
-            Err(
-                StoreError::new(ErrorKind::Unavailable, "the runtime is shutting down")
-                    .with_source(error),
-            )
-        })
+/// Takes one step on several keys, waiting for its turn on each: claims that are granted
+/// together or not at all.
+pub(super) async fn take_all(
+    store: &Arc<Inner>,
+    keys: &[&Key],
+    claims: &[Command],
+) -> Result<Taken, StoreError> {
+    let at = |key: &&Key| ((*key).clone(), Place::of_key(key));
+    let (at, claims): (Vec<_>, _) = (keys.iter().map(at).collect(), claims.to_vec());
+    // Where all who lock several keys begin, and go on: sorted.
+    let mut places: Vec<_> = at.iter().map(|(_, place)| place.clone()).collect();
+    places.sort();
+    let step = move |store: &Inner, locks: &[Locked]| {
+        let clock = store.clock.now();
+        let is_dead = |inbox: &_| store.session.sees_dead(inbox);
+        let (_, taken) = transact(store, locks, &at, |queues| {
+            Step::All(&claims).apply_by(queues, |queue, claim| {
+                dead::apply(queue, Some(claim), clock, is_dead)
+            })
+        })?;
+        Ok(taken)
+    };
+    in_turn(store, places, step).await
 }
+
+/// Reads the queues of these keys, changes them, and puts them back if all was taken.
+fn transact(
+    store: &Inner,
+    _locks: &[Locked],
+    at: &[(Key, Place)],
+    change: impl FnOnce(&mut [Queue]) -> Taken,
+) -> Result<(Vec<Queue>, Taken), StoreError> {
+    store.go_on()?;
+    let read = |(key, place): &(Key, Place)| place.read_key(&store.directory, &store.clock, key);
+    let mut queues = at.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let taken = change(&mut queues);
+    if let Ok(outcomes) = &taken {
+        put_back(store, at, &queues)?;
+        // Sent under the locks, and after the grants are in the files: pushes come in
+        // the order of the steps, and none before what it says is true. The dead
+        // are removed, so whoever does not hear is alive, and asks by itself.
+        for ((key, _), outcome) in at.iter().cycle().zip(outcomes) {
+            inbox::notify(&store.directory, key, outcome.at, &outcome.events);
+        }
+    }
+    Ok((queues, taken))
+}
+
+/// Puts all records in place. What is likely to fail, a full disk above all,
+/// fails before the first of them is.
+///
+/// Between the first and the last, a process that is killed leaves some of its
+/// claims and not the others. They are claims of a dead client: whoever wants
+/// such a key removes them, and until then nobody misses it.
+fn put_back(store: &Inner, at: &[(Key, Place)], queues: &[Queue]) -> Result<(), StoreError> {
+    let (directory, clock) = (&store.directory, store.clock.now());
+    let discard = |prepared: Vec<Prepared<'_>>| {
+        for one in prepared {
+            one.discard(directory);
+        }
+    };
+    let mut prepared = Vec::with_capacity(queues.len());
+    for ((key, place), queue) in at.iter().zip(queues) {
+        let expires = clock + queue.keep_for(clock, store.retention);
+        match place.prepare(directory, &store.clock, key, queue, expires) {
+            Ok(one) => prepared.push(one),
+            Err(error) => {
+                discard(prepared);
+                return Err(error);
+            }
+        }
+    }
+    let mut prepared = prepared.into_iter();
+    let mut written = 0;
+    while let Some(one) = prepared.next() {
+        if let Err(error) = one.commit(directory) {
+            discard(prepared.collect());
+            return Err(match written {
+                0 => error,
+                // The client asks again, or releases what it may have.
+                _ => StoreError::new(ErrorKind::Unavailable, "not all keys could be written")
+                    .with_source(error),
+            });
+        }
+        written += 1;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

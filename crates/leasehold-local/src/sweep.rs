@@ -1,23 +1,20 @@
 //! Removes what nobody needs any more, a bounded share each time: when a client is
 //! opened, and from time to time while it lives.
 
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Dir, Stat, statat};
-use rustix::io::Errno;
+use leasehold_store::clock::wall;
+use leasehold_store::random::random_u64;
+use rustix::fs::{AtFlags, Stat, statat};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::Inner;
-use super::clock::wall;
 use super::directory::{Directory, INBOXES, KEYS, SESSIONS};
 use super::place::Place;
 use super::session::is_dead_file;
-use super::step::blocking;
+use super::turn::blocking;
 
 /// How many keys and sessions one sweep looks into.
 const LOOKS: usize = 128;
@@ -69,27 +66,23 @@ async fn sweep_every(period: Duration, store: Weak<Inner>) {
 /// Sweeps, as far as it goes: whatever cannot be removed is left to the next. Says
 /// whether there may be more to remove at once.
 pub(super) fn sweep(store: &Inner) -> bool {
-    let names = [(SESSIONS, ""), (INBOXES, ".sock")]
+    let clients = [(SESSIONS, ""), (INBOXES, ".sock")]
         .into_iter()
         .flat_map(|(sub, ending)| names(&store.directory, sub, &[ending]));
-    for name in names.take(LOOKS) {
+    for name in clients.take(LOOKS) {
         if name != super::name::file_name(store.session.inbox().as_str()) {
             is_dead_file(&store.directory, &name);
         }
     }
     let mut looks = 0;
-    let removed = names_of_keys(store)
+    let removed = names(&store.directory, KEYS, &[".json", ".lock", ".tmp"])
+        .into_iter()
+        .filter(|name| is_old(store, name))
+        .take(LOOKS)
         .inspect(|_| looks += 1)
         .filter(|name| sweep_key(store, name))
         .count();
     looks == LOOKS && removed > 0
-}
-
-fn names_of_keys(store: &Inner) -> impl Iterator<Item = String> {
-    let idle = names(&store.directory, KEYS, &[".json", ".lock", ".tmp"]);
-    idle.into_iter()
-        .filter(|name| is_old(store, name))
-        .take(LOOKS)
 }
 
 /// Whether the key was not used for so long that it is worth a look.
@@ -126,39 +119,14 @@ fn sweep_key(store: &Inner, name: &str) -> bool {
 /// The names in a part of the directory, without their endings. Starts
 /// somewhere else each time, so that in the end all have their turn.
 fn names(directory: &Directory, sub: &str, endings: &[&str]) -> Vec<String> {
-    let read = || -> Result<BTreeSet<String>, Errno> {
-        Ok(Dir::new(directory.reopen(sub)?)?
-            .take(NAMES)
-            .filter_map(|entry| {
-                let entry = entry.ok()?;
-                let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_str()?;
-                let name = endings
-                    .iter()
-                    .find_map(|ending| name.strip_suffix(ending))?;
-                Some(name.to_owned()).filter(|name| !name.starts_with('.') && !name.is_empty())
-            })
-            .collect())
-    };
-    let mut names: Vec<_> = read().unwrap_or_default().into_iter().collect();
+    let mut names = directory.names(sub, endings, NAMES).unwrap_or_default();
+    names.sort();
+    names.dedup();
     if !names.is_empty() {
-        let start = uuid::Uuid::new_v4().as_u128() % names.len() as u128;
+        let start = random_u64() % names.len() as u64;
         names.rotate_left(usize::try_from(start).unwrap_or(0));
     }
     names
-}
-
-/// The file names of all records.
-pub(super) fn records(directory: &Directory) -> Result<Vec<String>, Errno> {
-    let mut found = Vec::new();
-    for entry in Dir::new(directory.reopen(KEYS)?)? {
-        let entry = entry?;
-        let name = entry.file_name().to_str().ok();
-        found.extend(
-            name.and_then(|name| name.strip_suffix(".json"))
-                .map(str::to_owned),
-        );
-    }
-    Ok(found)
 }
 
 #[cfg(test)]
@@ -213,7 +181,7 @@ mod tests {
         };
         step("kept", Command::Release(release));
         sweep(&store);
-        let mut left = records(&store.directory).unwrap();
+        let mut left = store.directory.names(KEYS, &[".json"], NAMES).unwrap();
         left.sort();
         assert_eq!(left, ["kept", "watched"]);
     }

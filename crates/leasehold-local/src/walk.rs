@@ -7,11 +7,11 @@
 
 use std::path::{Path, PathBuf};
 
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::StoreError;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-use super::directory::failed;
+use super::directory::{failed, refused};
 
 /// Why a path does not lead to a directory.
 #[derive(Debug)]
@@ -31,26 +31,25 @@ impl From<Errno> for Astray {
 pub(super) fn open(path: &Path) -> Result<OwnedFd, StoreError> {
     let shown = path.display();
     walk(path).map_err(|astray| match astray {
-        Astray::Foreign(link, owner) => StoreError::new(
-            ErrorKind::Refused,
+        Astray::Foreign(link, owner) => refused(
             format!(
                 "cannot open the directory {shown}: {} is a symbolic link of user {owner}",
                 link.display()
             ),
-        )
-        .with_hint("name the directory that it should be with local:/some/dir"),
-        Astray::Failed(Errno::NOTDIR) => {
-            StoreError::new(ErrorKind::Refused, format!("{shown} is not a directory"))
-                .with_hint("name a directory with local:/some/dir")
-        }
+            "name the directory that it should be with local:/some/dir",
+        ),
+        Astray::Failed(Errno::NOTDIR) => refused(
+            format!("{shown} is not a directory"),
+            "name a directory with local:/some/dir",
+        ),
         // As below /proc: it is there, and nothing can be made in it.
         Astray::Failed(errno @ (Errno::NOENT | Errno::LOOP | Errno::NAMETOOLONG)) => {
             let cause = std::io::Error::from(errno);
-            StoreError::new(
-                ErrorKind::Refused,
-                format!("cannot make the directory {shown}: {cause}"),
+            let message = format!("cannot make the directory {shown}: {cause}");
+            refused(
+                message,
+                "name a directory on a local disk with local:/some/dir",
             )
-            .with_hint("name a directory on a local disk with local:/some/dir")
             .with_source(cause)
         }
         Astray::Failed(errno) => failed(path, "open or make", errno),

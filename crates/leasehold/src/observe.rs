@@ -155,7 +155,7 @@ fn trace(claim: &ObservedClaim, fact: Fact, span: &mut Span) {
             *span = Span::none();
         }
         Fact::Ended { end, waited } => {
-            let why = end.map_or("withdrawn", End::reason);
+            let why = end.map_or("withdrawn", End::name);
             tracing::debug!(
                 parent: &*span, leasehold.key = %key, leasehold.waited_s = waited.as_secs_f64(), "{why}"
             );

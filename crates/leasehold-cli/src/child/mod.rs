@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpgid, kill_process_group, test_kill_process};
 use tokio::net::UnixStream;
 
-use self::shim::{Plan, Report, Started, c_string};
+use self::shim::{Plan, Report, c_string};
 use self::terminal::Terminal;
 use crate::sys;
 
@@ -107,14 +107,9 @@ impl Child {
             name.push(value);
             c_string(&name)
         };
-        let Started {
-            shim,
-            command,
-            reports,
-        } = shim::start(&Plan {
-            arguments: arguments
-                .map(|it| c_string(it))
-                .collect::<io::Result<_>>()?,
+        let arguments = arguments.map(|it| c_string(it));
+        let (shim, pid, reports) = shim::start(&Plan {
+            arguments: arguments.collect::<io::Result<_>>()?,
             environment: environment
                 .into_iter()
                 .map(variable)
@@ -124,11 +119,11 @@ impl Child {
         })?;
         reports.set_nonblocking(true)?;
         Ok(Self {
-            pid: command,
+            pid,
             shim,
             reports: UnixStream::from_std(reports)?,
             end: None,
-            handle: handle(command),
+            handle: handle(pid),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The child and its lease side by side, until the child has ended.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::time::Duration;
 
 use leasehold::{Any, Loss, MultiLease};
@@ -14,7 +15,7 @@ use super::{Change, Child, End, Guard, Refusal, Start, program};
 use crate::duration::millis;
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Event, Measure, Printer, Sequel};
+use crate::output::{Event, LeaseEnd, Measure, Printer, Sequel};
 use crate::signals::{self, Signals};
 use crate::standing::{Standing, Trouble};
 use crate::sys;
@@ -114,10 +115,9 @@ impl<'a> Supervision<'a> {
         child: &mut Child,
         held: &MultiLease<Any>,
         guard: &mut Guard,
-    ) -> std::io::Result<()> {
+    ) -> io::Result<()> {
         loop {
-            let (now, standing) = (Instant::now(), Standing::of(held));
-            self.look(child, guard, now, held, standing);
+            let (now, standing) = self.look(child, guard, held);
             if guard.kills() {
                 self.kill(child, guard, standing.key);
             }
@@ -126,7 +126,7 @@ impl<'a> Supervision<'a> {
                 Some(Change::Stopped(signal)) => {
                     if self.stopped(child, signal) {
                         // The lease may have ended meanwhile: that comes first.
-                        self.look(child, guard, Instant::now(), held, Standing::of(held));
+                        self.look(child, guard, held);
                         self.resume(child);
                     }
                     continue;
@@ -159,10 +159,8 @@ impl<'a> Supervision<'a> {
         let begun = Instant::now();
         let mut pause = ROUND;
         loop {
-            let standing = Standing::of(held);
-            self.look(child, guard, Instant::now(), held, standing);
-            let left = self.kill(child, guard, standing.key);
-            let waits = match left {
+            let (_, standing) = self.look(child, guard, held);
+            let waits = match self.kill(child, guard, standing.key) {
                 Left::Nothing => false,
                 Left::Dying => begun.elapsed() < LONGEST_END,
                 Left::Refused => guard.keeps(),
@@ -181,23 +179,19 @@ impl<'a> Supervision<'a> {
         }
     }
 
-    fn look(
+    /// Looks at the lease, and does what is to be done about it. Answers what was seen, and when.
+    fn look<'h>(
         &mut self,
         child: &Child,
         guard: &mut Guard,
-        now: Instant,
-        held: &MultiLease<Any>,
-        standing: Standing<'_>,
-    ) {
+        held: &'h MultiLease<Any>,
+    ) -> (Instant, Standing<'h>) {
+        let (now, standing) = (Instant::now(), Standing::of(held));
         if let Some(action) = guard.look(now, standing.remaining, standing.standpoint) {
-            self.act(
-                child,
-                guard,
-                action,
-                standing.key,
-                Trouble::of(held, standing.key),
-            );
+            let trouble = Trouble::of(held, standing.key);
+            self.act(child, guard, action, standing.key, trouble);
         }
+        (now, standing)
     }
 
     fn act(
@@ -208,52 +202,45 @@ impl<'a> Supervision<'a> {
         key: &str,
         trouble: Option<Trouble>,
     ) {
-        let (signal, measure) = match action {
-            Action::Tell(..) => (Some(Signal::TERM), Measure::Term),
-            Action::Kill(_) => (Some(Signal::KILL), Measure::Kill),
-            Action::Warn(_) => (None, Measure::Ignore),
+        let (signal, measure, reason, left) = match action {
+            Action::Tell(reason, left) => (Some(Signal::TERM), Measure::Term, reason, left),
+            Action::Kill(reason) => (Some(Signal::KILL), Measure::Kill, reason, Duration::ZERO),
+            Action::Warn(reason) => (None, Measure::Ignore, reason, Duration::ZERO),
         };
-        let reach = signal.map(|signal| child.signal_all(signal));
+        let refused = signal.map_or(Vec::new(), |signal| child.signal_all(signal).refused);
         if signal == Some(Signal::TERM) {
             // A stopped program hears nothing.
             child.signal_all(Signal::CONT);
         }
-        let refused = reach.map(|reach| reach.refused).unwrap_or_default();
-        let measure = match refused.is_empty() {
+        let action = match refused.is_empty() {
             true => measure,
             false => Measure::Refused,
         };
-        let key = key.to_owned();
-        let sequel = match (action, guard.keeps()) {
-            (Action::Tell(_, left), _) if !left.is_zero() => None,
-            (_, true) => Some(Sequel::Kept),
-            _ => Some(Sequel::MayOverlap),
+        let overdue = guard.keeps() && measure == Measure::Kill && action == Measure::Refused;
+        let matters = match left {
+            Duration::ZERO => reason == Loss::Unanswered,
+            _ => reason != Loss::MaxHold,
         };
-        self.printer.event(&match action {
-            Action::Tell(reason, left) if !left.is_zero() => Event::Expiring {
-                key: key.clone(),
+        let end = LeaseEnd {
+            key: key.to_owned(),
+            reason,
+            remaining_ms: (!left.is_zero()).then(|| millis(left)),
+            action,
+            trouble: trouble.filter(|_| matters),
+        };
+        self.printer.event(&match left {
+            Duration::ZERO if overdue => Event::Overdue {
+                key: end.key,
                 reason,
-                remaining_ms: millis(left),
-                action: measure,
-                trouble: trouble.filter(|_| reason != Loss::MaxHold),
             },
-            Action::Kill(reason) if guard.keeps() && measure == Measure::Refused => {
-                Event::Overdue {
-                    key: key.clone(),
-                    reason,
-                }
-            }
-            Action::Tell(reason, _) | Action::Kill(reason) | Action::Warn(reason) => Event::Lost {
-                key: key.clone(),
-                reason,
-                action: measure,
-                trouble: trouble.filter(|_| reason == Loss::Unanswered),
-            },
+            Duration::ZERO => Event::Lost(end),
+            _ => Event::Expiring(end),
         });
         if let Some(signal) = signal {
             // Said once more when it matters more.
             self.refused.clear();
-            self.refused(refused, signal, &key, sequel);
+            let sequel = left.is_zero().then(|| sequel(guard));
+            self.refused(refused, signal, key, sequel);
         }
     }
 
@@ -265,11 +252,7 @@ impl<'a> Supervision<'a> {
             (0, _) => Left::Refused,
             _ => Left::Dying,
         };
-        let sequel = match guard.keeps() {
-            true => Sequel::Kept,
-            false => Sequel::MayOverlap,
-        };
-        self.refused(reach.refused, Signal::KILL, key, Some(sequel));
+        self.refused(reach.refused, Signal::KILL, key, Some(sequel(guard)));
         left
     }
 
@@ -303,13 +286,11 @@ impl<'a> Supervision<'a> {
         let Some(terminal) = &self.terminal else {
             return false;
         };
-        let wants_terminal = [Signal::TTIN, Signal::TTOU]
-            .map(Signal::as_raw)
-            .contains(&signal);
+        let wants_terminal = [libc::SIGTTIN, libc::SIGTTOU].contains(&signal);
         if wants_terminal && terminal.is_ours() {
             return true;
         }
-        let asked = signal == Signal::TSTP.as_raw();
+        let asked = signal == libc::SIGTSTP;
         if !(wants_terminal || asked || terminal.is_of(child.group())) {
             return false;
         }
@@ -326,5 +307,13 @@ impl<'a> Supervision<'a> {
             terminal.give(child.group());
         }
         child.signal(Signal::CONT);
+    }
+}
+
+/// What comes of a command that is not to be ended.
+fn sequel(guard: &Guard) -> Sequel {
+    match guard.keeps() {
+        true => Sequel::Kept,
+        false => Sequel::MayOverlap,
     }
 }

@@ -16,6 +16,7 @@ mod linux {
 
     use rustix::fs::{Mode, OFlags, RawDir, open};
     use rustix::io::{Errno, read, retry_on_intr};
+    use rustix::path::DecInt;
     use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
     /// How far up parents are followed: no real tree is so deep.
@@ -75,17 +76,9 @@ mod linux {
     }
 
     fn stat(pid: Pid) -> Option<Stat> {
-        const PREFIX: &[u8] = b"/proc/";
         let mut path = [0_u8; 32];
-        let mut digits = [0_u8; 10];
-        let mut first = digits.len();
-        let mut rest = pid.as_raw_nonzero().get();
-        while rest > 0 {
-            first -= 1;
-            *digits.get_mut(first)? = b'0' + u8::try_from(rest % 10).ok()?;
-            rest /= 10;
-        }
-        let parts = PREFIX.iter().chain(digits.get(first..)?).chain(b"/stat");
+        let digits = DecInt::new(pid.as_raw_nonzero().get());
+        let parts = b"/proc/".iter().chain(digits.as_bytes()).chain(b"/stat");
         for (byte, part) in path.iter_mut().zip(parts) {
             *byte = *part;
         }

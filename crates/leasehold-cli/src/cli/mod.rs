@@ -3,7 +3,6 @@
 mod shared;
 
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -11,7 +10,9 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{duration, env, exit};
 
-pub(crate) use shared::{GuardArgs, LeaseArgs, LockArgs, OutputArgs, StoreArgs, WaitArgs};
+pub(crate) use shared::{
+    CommonArgs, GuardArgs, LeaseArgs, LockArgs, OutputArgs, StoreArgs, WaitArgs,
+};
 
 /// Distributed locks for any program: fair, fenced, on one machine or on many
 #[derive(Debug, Parser)]
@@ -76,6 +77,7 @@ pub(crate) enum Command {
                   Exit statuses and environment: leasehold run --help",
     after_long_help = run_help()
 )]
+#[command(mut_arg("json", |json| json.help("Say what happens as lines of JSON on standard error")))]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) lock: LockArgs,
@@ -115,12 +117,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Say what happens as lines of JSON on standard error
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    pub(crate) common: CommonArgs,
 }
 
 /// Hold a lock until a signal comes
@@ -132,6 +129,9 @@ pub(crate) struct RunArgs {
     after_help = "Example:\n  leasehold hold --label maintenance deploy/production\n  \
                         leasehold hold -s --max-hold 10m config"
 )]
+#[command(mut_arg("json", |json| json.help(
+    "Print an object with the token, and what happens as lines of JSON on standard error"
+)))]
 pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) lock: LockArgs,
@@ -140,12 +140,7 @@ pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Print an object with the token, and what happens as lines of JSON on standard error
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    pub(crate) common: CommonArgs,
 }
 
 /// Run a command on one machine of many: where it leads
@@ -164,6 +159,9 @@ pub(crate) struct HoldArgs {
                   leasehold elect -S redis://host/ scheduler --observe",
     after_long_help = elect_help()
 )]
+#[command(mut_arg("json", |json| json.help(
+    "Say what happens as lines of JSON: leaders on standard output, all else on standard error"
+)))]
 pub(crate) struct ElectArgs {
     /// The election, e.g. scheduler
     #[arg(value_name = "KEY")]
@@ -189,12 +187,7 @@ pub(crate) struct ElectArgs {
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Say what happens as lines of JSON: leaders on standard output, all else on standard error
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    pub(crate) common: CommonArgs,
 }
 
 /// Show who holds a lock and who waits for it
@@ -205,12 +198,7 @@ pub(crate) struct ShowArgs {
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Print one JSON object
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    pub(crate) common: CommonArgs,
 }
 
 /// Say what can be promised on a store, and what endangers it
@@ -222,17 +210,13 @@ pub(crate) struct ShowArgs {
 #[command(after_help = "Example:\n  leasehold doctor -S redis://10.0.0.5/ || mail -s locks ops")]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Print one JSON object
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    pub(crate) common: CommonArgs,
 }
 
 /// List the locks of a store
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold ls 'orders/*'")]
+#[command(mut_arg("json", |json| json.help("Print one JSON object per line")))]
 pub(crate) struct LsArgs {
     #[arg(
         value_name = "PATTERN", default_value = "*",
@@ -241,12 +225,7 @@ pub(crate) struct LsArgs {
     )]
     pub(crate) pattern: String,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Print one JSON object per line
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    pub(crate) common: CommonArgs,
 }
 
 /// Take a lock from whoever holds it, for administrators
@@ -263,12 +242,7 @@ pub(crate) struct BreakArgs {
     #[arg(short, long)]
     pub(crate) yes: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Print one JSON object
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    pub(crate) common: CommonArgs,
 }
 
 /// Change the number of permits of a semaphore, for administrators
@@ -288,12 +262,7 @@ pub(crate) struct ResizeArgs {
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) to: u32,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Print one JSON object
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    pub(crate) common: CommonArgs,
 }
 
 /// Mark servers that have never been used: of a redlock:// URL, or one with restart=quarantine
@@ -306,14 +275,10 @@ pub(crate) struct ResizeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  leasehold init -S redlock://a,b,c,d,e\n  \
     leasehold init -S 'redis://db1/?restart=quarantine'")]
+#[command(mut_arg("json", |json| json.help("Print one JSON object per server")))]
 pub(crate) struct InitArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Print one JSON object per server
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    pub(crate) common: CommonArgs,
 }
 
 /// Measure what a lock costs here, beside the raw server
@@ -323,6 +288,7 @@ pub(crate) struct InitArgs {
 /// connection. Measure on a server that is idle otherwise.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold bench -S redis://127.0.0.1/")]
+#[command(mut_arg("json", |json| json.help("Print one JSON object per measurement")))]
 pub(crate) struct BenchArgs {
     /// How long each measurement takes
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::parse)]
@@ -334,12 +300,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N")]
     pub(crate) leases: Option<usize>,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Print one JSON object per measurement
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    pub(crate) common: CommonArgs,
 }
 
 /// Print completions for a shell
@@ -387,136 +348,17 @@ fn long_help(examples: &str) -> String {
     )
 }
 
-/// The exit statuses and the environment.
+/// What the help and the manual say after all options.
+pub(crate) const TABLES: [(&str, &str); 3] = [
+    ("Exit status", exit::TABLE),
+    ("Environment", env::READ),
+    ("Environment of the command", env::GIVEN),
+];
+
 fn tables() -> String {
-    let mut text = String::new();
-    for (title, rows) in [
-        ("Exit status", exit::TABLE),
-        ("Environment", env::READ),
-        ("Environment of the command", env::GIVEN),
-    ] {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{title}:");
-        let width = rows
-            .iter()
-            .map(|(name, _)| name.len())
-            .max()
-            .unwrap_or_default();
-        for (name, meaning) in rows {
-            let _ = writeln!(text, "  {name:width$}  {meaning}");
-        }
-    }
-    text.truncate(text.trim_end().len());
-    text
+    let indented = |(title, rows): (&str, &str)| format!("{title}:\n{rows}").replace('\n', "\n  ");
+    TABLES.map(indented).join("\n\n")
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::strategy::Strategy;
-
-    use super::*;
-
-    #[test]
-    fn the_definitions_are_sound() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn every_subcommand_has_an_example() {
-        for command in Cli::command().get_subcommands() {
-            let help = command
-                .get_after_help()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            let (head, examples) = help.split_once('\n').unwrap_or_default();
-            assert!(
-                matches!(head, "Example:" | "Examples:") && examples.starts_with("  leasehold "),
-                "{}",
-                command.get_name()
-            );
-        }
-    }
-
-    #[test]
-    fn what_follows_the_dashes_is_the_commands_own() {
-        let typed = ["leasehold", "run", "k", "--", "grep", "-n", "--", "-w"];
-        let Command::Run(run) = Cli::try_parse_from(typed).unwrap().command else {
-            panic!("another subcommand");
-        };
-        assert_eq!(run.command, ["grep", "-n", "--", "-w"]);
-        assert!(!run.wait.no_wait);
-        assert!(Cli::try_parse_from(["leasehold", "run", "k", "grep", "-n"]).is_err());
-    }
-
-    /// What people and scripts type, and what goes wrong in both.
-    const WORDS: &[&str] = &[
-        "run",
-        "hold",
-        "elect",
-        "show",
-        "ls",
-        "break",
-        "resize",
-        "doctor",
-        "init",
-        "bench",
-        "completions",
-        "man",
-        "help",
-        "k",
-        "",
-        " ",
-        "--",
-        "-",
-        "-w",
-        "-w=5s",
-        "5m",
-        "--wait",
-        "584942417355y",
-        "--ttl",
-        "99999999999999999999s",
-        "--limit",
-        "0",
-        "4294967296",
-        "-1",
-        "--shared",
-        "-s",
-        "--every",
-        "--recover-as",
-        "../x",
-        "-S",
-        "--store",
-        "redis://u:p@h",
-        "--json",
-        "--no-wait",
-        "--help",
-        "--version",
-        "--grace",
-        "--label",
-        "\u{1f512}",
-        "\u{1b}[2J",
-    ];
-
-    proptest::proptest! {
-        /// Arguments are understood, or refused with words and a status; nothing else.
-        #[test]
-        fn any_arguments_are_understood_or_refused(
-            typed in proptest::collection::vec(
-                proptest::prop_oneof![
-                    8 => proptest::sample::select(WORDS).prop_map(str::to_owned),
-                    1 => proptest::prelude::any::<String>(),
-                ],
-                0..12,
-            ),
-        ) {
-            let typed = std::iter::once("leasehold".to_owned()).chain(typed);
-            if let Err(refused) = Cli::try_parse_from(typed) {
-                assert!(!refused.render().to_string().is_empty());
-                assert!(matches!(refused.exit_code(), 0 | 2));
-            }
-        }
-    }
-}
+mod tests;

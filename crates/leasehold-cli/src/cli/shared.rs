@@ -67,7 +67,7 @@ fn store_url(text: &str) -> Result<String, String> {
 }
 
 /// How much is said.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
     /// Say nothing but errors
@@ -76,6 +76,18 @@ pub(crate) struct OutputArgs {
     /// Say what is going on
     #[arg(short, long)]
     pub(crate) verbose: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What each subcommand has that uses a store.
+#[derive(Debug, Args)]
+pub(crate) struct CommonArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// Which lock.

@@ -24,7 +24,7 @@ struct Done<'a> {
 pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8, Failure> {
     let key = &*args.key;
     Key::new(key)?;
-    let client = connect(&args.store).await?;
+    let client = connect(&args.common.store).await?;
     if !args.yes {
         let seen = KeyView::from(&client.inspect(key).await?);
         let Some(held) = held_by(&seen.holders) else {
@@ -37,14 +37,7 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
     }
     let broken = client.break_key(key).await?;
     let (holders, token) = (broken.holders, broken.token.some().map(Token::get));
-    if args.json {
-        printer.json(&Done {
-            key,
-            holders,
-            token,
-        })?;
-    }
-    printer.notice(&match (holders, token) {
+    let sentence = match (holders, token) {
         (0, _) => format!("nobody held {key}"),
         (_, Some(token)) => {
             let whom = match holders {
@@ -58,7 +51,13 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
         (_, None) => format!(
             "broke {key}: its holder is not fenced, and learns of it when it next renews or releases"
         ),
-    });
+    };
+    let done = Done {
+        key,
+        holders,
+        token,
+    };
+    printer.done(&done, &sentence)?;
     Ok(exit::OK)
 }
 

@@ -1,7 +1,5 @@
 //! `leasehold doctor`: what can be promised on a store, and what endangers it.
 
-use std::fmt::Write;
-
 use leasehold::doctor::{Finding, Report, Severity, examine};
 
 use crate::cli::DoctorArgs;
@@ -12,13 +10,9 @@ use crate::output::Printer;
 
 /// Examines the store. The status tells the worst that was found.
 pub(crate) async fn doctor(args: &DoctorArgs, printer: &Printer) -> Result<u8, Failure> {
-    let Opening { url, access } = Opening::of(&args.store)?;
+    let Opening { url, access } = Opening::of(&args.common.store)?;
     let report = examine(&url, &access).await?;
-    if args.json {
-        printer.json(&report)?;
-    } else {
-        printer.text(&text(&report))?;
-    }
+    printer.show(&report, || text(&report))?;
     Ok(match report.worst() {
         Severity::Fine | Severity::Note => exit::OK,
         Severity::Warning => exit::ENDANGERED,
@@ -29,36 +23,27 @@ pub(crate) async fn doctor(args: &DoctorArgs, printer: &Printer) -> Result<u8, F
 
 fn text(report: &Report) -> String {
     let mut text = format!("{}\n", report.store);
-    let mut server: Option<&str> = None;
+    let mut server = None;
     for finding in &report.findings {
         let named = finding.server.as_deref();
-        if named != server
-            && let Some(name) = named
-        {
-            // Writing to a string cannot fail.
-            write!(text, "\n{name}\n").ok();
+        if let Some(name) = named.filter(|_| named != server) {
+            text += &format!("\n{name}\n");
         }
         server = named;
-        text.push_str(&lines(finding));
+        text += &lines(finding);
     }
-    write!(text, "\nPromised here: {}\n", report.promise).ok();
-    text
+    text + &format!("\nPromised here: {}\n", report.promise)
 }
 
 fn lines(finding: &Finding) -> String {
-    let Finding {
-        severity,
-        check,
-        found,
-        ..
-    } = finding;
+    let (severity, check, found) = (finding.severity, finding.check, &finding.found);
     let mut lines = format!("  {severity:8} {check:12} {found}\n");
     let below = " ".repeat(24);
     if !finding.consequence.is_empty() {
-        writeln!(lines, "{below}{}", finding.consequence).ok();
+        lines += &format!("{below}{}\n", finding.consequence);
     }
     if let Some(remedy) = &finding.remedy {
-        writeln!(lines, "{below}remedy: {remedy}").ok();
+        lines += &format!("{below}remedy: {remedy}\n");
     }
     lines
 }

@@ -12,7 +12,7 @@ use crate::cli::ElectArgs;
 use crate::connect::{connect_to_hold, leave};
 use crate::duration::millis;
 use crate::failure::Failure;
-use crate::guarded::{Done, Guarded, Status, conclude, ended_by};
+use crate::guarded::{Done, Guarded, Status, ended_by};
 use crate::output::{Event, Printer};
 use crate::retries::Retries;
 use crate::signals::Signals;
@@ -20,33 +20,21 @@ use crate::wanted::Wanted;
 use crate::{exit, place, standing};
 
 /// Stands, leads, stands again; answers the exit status.
-pub(crate) async fn elect(args: &ElectArgs) -> u8 {
-    let printer = Printer::new(&args.output, args.json);
-    conclude(candidate(args, &printer).await, &printer)
-}
-
-async fn candidate(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure> {
-    let wanted = Wanted::leader(&args.key, args.note.as_deref(), &args.lease)?;
-    place::check_of_election(&args.store)?;
-    let command = Guarded::check(
-        &args.command,
-        &args.guard,
-        &args.store,
-        args.lease.ttl,
-        None,
-    )?;
-    place::say_if_elsewhere(&args.store, printer);
-    let mut signals = Signals::listen()?;
-    let mut retries = Retries::new(Wait::Forever, &wanted.keys, printer);
-    let connected = connect_to_hold(&args.store, &args.lease, &mut retries, &mut signals);
-    let client = match connected.await? {
-        ControlFlow::Continue(client) => client,
+pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure> {
+    let (store, lease) = (&args.common.store, &args.lease);
+    let wanted = Wanted::leader(&args.key, args.note.as_deref(), lease)?;
+    place::check_of_election(store)?;
+    let command = Guarded::check(&args.command, &args.guard, store, lease.ttl, None)?;
+    let connecting = connect_to_hold(store, lease, Wait::Forever, &wanted.keys, printer);
+    let connected = match connecting.await? {
+        ControlFlow::Continue(connected) => connected,
         ControlFlow::Break(signal) => return Ok(ended_by(signal)),
     };
+    let (client, mut signals) = (connected.client, connected.signals);
     let mut candidate = Candidate {
         args,
-        wanted: &wanted,
-        command: &command,
+        wanted,
+        command,
         client: &client,
         printer,
         pauses: Pauses::default(),
@@ -58,8 +46,8 @@ async fn candidate(args: &ElectArgs, printer: &Printer) -> Result<Status, Failur
 
 struct Candidate<'a> {
     args: &'a ElectArgs,
-    wanted: &'a Wanted,
-    command: &'a Guarded<'a>,
+    wanted: Wanted,
+    command: Guarded<'a>,
     client: &'a Client,
     printer: &'a Printer,
     pauses: Pauses,
@@ -68,62 +56,54 @@ struct Candidate<'a> {
 impl Candidate<'_> {
     async fn stand(&mut self, signals: &mut Signals) -> Result<Status, Failure> {
         loop {
-            let (client, wanted, printer) = (self.client, self.wanted, self.printer);
+            let (client, wanted, printer) = (self.client, &self.wanted, self.printer);
             let mut retries = Retries::new(Wait::Forever, &wanted.keys, printer);
             let patience = Patience::Wait(Wait::Forever);
             let elected =
                 acquire::acquire(client, wanted, patience, &mut retries, signals, printer);
-            let flow = match elected.await? {
-                Outcome::Granted(held) => self.lead(held, signals).await?,
+            match elected.await? {
+                Outcome::Granted(held) => {
+                    if let Some(status) = self.lead(held, signals).await? {
+                        return Ok(status);
+                    }
+                }
                 Outcome::Signalled(signal) => return Ok(ended_by(signal)),
                 // Waiting for ever does not end without an answer.
-                Outcome::Conflict => ControlFlow::Continue(self.pauses.after(Duration::ZERO)),
-            };
-            let pause = match flow {
-                ControlFlow::Break(status) => return Ok(status),
-                ControlFlow::Continue(pause) => pause,
-            };
+                Outcome::Conflict => self.pauses.after(Duration::ZERO),
+            }
             tokio::select! {
                 signal = signals.next() => return Ok(ended_by(signal)),
-                () = sleep(pause) => {}
+                () = sleep(self.pauses.next) => {}
             }
         }
     }
 
-    /// One term: the end, or how long to pause before standing again.
+    /// One term; answers the status unless we are to stand again.
     async fn lead(
         &mut self,
         held: MultiLease<Any>,
         signals: &mut Signals,
-    ) -> Result<ControlFlow<Status, Duration>, Failure> {
+    ) -> Result<Option<Status>, Failure> {
         let begun = Instant::now();
-        self.printer.event(&Event::Leading {
-            key: self.args.key.clone(),
+        let (client, printer, key) = (self.client, self.printer, &self.args.key);
+        printer.event(&Event::Leading {
+            key: key.clone(),
             term: standing::tokens(&held).first().and_then(|(_, term)| *term),
         });
-        let run = self
-            .command
-            .run(self.client, self.wanted, held, None, signals, self.printer);
+        let command = &self.command;
+        let run = command.run(client, &self.wanted, held, None, signals, printer);
         let done = run.await?;
         if is_asked_to_end(&done) || (self.args.once && !done.lost) {
             let status = if done.lost { exit::LOST } else { done.status };
-            return Ok(ControlFlow::Break((status, done.signal)));
+            return Ok(Some((status, done.signal)));
         }
-        let by_itself = (!done.lost).then_some(done.status);
-        Ok(ControlFlow::Continue(
-            self.again(by_itself, begun.elapsed()),
-        ))
-    }
-
-    /// Says that we stand again, and answers after how long.
-    fn again(&mut self, status: Option<u8>, led_for: Duration) -> Duration {
-        let pause = self.pauses.after(led_for);
-        self.printer.event(&Event::TermEnded {
-            key: self.args.key.clone(),
-            status,
-            again_in_ms: millis(pause),
+        self.pauses.after(begun.elapsed());
+        printer.event(&Event::TermEnded {
+            key: key.clone(),
+            status: (!done.lost).then_some(done.status),
+            again_in_ms: millis(self.pauses.next),
         });
-        pause
+        Ok(None)
     }
 }
 
@@ -139,7 +119,7 @@ fn is_asked_to_end(done: &Done) -> bool {
 /// How long to wait between terms: a command that ends at once is not to spin.
 #[derive(Debug, Default)]
 struct Pauses {
-    last: Duration,
+    next: Duration,
 }
 
 impl Pauses {
@@ -148,12 +128,11 @@ impl Pauses {
     /// A term that was so long was no failure to start.
     const LONG_TERM: Duration = Duration::from_secs(10);
 
-    fn after(&mut self, term: Duration) -> Duration {
-        self.last = match term >= Self::LONG_TERM {
+    fn after(&mut self, term: Duration) {
+        self.next = match term >= Self::LONG_TERM {
             true => Self::FIRST,
-            false => (self.last * 2).clamp(Self::FIRST, Self::LONGEST),
+            false => (self.next * 2).clamp(Self::FIRST, Self::LONGEST),
         };
-        self.last
     }
 }
 
@@ -165,9 +144,12 @@ mod tests {
     fn pauses_grow_with_short_terms_only() {
         let mut pauses = Pauses::default();
         let secs = Duration::from_secs;
-        let short: Vec<_> = (0..7).map(|_| pauses.after(secs(1)).as_secs()).collect();
+        let mut after = |term| {
+            pauses.after(secs(term));
+            pauses.next.as_secs()
+        };
+        let short: Vec<_> = (0..7).map(|_| after(1)).collect();
         assert_eq!(short, [1, 2, 4, 8, 16, 30, 30]);
-        assert_eq!(pauses.after(secs(10)), secs(1));
-        assert_eq!(pauses.after(secs(0)), secs(2));
+        assert_eq!([after(10), after(0)], [1, 2]);
     }
 }

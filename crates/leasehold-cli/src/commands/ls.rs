@@ -10,8 +10,8 @@ use crate::cli::LsArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Printer, escape, table};
-use crate::view::{ClaimView, KeyView, to_the_second};
+use crate::output::{Column, Printer, table};
+use crate::view::{ClaimView, KeyView};
 
 /// How many keys are printed at once, sorted, and for how long they are waited for.
 const MOST: usize = 1000;
@@ -19,9 +19,9 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// Lists keys, as they are found.
 pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> {
-    let client = connect(&args.store).await?;
+    let client = connect(&args.common.store).await?;
     let mut listing = client.listing(&args.pattern);
-    let mut rows = Rows::new(args.json, printer);
+    let mut rows = Rows::new(args.common.output.json, printer);
     loop {
         let part = match listing.next().await {
             Ok(Some(part)) => part,
@@ -40,7 +40,7 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
         }
     }
     rows.print()?;
-    if !rows.printed && !args.json && io::stderr().is_terminal() {
+    if !rows.printed && !args.common.output.json && io::stderr().is_terminal() {
         printer.notice("no locks");
     }
     Ok(exit::OK)
@@ -81,85 +81,62 @@ impl<'a> Rows<'a> {
             return Ok(true);
         }
         found.sort_by(|a, b| a.key.cmp(&b.key));
-        let read = match self.json {
-            true => self.print_json(&found)?,
-            false => {
-                let text = self.text(&found);
-                self.printer.text(&text)?
+        let mut read = true;
+        if self.json {
+            for view in &found {
+                read = read && self.printer.json(view)?;
             }
-        };
+        } else {
+            let text = self.text(&found);
+            read = self.printer.text(&text)?;
+        }
         self.printed = true;
         Ok(read)
     }
 
-    fn print_json(&self, found: &[KeyView]) -> Result<bool, Failure> {
-        for view in found {
-            if !self.printer.json(view)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     /// The rows, under the columns of those before.
     fn text(&mut self, views: &[KeyView]) -> String {
-        let mut rows = table(&[
-            "KEY",
-            "MODE",
-            "HELD BY",
-            "SINCE",
-            "EXPIRES IN",
-            "WAITING",
-            "LAST TOKEN",
-        ]);
-        for view in views {
-            rows.add_row(row(view));
-        }
+        let mut rows = table(COLUMNS, views);
         for (column, width) in rows.column_iter_mut().zip(&self.widths) {
             // With the space behind it.
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width + 2)));
         }
         let widths = rows.column_max_content_widths();
-        let before = self.widths.iter().copied().chain(std::iter::repeat(0));
-        self.widths = widths
-            .into_iter()
-            .zip(before)
-            .map(|(a, b)| a.max(b))
-            .collect();
+        self.widths.resize(widths.len(), 0);
+        for (widest, width) in self.widths.iter_mut().zip(widths) {
+            *widest = width.max(*widest);
+        }
         let text = rows.trim_fmt() + "\n";
-        match self.printed {
-            true => text
-                .split_once('\n')
-                .map_or(text.as_str(), |(_, rows)| rows)
-                .to_owned(),
-            false => text,
+        match text.split_once('\n') {
+            Some((_heading, rows)) if self.printed => rows.to_owned(),
+            _ => text,
         }
     }
 }
 
-fn row(view: &KeyView) -> Vec<String> {
-    let first = view.holders.first();
-    let claim = first.or_else(|| view.waiters.first());
-    let who = match (first, view.holders.len()) {
-        (None, _) => "-".to_owned(),
-        (Some(first), 1) if first.kept_until.is_some() => format!("{} (finished)", first.who()),
-        (Some(first), 1) => first.who(),
-        (Some(first), all) => format!("{} and {} more", first.who(), all - 1),
-    };
-    vec![
-        escape(&view.key).into_owned(),
-        claim.map(ClaimView::mode).unwrap_or_default(),
-        escape(&who).into_owned(),
-        first
-            .and_then(|first| first.since.as_deref().map(to_the_second))
-            .unwrap_or_default(),
-        first.map(ClaimView::lapse).unwrap_or_default(),
-        view.waiters.len().to_string(),
-        match view.last_token {
-            0 => "-".to_owned(),
-            token => token.to_string(),
-        },
-    ]
+const COLUMNS: &[Column<KeyView>] = &[
+    ("KEY", |view| view.key.clone()),
+    ("MODE", |view| {
+        let claim = view.holders.first().or_else(|| view.waiters.first());
+        claim.map(ClaimView::mode).unwrap_or_default()
+    }),
+    ("HELD BY", |view| match &*view.holders {
+        [] => "-".to_owned(),
+        [one] if one.kept_until.is_some() => format!("{} (finished)", one.who()),
+        [one] => one.who(),
+        [first, more @ ..] => format!("{} and {} more", first.who(), more.len()),
+    }),
+    ("SINCE", |view| of_first(view, ClaimView::began)),
+    ("EXPIRES IN", |view| of_first(view, ClaimView::lapse)),
+    ("WAITING", |view| view.waiters.len().to_string()),
+    ("LAST TOKEN", |view| match view.last_token {
+        0 => "-".to_owned(),
+        token => token.to_string(),
+    }),
+];
+
+fn of_first(view: &KeyView, says: fn(&ClaimView) -> String) -> String {
+    view.holders.first().map(says).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -172,7 +149,7 @@ mod tests {
             kind: "lock",
             permits: None,
             last_token: 7,
-            at: String::new(),
+            at: jiff::Timestamp::UNIX_EPOCH,
             holders: vec![crate::view::tests::claim(None)],
             waiters: vec![],
         }

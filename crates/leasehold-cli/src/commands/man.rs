@@ -4,10 +4,10 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::cli::{Cli, ManArgs};
+use crate::cli::{Cli, ManArgs, TABLES};
+use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;
-use crate::{env, exit};
 
 /// Prints a page.
 pub(crate) fn man(args: &ManArgs, printer: &Printer) -> Result<u8, Failure> {
@@ -48,16 +48,12 @@ fn page(command: Command) -> std::io::Result<String> {
     man.render_options_section(&mut page)?;
     man.render_subcommands_section(&mut page)?;
     let mut rest = Roff::new();
-    for (title, rows) in [
-        ("EXIT STATUS", exit::TABLE),
-        ("ENVIRONMENT", env::READ),
-        ("ENVIRONMENT OF THE COMMAND", env::GIVEN),
-    ] {
-        rest.control("SH", [title]);
-        for (name, meaning) in rows {
+    for (title, rows) in TABLES {
+        rest.control("SH", [&*title.to_uppercase()]);
+        for (name, meaning) in rows.lines().filter_map(|row| row.split_once("  ")) {
             rest.control("TP", []);
-            rest.text([bold(*name)]);
-            rest.text([roman(*meaning)]);
+            rest.text([bold(name)]);
+            rest.text([roman(meaning.trim_start())]);
         }
     }
     rest.control("SH", ["EXAMPLES"]);

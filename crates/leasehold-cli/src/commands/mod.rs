@@ -1,29 +1,15 @@
 //! The subcommands, one file each.
 
-mod bench;
-mod break_key;
-mod completions;
-mod doctor;
-mod elect;
-mod hold;
-mod init;
-mod ls;
-mod man;
-mod observe;
-mod resize;
-mod run;
-mod show;
-
-pub(crate) use bench::bench;
-pub(crate) use break_key::break_key;
-pub(crate) use completions::completions;
-pub(crate) use doctor::doctor;
-pub(crate) use elect::elect;
-pub(crate) use hold::hold;
-pub(crate) use init::init;
-pub(crate) use ls::ls;
-pub(crate) use man::man;
-pub(crate) use observe::observe;
-pub(crate) use resize::resize;
-pub(crate) use run::run;
-pub(crate) use show::show;
+pub(crate) mod bench;
+pub(crate) mod break_key;
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod elect;
+pub(crate) mod hold;
+pub(crate) mod init;
+pub(crate) mod ls;
+pub(crate) mod man;
+pub(crate) mod observe;
+pub(crate) mod resize;
+pub(crate) mod run;
+pub(crate) mod show;

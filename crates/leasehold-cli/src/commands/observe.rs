@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use jiff::Timestamp;
 use leasehold::Key;
 use leasehold::{Leader, Token, Wait};
 use serde::Serialize;
@@ -10,9 +11,7 @@ use crate::cli::ElectArgs;
 use crate::connect::{connect_to_hold, leave};
 use crate::failure::Failure;
 use crate::output::{Printer, escape};
-use crate::retries::Retries;
-use crate::signals::Signals;
-use crate::view::{OwnerView, known, to_the_second};
+use crate::view::{OwnerView, known, since};
 use crate::{exit, place};
 
 /// What `--json` prints; nulls when nobody leads, and for what the store does not keep.
@@ -22,20 +21,19 @@ struct Seen<'a> {
     term: Option<u64>,
     note: Option<&'a str>,
     owner: Option<OwnerView>,
-    since: Option<String>,
+    since: Option<Timestamp>,
 }
 
 /// Prints leaders until a signal comes, or nobody reads.
 pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, Failure> {
     Key::new(&args.key)?;
-    place::check_of_election(&args.store)?;
-    place::say_if_elsewhere(&args.store, printer);
-    let mut signals = Signals::listen()?;
-    let mut retries = Retries::new(Wait::Forever, std::slice::from_ref(&args.key), printer);
-    let connected = connect_to_hold(&args.store, &args.lease, &mut retries, &mut signals);
-    let ControlFlow::Continue(client) = connected.await? else {
+    place::check_of_election(&args.common.store)?;
+    let (wait, keys) = (Wait::Forever, std::slice::from_ref(&args.key));
+    let connecting = connect_to_hold(&args.common.store, &args.lease, wait, keys, printer);
+    let ControlFlow::Continue(connected) = connecting.await? else {
         return Ok(exit::OK);
     };
+    let (client, mut signals) = (connected.client, connected.signals);
     let mut leaders = client.election(&args.key)?.observe();
     loop {
         let told = tokio::select! {
@@ -59,32 +57,26 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
     Ok(exit::OK)
 }
 
-fn owner(leader: &Leader) -> Option<OwnerView> {
-    (!leader.owner.is_unknown()).then(|| OwnerView::from(&leader.owner))
-}
-
 fn tell(args: &ElectArgs, leader: Option<&Leader>, printer: &Printer) -> Result<bool, Failure> {
-    if args.json {
-        return printer.json(&Seen {
-            key: &args.key,
-            term: leader.and_then(|leader| leader.term.some()).map(Token::get),
-            note: leader.and_then(|leader| leader.note.as_deref()),
-            owner: leader.and_then(owner),
-            since: leader.and_then(|leader| known(leader.since)),
-        });
-    }
-    let line = match leader {
-        None => "nobody leads".to_owned(),
-        Some(leader) => {
-            let mut parts = Vec::new();
-            parts.extend(leader.term.some().map(|term| format!("term {term}")));
-            parts.extend(leader.note.clone());
-            let owner = owner(leader).map(|owner| owner.to_string());
-            let owner = owner.unwrap_or_else(|| "somebody leads".to_owned());
-            let since = known(leader.since).map(|since| to_the_second(&since));
-            parts.push(owner + &since.map_or(String::new(), |since| format!(" since {since}")));
-            parts.join(", ")
-        }
+    let seen = Seen {
+        key: &args.key,
+        term: leader.and_then(|leader| leader.term.some()).map(Token::get),
+        note: leader.and_then(|leader| leader.note.as_deref()),
+        owner: leader.and_then(|leader| OwnerView::of(&leader.owner)),
+        since: leader.and_then(|leader| known(leader.since)),
     };
-    printer.text(&format!("{}\n", escape(&line)))
+    printer.show(&seen, || {
+        if leader.is_none() {
+            return "nobody leads\n".to_owned();
+        }
+        let owner = seen.owner.as_ref().map(ToString::to_string);
+        let owner = owner.unwrap_or_else(|| "somebody leads".to_owned());
+        let parts = [
+            seen.term.map(|term| format!("term {term}")),
+            seen.note.map(str::to_owned),
+            Some(owner + &since(seen.since)),
+        ];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        format!("{}\n", escape(&parts.join(", ")))
+    })
 }

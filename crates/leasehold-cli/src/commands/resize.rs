@@ -21,21 +21,20 @@ struct Done<'a> {
 pub(crate) async fn resize(args: &ResizeArgs, printer: &Printer) -> Result<u8, Failure> {
     let (key, from, to) = (&*args.key, args.from, args.to);
     leasehold::Key::new(key)?;
-    let client = connect(&args.store).await?;
+    let client = connect(&args.common.store).await?;
     client.semaphore(key, from)?.resize(to).await?;
     // While nobody uses it a key has no number, and nothing was changed.
     let in_use = client.inspect(key).await?.permits.is_some();
-    if args.json {
-        printer.json(&Done {
-            key,
-            from,
-            to,
-            in_use,
-        })?;
-    }
-    printer.notice(&match in_use {
+    let sentence = match in_use {
         true => format!("resized {key} from {from} to {to} permits"),
         false => format!("nobody uses {key}: its next --limit is its number of permits"),
-    });
+    };
+    let done = Done {
+        key,
+        from,
+        to,
+        in_use,
+    };
+    printer.done(&done, &sentence)?;
     Ok(exit::OK)
 }

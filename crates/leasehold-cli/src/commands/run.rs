@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use leasehold::{Any, Client, MultiLease};
 
-use crate::acquire::{self, Outcome, Patience};
+use crate::acquire::Patience;
 use crate::child::OnLost;
 use crate::cli::{LeaseArgs, RunArgs};
-use crate::connect::{connect_to_hold, leave};
+use crate::connect::connect_to_hold;
 use crate::failure::Failure;
-use crate::guarded::{Guarded, Status, conclude, ended_by};
+use crate::guarded::{Guarded, Status, ended_by};
 use crate::output::Printer;
 use crate::recovery::Recovery;
-use crate::retries::Retries;
 use crate::signals::Signals;
 use crate::wanted::Wanted;
 use crate::{exit, place};
@@ -22,14 +21,10 @@ use crate::{exit, place};
 const LONGEST_CUT: Duration = Duration::from_secs(30);
 
 /// Runs the command; answers the exit status.
-pub(crate) async fn run(args: &RunArgs) -> u8 {
-    let printer = Printer::new(&args.output, args.json);
-    conclude(guarded(args, &printer).await, &printer)
-}
-
-async fn guarded(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
+pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
+    let store = &args.common.store;
     let mut wanted = Wanted::of(&args.lock, &args.lease)?;
-    let (patience, conflict_status) = match args.every {
+    let (patience, conflict) = match args.every {
         None => (Patience::from(&args.wait), args.wait.conflict_status()),
         Some(period) => {
             let least = period.saturating_sub((period / 10).min(LONGEST_CUT));
@@ -42,78 +37,35 @@ async fn guarded(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
         ttl: wanted.ttl(&args.lease),
         ..args.lease.clone()
     };
-    let command = Guarded::check(
-        &args.command,
-        &args.guard,
-        &args.store,
-        lease.ttl,
-        wanted.max_hold,
-    )?;
+    let (ttl, max_hold) = (lease.ttl, wanted.max_hold);
+    let command = Guarded::check(&args.command, &args.guard, store, ttl, max_hold)?;
     if args.guard.on_lost != OnLost::Ignore {
         // The command is ended then, and the lease kept until it has: it need not obey.
         wanted.max_hold = None;
     }
-
-    place::say_if_elsewhere(&args.store, printer);
     if args.every.is_some() {
-        place::say_if_every_machine_runs_it(&args.store, printer);
+        place::say_if_every_machine_runs_it(store, printer);
     }
-    let mut signals = Signals::listen()?;
-    let mut retries = Retries::new(patience.wait(), &wanted.keys, printer);
-    let connected = connect_to_hold(&args.store, &lease, &mut retries, &mut signals);
-    let client = match connected.await? {
-        ControlFlow::Continue(client) => client,
+    let connecting = connect_to_hold(store, &lease, patience.wait(), &wanted.keys, printer);
+    let connected = match connecting.await? {
+        ControlFlow::Continue(connected) => connected,
         ControlFlow::Break(signal) => return Ok(ended_by(signal)),
     };
     let recovery = match &args.recover_as {
         None => None,
-        Some(name) => Some(Recovery::begin(name, &client, &mut wanted, printer).await?),
+        Some(name) => Some(Recovery::begin(name, &connected.client, &mut wanted, printer).await?),
     };
-    let acquired = acquire::acquire(
-        &client,
-        &wanted,
-        patience,
-        &mut retries,
-        &mut signals,
-        printer,
-    );
-    let status = match acquired.await {
-        Ok(Outcome::Granted(held)) => {
-            under(
-                &client,
-                &wanted,
-                held,
-                recovery,
-                &command,
-                &mut signals,
-                printer,
-            )
-            .await
+    let work = async |client: &Client, held: MultiLease<Any>, signals: &mut Signals| {
+        let kept = recovery.and_then(|recovery| recovery.keep(&held, printer));
+        let lifeline = kept.as_ref().map(|kept| kept.lifeline());
+        let done = command.run(client, &wanted, held, lifeline, signals, printer);
+        let done = done.await?;
+        if let Some(kept) = kept.filter(|_| done.settled) {
+            kept.clear(printer);
         }
-        Ok(Outcome::Conflict) => Ok((conflict_status, None)),
-        Ok(Outcome::Signalled(signal)) => Ok(ended_by(signal)),
-        Err(failure) => Err(failure),
+        let status = if done.lost { exit::LOST } else { done.status };
+        Ok((status, done.signal))
     };
-    leave(&client).await;
-    status
-}
-
-async fn under(
-    client: &Client,
-    wanted: &Wanted,
-    held: MultiLease<Any>,
-    recovery: Option<Recovery>,
-    command: &Guarded<'_>,
-    signals: &mut Signals,
-    printer: &Printer,
-) -> Result<Status, Failure> {
-    let kept = recovery.and_then(|recovery| recovery.keep(&held, printer));
-    let lifeline = kept.as_ref().map(|kept| kept.lifeline());
-    let done = command.run(client, wanted, held, lifeline, signals, printer);
-    let done = done.await?;
-    if let Some(kept) = kept.filter(|_| done.settled) {
-        kept.clear(printer);
-    }
-    let status = if done.lost { exit::LOST } else { done.status };
-    Ok((status, done.signal))
+    let held = connected.hold(&wanted, patience, conflict, printer, work);
+    held.await
 }

@@ -6,19 +6,15 @@ use crate::cli::ShowArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Printer, escape, table};
+use crate::output::{Column, Printer, table};
 use crate::view::{ClaimView, KeyView, to_the_second};
 
 /// Shows who holds the key and who waits for it.
 pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failure> {
     Key::new(&args.key)?;
-    let client = connect(&args.store).await?;
+    let client = connect(&args.common.store).await?;
     let view = KeyView::from(&client.inspect(&args.key).await?);
-    if args.json {
-        printer.json(&view)?;
-    } else {
-        printer.text(&text(&view))?;
-    }
+    printer.show(&view, || text(&view))?;
     Ok(exit::OK)
 }
 
@@ -34,64 +30,45 @@ fn text(view: &KeyView) -> String {
     if view.holders.is_empty() && view.waiters.is_empty() {
         return format!("{}: free, {token}\n", view.key);
     }
-    let mut columns = vec![
-        "STATE",
-        "MODE",
-        "HOST",
-        "PID",
-        "LABEL",
-        "SINCE",
-        "EXPIRES IN",
-        "TOKEN",
-    ];
+    let claims = || view.holders.iter().chain(&view.waiters);
     // Only leaders have notes.
-    let noted = view.holders.iter().any(|claim| claim.note.is_some());
-    if noted {
-        columns.push("NOTE");
-    }
-    let mut rows = table(&columns);
-    for claim in &view.holders {
-        let state = match &claim.kept_until {
-            Some(until) => format!("taken until {}", to_the_second(until)),
-            None => "holds".to_owned(),
-        };
-        rows.add_row(row(state, claim, noted));
-    }
-    for claim in &view.waiters {
-        let state = format!("waits, {}", claim.position.unwrap_or_default());
-        rows.add_row(row(state, claim, noted));
-    }
-    format!("{}: {kind}, {token}\n{}\n", view.key, rows.trim_fmt())
+    let columns = match claims().any(|claim| claim.note.is_some()) {
+        true => COLUMNS,
+        false => COLUMNS.split_last().map_or(COLUMNS, |(_, others)| others),
+    };
+    let rows = table(columns, claims()).trim_fmt();
+    format!("{}: {kind}, {token}\n{rows}\n", view.key)
 }
 
-fn row(state: String, claim: &ClaimView, noted: bool) -> Vec<String> {
-    let (owner, who) = (claim.owner.as_ref(), claim.who());
-    let mut row = vec![
-        state,
-        claim.mode(),
-        escape(owner.map_or(who.as_str(), |owner| &owner.host)).into_owned(),
-        owner.map_or(String::new(), |owner| owner.pid.to_string()),
-        escape(
-            owner
-                .and_then(|owner| owner.label.as_deref())
-                .unwrap_or_default(),
-        )
-        .into_owned(),
-        claim
-            .since
-            .as_deref()
-            .map(to_the_second)
-            .unwrap_or_default(),
-        claim.lapse(),
-        claim
-            .token
-            .map(|token| token.to_string())
-            .unwrap_or_default(),
-    ];
-    if noted {
-        row.push(escape(claim.note.as_deref().unwrap_or_default()).into_owned());
+const COLUMNS: &[Column<ClaimView>] = &[
+    ("STATE", state),
+    ("MODE", ClaimView::mode),
+    ("HOST", |claim| match &claim.owner {
+        Some(owner) => owner.host.clone(),
+        None => claim.who(),
+    }),
+    ("PID", |claim| {
+        shown(claim.owner.as_ref().map(|owner| owner.pid))
+    }),
+    ("LABEL", |claim| {
+        shown(claim.owner.as_ref().and_then(|owner| owner.label.as_ref()))
+    }),
+    ("SINCE", ClaimView::began),
+    ("EXPIRES IN", ClaimView::lapse),
+    ("TOKEN", |claim| shown(claim.token)),
+    ("NOTE", |claim| shown(claim.note.as_ref())),
+];
+
+fn state(claim: &ClaimView) -> String {
+    match (claim.kept_until, claim.position) {
+        (Some(until), _) => format!("taken until {}", to_the_second(until)),
+        (None, Some(position)) => format!("waits, {position}"),
+        (None, None) => "holds".to_owned(),
     }
-    row
+}
+
+fn shown(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
 }
 
 #[cfg(test)]
@@ -114,7 +91,7 @@ mod tests {
             kind: "lock",
             permits: None,
             last_token: 7,
-            at: String::new(),
+            at: jiff::Timestamp::UNIX_EPOCH,
             holders: vec![holder],
             waiters: vec![waiter],
         };
@@ -131,7 +108,7 @@ mod tests {
         );
         let kept = KeyView {
             holders: vec![ClaimView {
-                kept_until: Some("2026-01-31T13:00:00Z".into()),
+                kept_until: Some("2026-01-31T13:00:00Z".parse().unwrap()),
                 note: Some("10.0.0.7:80".into()),
                 token: Some(7),
                 ..claim(None)

@@ -6,37 +6,31 @@ use std::fmt::Write;
 /// The text with control and format characters as escapes (`\u{202e}`): those that move the
 /// cursor or end the line, turn the direction of writing, or are not seen at all.
 pub(crate) fn escape(text: &str) -> Cow<'_, str> {
+    escape_by(text, |shown, c| shown.extend(c.escape_debug()))
+}
+
+/// A line of JSON with what terminals obey or do not show as escapes of JSON.
+pub(super) fn escape_json(line: &str) -> Cow<'_, str> {
+    escape_by(line, |shown, c| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a string does not fail.
+            let _ = write!(shown, "\\u{unit:04x}");
+        }
+    })
+}
+
+fn escape_by(text: &str, escaped: impl Fn(&mut String, char)) -> Cow<'_, str> {
     if !text.chars().any(is_escaped) {
         return text.into();
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if is_escaped(c) {
-            shown.extend(c.escape_debug());
-        } else {
-            shown.push(c);
+        match is_escaped(c) {
+            true => escaped(&mut shown, c),
+            false => shown.push(c),
         }
     }
     shown.into()
-}
-
-/// A line of JSON with what terminals obey or do not show as escapes of JSON.
-pub(super) fn escape_json(line: String) -> String {
-    if !line.chars().any(is_escaped) {
-        return line;
-    }
-    let mut shown = String::with_capacity(line.len() + 16);
-    for c in line.chars() {
-        if is_escaped(c) {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                // Writing to a string does not fail.
-                let _ = write!(shown, "\\u{unit:04x}");
-            }
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
 }
 
 /// Unicode's categories of controls, formats, separators of lines and paragraphs and of what is
@@ -76,7 +70,8 @@ mod tests {
             ('\u{e0041}', r"\u{e0041}"),
         ] {
             assert_eq!(escape(&format!("a{c}b")), format!("a{shown}b"));
-            let line = escape_json(serde_json::to_string(&format!("a{c}b")).unwrap());
+            let json = serde_json::to_string(&format!("a{c}b")).unwrap();
+            let line = escape_json(&json);
             assert!(line.is_ascii(), "{line}");
             let read: String = serde_json::from_str(&line).unwrap();
             assert_eq!(read, format!("a{c}b"));
@@ -93,7 +88,7 @@ mod tests {
             "\u{1f512}",
         ] {
             assert_eq!(escape(text), text);
-            assert_eq!(escape_json(text.to_owned()), text);
+            assert_eq!(escape_json(text), text);
         }
     }
 }

@@ -78,39 +78,20 @@ pub(crate) enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         acknowledged: Option<Acknowledgements>,
         /// Whether it is the lease of a process that is gone.
-        #[serde(skip_serializing_if = "is_false")]
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
         recovered: bool,
         /// Whether that was said before: then the end of the waiting is too.
         #[serde(skip)]
         announced: bool,
     },
     /// The end is near: no renewal was answered, or it was held long enough.
-    Expiring {
-        key: String,
-        #[serde(serialize_with = "by_name")]
-        reason: Loss,
-        remaining_ms: u64,
-        action: Measure,
-        /// What kept it from being renewed.
-        #[serde(serialize_with = "why", rename = "cause")]
-        #[serde(skip_serializing_if = "Option::is_none")]
-        trouble: Option<Trouble>,
-    },
+    Expiring(LeaseEnd),
     /// The lease is lost.
-    Lost {
-        key: String,
-        #[serde(serialize_with = "by_name")]
-        reason: Loss,
-        action: Measure,
-        /// What kept it from being renewed.
-        #[serde(serialize_with = "why", rename = "cause")]
-        #[serde(skip_serializing_if = "Option::is_none")]
-        trouble: Option<Trouble>,
-    },
+    Lost(LeaseEnd),
     /// It was held for the longest time allowed, and is kept until the command has gone.
     Overdue {
         key: String,
-        #[serde(serialize_with = "by_name")]
+        #[serde(serialize_with = "loss_name")]
         reason: Loss,
     },
     /// The system did not let us signal these processes of the command.
@@ -155,6 +136,22 @@ pub(crate) enum Event {
         cause: Option<String>,
         status: u8,
     },
+}
+
+/// How a lease ends, or has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct LeaseEnd {
+    pub(crate) key: String,
+    #[serde(serialize_with = "loss_name")]
+    pub(crate) reason: Loss,
+    /// Until then, if it has not ended yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) remaining_ms: Option<u64>,
+    pub(crate) action: Measure,
+    /// What kept it from being renewed.
+    #[serde(serialize_with = "why", rename = "cause")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trouble: Option<Trouble>,
 }
 
 /// Who has a grant besides the server that made it.
@@ -226,27 +223,21 @@ pub(crate) enum Sequel {
     MayOverlap,
 }
 
-/// How much it matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Weight {
-    Notice,
-    Error,
-}
-
 impl Event {
-    /// What `-q` leaves.
-    pub(crate) fn weight(&self) -> Weight {
-        match self {
-            Self::Expiring { .. }
-            | Self::Lost { .. }
-            | Self::Overdue { .. }
-            | Self::Refused { .. }
-            | Self::Released {
-                still_ours: false, ..
-            }
-            | Self::Error { .. } => Weight::Error,
-            _ => Weight::Notice,
-        }
+    /// Whether it is said with `-q` too.
+    pub(crate) fn is_urgent(&self) -> bool {
+        matches!(
+            self,
+            Self::Expiring(_)
+                | Self::Lost(_)
+                | Self::Overdue { .. }
+                | Self::Refused { .. }
+                | Self::Released {
+                    still_ours: false,
+                    ..
+                }
+                | Self::Error { .. }
+        )
     }
 
     /// What is done once in a period, of which the lock is kept for `least`, is taken.
@@ -278,19 +269,9 @@ impl From<&Failure> for Event {
     }
 }
 
-fn reason_name(reason: &Loss) -> &'static str {
-    match reason {
-        Loss::Gone => "gone",
-        Loss::Forgotten => "forgotten",
-        Loss::Unanswered => "unanswered",
-        Loss::Expired => "expired",
-        Loss::Revoked => "revoked",
-        Loss::Shutdown => "shutdown",
-        Loss::Superseded => "superseded",
-        Loss::MaxHold => "max-hold",
-        Loss::HandedOver => "handed-over",
-        _ => "lost",
-    }
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn loss_name<S: Serializer>(loss: &Loss, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(loss.name())
 }
 
 #[allow(clippy::ref_option, reason = "as serde asks for it")]
@@ -301,17 +282,8 @@ fn why<S: Serializer>(trouble: &Option<Trouble>, serializer: S) -> Result<S::Ok,
         .serialize(serializer)
 }
 
-fn by_name<S: Serializer>(reason: &Loss, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(reason_name(reason))
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
 /// `token`, and of several keys `tokens` by key; neither where the store has none.
-fn token_fields<S: Serializer>(
+pub(crate) fn token_fields<S: Serializer>(
     tokens: &[(String, Option<u64>)],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

@@ -9,10 +9,11 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, registry};
 
 use super::{Event, Printer};
-use crate::{cli, env};
+use crate::cli::OutputArgs;
+use crate::env;
 
 /// Shows warnings; more with `-v`, less with `-q`, whatever is asked for by `LEASEHOLD_LOG`.
-pub(super) fn begin(printer: &Printer, options: &cli::OutputArgs) {
+pub(super) fn begin(printer: &Printer, options: &OutputArgs) {
     let level = match (options.quiet, options.verbose) {
         (true, _) => "off",
         (_, true) => "warn,leasehold=debug,leasehold_core=debug",

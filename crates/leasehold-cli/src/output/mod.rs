@@ -4,20 +4,25 @@ mod escape;
 mod event;
 mod log;
 mod sentence;
+mod table;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::error::{ContextKind, ErrorKind};
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use indicatif::ProgressBar;
+use serde::Serialize;
 
 pub(crate) use escape::escape;
-pub(crate) use event::{Acknowledgements, ByKey, Event, Keys, Measure, Sequel, Weight};
+pub(crate) use event::{
+    Acknowledgements, ByKey, Event, Keys, LeaseEnd, Measure, Sequel, token_fields,
+};
 
+pub(crate) use table::{Column, table};
+
+use crate::cli::OutputArgs;
+use crate::exit;
 use crate::failure::Failure;
-use crate::{cli, exit};
 
 const PREFIX: &str = "leasehold: ";
 
@@ -27,19 +32,18 @@ pub(crate) struct Printer(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    quiet: bool,
-    verbose: bool,
-    json: bool,
+    options: OutputArgs,
+    /// Whether `--json` is about events too, and not only about data.
+    json_events: bool,
     live: Mutex<Option<ProgressBar>>,
 }
 
 impl Printer {
-    /// A printer, and the library's log through it.
-    pub(crate) fn new(options: &cli::OutputArgs, json: bool) -> Self {
+    /// A printer, and the library's log through it. `events`: `--json` is about events too.
+    pub(crate) fn new(options: &OutputArgs, events: bool) -> Self {
         let printer = Self(Arc::new(Inner {
-            quiet: options.quiet,
-            verbose: options.verbose,
-            json,
+            options: options.clone(),
+            json_events: options.json && events,
             live: Mutex::default(),
         }));
         log::begin(&printer, options);
@@ -62,35 +66,54 @@ impl Printer {
 
     /// Data for people, in lines. A cell that may hold line breaks is escaped by its caller.
     pub(crate) fn text(&self, text: &str) -> Result<bool, Failure> {
-        let lines: String = text
-            .split_inclusive('\n')
-            .map(|line| match line.strip_suffix('\n') {
-                Some(line) => format!("{}\n", escape(line)),
-                None => escape(line).into_owned(),
-            })
-            .collect();
-        self.data(&lines)
+        let lines = text.split_terminator('\n');
+        let lines = lines.map(|line| format!("{}\n", escape(line)));
+        self.data(&lines.collect::<String>())
+    }
+
+    /// Data as a line of JSON with `--json`, else as text. Answers whether anybody still reads.
+    pub(crate) fn show(
+        &self,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<bool, Failure> {
+        match self.0.options.json {
+            true => self.json(value),
+            false => self.text(&text()),
+        }
+    }
+
+    /// What was done: a line of JSON with `--json`, and a sentence unless there are to be none.
+    pub(crate) fn done(&self, value: &impl Serialize, sentence: &str) -> Result<(), Failure> {
+        if self.0.options.json {
+            self.json(value)?;
+        }
+        self.notice(sentence);
+        Ok(())
     }
 
     /// Data, as a line of JSON.
-    pub(crate) fn json(&self, value: &impl serde::Serialize) -> Result<bool, Failure> {
+    pub(crate) fn json(&self, value: &impl Serialize) -> Result<bool, Failure> {
         let line = serde_json::to_string(value)
             .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot write JSON: {error}")))?;
-        self.data(&(escape::escape_json(line) + "\n"))
+        self.data(&(escape::escape_json(&line) + "\n"))
     }
 
     /// Something that happened.
     pub(crate) fn event(&self, event: &Event) {
-        if self.0.quiet && event.weight() == Weight::Notice {
+        if self.0.options.quiet && !event.is_urgent() {
             return;
         }
-        if self.0.json {
+        if self.0.json_events {
             if let Ok(line) = serde_json::to_string(event) {
-                self.line(&escape::escape_json(line));
+                self.line(&escape::escape_json(&line));
             }
-        } else if let Some(sentence) = event.sentence(self.0.verbose) {
+        } else if let Some(sentence) = event.sentence(self.0.options.verbose) {
             self.sentence(&sentence);
-            if let Some(hint) = event.hint() {
+            if let Event::Error {
+                hint: Some(hint), ..
+            } = event
+            {
                 self.sentence(&format!("hint: {hint}"));
             }
         }
@@ -99,14 +122,16 @@ impl Printer {
     /// Why it did not work.
     pub(crate) fn failure(&self, failure: &Failure) {
         self.event(&failure.into());
-        if let (true, false, Some(cause)) = (self.0.verbose, self.0.json, &failure.cause) {
+        if let (true, false, Some(cause)) =
+            (self.0.options.verbose, self.0.json_events, &failure.cause)
+        {
             self.sentence(&format!("cause: {cause}"));
         }
     }
 
     /// Something to know.
     pub(crate) fn notice(&self, text: &str) {
-        if !self.0.quiet && !self.0.json {
+        if !self.0.options.quiet && !self.0.json_events {
             self.sentence(text);
         }
     }
@@ -133,7 +158,7 @@ impl Printer {
 
     /// Whether a live line may be shown.
     pub(crate) fn is_live(&self) -> bool {
-        !self.0.quiet && !self.0.json && io::stderr().is_terminal()
+        !self.0.options.quiet && !self.0.json_events && io::stderr().is_terminal()
     }
 
     /// Shows `bar` below all other lines, until the next call.
@@ -187,15 +212,4 @@ pub(crate) fn usage(mut asked: clap::Error) -> u8 {
     let text: Vec<_> = text.lines().map(escape).collect();
     let _ = writeln!(io::stderr().lock(), "{PREFIX}{}{hint}", text.join("\n"));
     exit::USAGE
-}
-
-/// Columns without lines, and nothing behind the last.
-pub(crate) fn table(columns: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(columns.iter().copied());
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table
 }

@@ -6,7 +6,7 @@ use leasehold::Loss;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::event::{Event, Measure, Sequel};
+use super::event::{Event, LeaseEnd, Measure, Sequel};
 use crate::child::Refusal;
 use crate::duration::spoken;
 use crate::standing::Trouble;
@@ -15,46 +15,47 @@ use crate::view::{held_by, ran};
 impl Event {
     /// For people; nothing where only programs want to know, or those who said `-v`.
     pub(crate) fn sentence(&self, verbose: bool) -> Option<String> {
-        let spoken_ms = |ms: &u64| spoken(Duration::from_millis(*ms));
+        let sentence = self.of_waiting().or_else(|| self.of_lease(verbose));
+        sentence.or_else(|| self.of_the_rest(verbose))
+    }
+
+    /// The way to the lock, and the store on that way.
+    fn of_waiting(&self) -> Option<String> {
         Some(match self {
             Self::Waiting {
                 key,
                 position,
                 holders,
             } => {
-                let held = held_by(holders)
-                    .map(|held| format!(", {held}"))
-                    .unwrap_or_default();
+                let held = held_by(holders).map(|held| format!(", {held}"));
+                let held = held.unwrap_or_default();
                 format!("waiting for {key} (position {position}){held}")
             }
             Self::StoreUnavailable {
                 reason, left_ms, ..
             } => match left_ms {
-                Some(left_ms) => format!("{reason}; trying again for {}", spoken_ms(left_ms)),
+                Some(left_ms) => format!("{reason}; trying again for {}", millis(*left_ms)),
                 None => format!("{reason}; trying again"),
             },
             Self::StoreAvailable { after_ms, .. } => {
-                format!("the store can be used again, after {}", spoken_ms(after_ms))
+                format!("the store can be used again, after {}", millis(*after_ms))
             }
             Self::Rejoined { keys, .. } => {
                 format!("warning: the place in the queue of {keys} was lost; waiting at its end")
             }
             Self::Withdrawn {
                 keys, waited_ms, ..
-            } => {
-                format!("stopped waiting for {keys} after {}", spoken_ms(waited_ms))
-            }
+            } => format!("stopped waiting for {keys} after {}", millis(*waited_ms)),
             Self::Conflict {
                 key,
                 holders,
                 waited_ms,
             } => {
-                let after = match waited_ms {
-                    0 => String::new(),
-                    waited_ms => format!("gave up after {}: ", spoken_ms(waited_ms)),
-                };
                 let held = held_by(holders).unwrap_or_else(|| "held or waited for".to_owned());
-                format!("{after}{key} is {held}")
+                match waited_ms {
+                    0 => format!("{key} is {held}"),
+                    _ => format!("gave up after {}: {key} is {held}", millis(*waited_ms)),
+                }
             }
             Self::Skipped {
                 key,
@@ -66,68 +67,38 @@ impl Event {
                 let ran = ran.unwrap_or_else(|| "is taken".to_owned());
                 let again = match again_in_ms {
                     0 => "when that has ended".to_owned(),
-                    again_in_ms => format!("in {}", spoken_ms(again_in_ms)),
+                    _ => format!("in {}", millis(*again_in_ms)),
                 };
                 format!("skipped: {key} {ran}; it can run again {again}")
             }
+            _ => return None,
+        })
+    }
+
+    /// The lock, from the grant to the release.
+    fn of_lease(&self, verbose: bool) -> Option<String> {
+        Some(match self {
             Self::Acquired {
                 keys,
+                tokens,
                 waited_ms,
-                recovered: true,
+                recovered,
+                announced,
                 ..
-            } => format!(
-                "recovered {keys} after {}: the process before is gone",
-                spoken_ms(waited_ms)
-            ),
-            Self::Acquired {
-                keys,
-                waited_ms,
-                announced: true,
-                ..
-            } => {
-                format!("got {keys} after {}", spoken_ms(waited_ms))
-            }
-            Self::Expiring {
-                key,
-                reason: reason @ Loss::MaxHold,
-                remaining_ms,
-                action,
-                ..
-            } => format!(
-                "{key} ends in {}: {reason}{}",
-                spoken_ms(remaining_ms),
-                action.words()
-            ),
-            Self::Expiring {
-                key,
-                remaining_ms,
-                action,
-                trouble,
-                ..
-            } => {
-                let left = spoken_ms(remaining_ms);
-                let ends = match trouble {
-                    Some(Trouble { refused: true, why }) => {
-                        format!("cannot renew {key}, which ends in {left} ({why})")
-                    }
-                    Some(Trouble { why, .. }) => {
-                        format!("no answer to the renewals of {key}, which ends in {left} ({why})")
-                    }
-                    None => format!("no answer to the renewals of {key}, which ends in {left}"),
-                };
-                ends + action.words()
-            }
-            Self::Lost {
-                key,
-                reason,
-                action,
-                trouble,
-            } => {
-                let why = trouble
-                    .as_ref()
-                    .map(|trouble| format!(" ({})", trouble.why));
-                let why = why.unwrap_or_default();
-                format!("lost {key}: {reason}{why}{}", action.words())
+            } => match (recovered, announced) {
+                (true, _) => {
+                    let after = millis(*waited_ms);
+                    format!("recovered {keys} after {after}: the process before is gone")
+                }
+                (_, true) => format!("got {keys} after {}", millis(*waited_ms)),
+                _ if verbose => format!("got {keys}, {}", words_of(tokens)),
+                _ => return None,
+            },
+            Self::Expiring(end) => expiring(end) + end.action.words(),
+            Self::Lost(end) => {
+                let because = because(end.trouble.as_ref());
+                let LeaseEnd { key, reason, .. } = end;
+                format!("lost {key}: {reason}{because}{}", end.action.words())
             }
             Self::Overdue { key, reason } => {
                 format!("{key} should end: {reason}, and its command does not")
@@ -141,9 +112,15 @@ impl Event {
             Self::Released {
                 keys,
                 still_ours: false,
-            } => {
-                format!("lost {keys}: it was not ours any more when it was released")
-            }
+            } => format!("lost {keys}: it was not ours any more when it was released"),
+            Self::Released { keys, .. } if verbose => format!("released {keys}"),
+            _ => return None,
+        })
+    }
+
+    /// Terms of a leader, the end, and what is worth knowing.
+    fn of_the_rest(&self, verbose: bool) -> Option<String> {
+        Some(match self {
             Self::Warning { message } => format!("warning: {message}"),
             Self::Log { level, message } => format!("{}: {message}", level.to_lowercase()),
             Self::Error { message, .. } => message.clone(),
@@ -156,35 +133,47 @@ impl Event {
                 status,
                 again_in_ms,
             } => {
-                let ended = match status {
-                    Some(status) => format!("the command ended with status {status}; "),
-                    None => String::new(),
-                };
-                let again = spoken_ms(again_in_ms);
-                format!("{ended}standing for {key} again in {again}")
-            }
-            Self::Acquired { keys, tokens, .. } if verbose => {
-                let numbers = tokens.iter().filter_map(|(_, token)| *token);
-                let numbers: Vec<_> = numbers.map(|token| token.to_string()).collect();
-                if numbers.is_empty() {
-                    return Some(format!("got {keys}, without a token"));
+                let again = format!("standing for {key} again in {}", millis(*again_in_ms));
+                match status {
+                    Some(status) => format!("the command ended with status {status}; {again}"),
+                    None => again,
                 }
-                let s = if numbers.len() > 1 { "s" } else { "" };
-                format!("got {keys}, token{s} {}", numbers.join(", "))
             }
-            Self::Released { keys, .. } if verbose => format!("released {keys}"),
             Self::Exit { status, .. } if verbose => format!("exit status {status}"),
-            Self::Acquired { .. } | Self::Released { .. } | Self::Exit { .. } => return None,
+            _ => return None,
         })
     }
+}
 
-    /// What to do about it, on a line of its own.
-    pub(crate) fn hint(&self) -> Option<&str> {
-        match self {
-            Self::Error { hint, .. } => hint.as_deref(),
-            _ => None,
-        }
+fn millis(ms: u64) -> String {
+    spoken(Duration::from_millis(ms))
+}
+
+fn words_of(tokens: &[(String, Option<u64>)]) -> String {
+    let numbers = tokens.iter().filter_map(|(_, token)| *token);
+    let numbers: Vec<_> = numbers.map(|token| token.to_string()).collect();
+    match numbers.len() {
+        0 => "without a token".to_owned(),
+        1 => format!("token {}", numbers.concat()),
+        _ => format!("tokens {}", numbers.join(", ")),
     }
+}
+
+fn because(trouble: Option<&Trouble>) -> String {
+    trouble.map_or(String::new(), |trouble| format!(" ({})", trouble.why))
+}
+
+fn expiring(end: &LeaseEnd) -> String {
+    let (key, left) = (&end.key, millis(end.remaining_ms.unwrap_or_default()));
+    if end.reason == Loss::MaxHold {
+        return format!("{key} ends in {left}: {}", end.reason);
+    }
+    let fails = match end.trouble {
+        Some(Trouble { refused: true, .. }) => "cannot renew",
+        _ => "no answer to the renewals of",
+    };
+    let because = because(end.trouble.as_ref());
+    format!("{fails} {key}, which ends in {left}{because}")
 }
 
 impl Measure {
@@ -226,7 +215,7 @@ fn refused(key: &str, signal: i32, processes: &[Refusal], then: Option<Sequel>) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::{Keys, Weight};
+    use super::super::event::Keys;
     use super::*;
     use crate::view::tests::claim;
 
@@ -349,15 +338,17 @@ mod tests {
 
     #[test]
     fn what_the_store_said_is_told() {
-        let expiring = |refused| Event::Expiring {
-            key: "k".into(),
-            reason: Loss::Unanswered,
-            remaining_ms: 1_500,
-            action: Measure::None,
-            trouble: Some(Trouble {
-                refused,
-                why: "NOREPLICAS".into(),
-            }),
+        let expiring = |refused| {
+            Event::Expiring(LeaseEnd {
+                key: "k".into(),
+                reason: Loss::Unanswered,
+                remaining_ms: Some(1_500),
+                action: Measure::None,
+                trouble: Some(Trouble {
+                    refused,
+                    why: "NOREPLICAS".into(),
+                }),
+            })
         };
         assert_eq!(
             expiring(true).sentence(false).unwrap(),
@@ -373,13 +364,14 @@ mod tests {
 
     #[test]
     fn loss_is_an_error() {
-        let lost = Event::Lost {
+        let lost = Event::Lost(LeaseEnd {
             key: "k".into(),
             reason: Loss::Gone,
+            remaining_ms: None,
             action: Measure::Term,
             trouble: None,
-        };
-        assert_eq!(lost.weight(), Weight::Error);
+        });
+        assert!(lost.is_urgent());
         assert_eq!(
             lost.sentence(false).unwrap(),
             "lost k: the store has no such claim any more: it was broken, it expired there, or \

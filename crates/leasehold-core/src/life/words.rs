@@ -101,21 +101,21 @@ pub enum End {
 }
 
 impl End {
-    /// The reason in a word or two, for logs and metrics.
+    /// Its name for programs: in logs, metrics and JSON.
     #[must_use]
-    pub fn reason(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Busy(_) => "busy",
             Self::Quarantined(_) => "quarantined",
-            Self::TimedOut => "timed out",
+            Self::TimedOut => "timed-out",
             Self::Unreachable => "unreachable",
             Self::Refused => "refused",
             Self::Gone => "gone",
             Self::Superseded => "superseded",
             Self::Mismatch(_) => "mismatch",
-            Self::Taken | Self::NotUnique => "id taken",
-            Self::Unacknowledged => "not acknowledged",
-            Self::Late | Self::TooLate => "granted too late",
+            Self::Taken | Self::NotUnique => "id-taken",
+            Self::Unacknowledged => "not-acknowledged",
+            Self::Late | Self::TooLate => "granted-too-late",
         }
     }
 }
@@ -293,6 +293,24 @@ pub enum Loss {
     HandedOver,
     /// The client was shut down and gave the lease back.
     Shutdown,
+}
+
+impl Loss {
+    /// Its name for programs: in logs, metrics and JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Forgotten => "forgotten",
+            Self::Unanswered => "unanswered",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+            Self::Superseded => "superseded",
+            Self::MaxHold => "max-hold",
+            Self::HandedOver => "handed-over",
+            Self::Shutdown => "shutdown",
+        }
+    }
 }
 
 impl fmt::Display for Loss {

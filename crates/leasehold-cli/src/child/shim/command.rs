@@ -83,10 +83,10 @@ unsafe fn execute(arguments: &[*const libc::c_char], environment: &[*const libc:
 fn prepare(birth: &Birth<'_>, shim: Pid) -> Result<(), Errno> {
     die_with(shim)?;
     setpgid(None, None)?;
-    for &fd in birth.inherit {
+    for &fd in &birth.plan.inherit {
         rustix::io::fcntl_setfd(borrow(fd), rustix::io::FdFlags::empty())?;
     }
-    if let Some(terminal) = birth.terminal {
+    if let Some(terminal) = birth.plan.terminal {
         // Every signal is blocked, SIGTTOU among them. At a terminal that has gone meanwhile there
         // is nothing to be in front of.
         let _ = rustix::termios::tcsetpgrp(borrow(terminal), getpid());

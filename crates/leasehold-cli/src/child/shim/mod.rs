@@ -49,24 +49,16 @@ pub(super) struct Plan {
     pub(super) terminal: Option<RawFd>,
 }
 
-/// A shim whose command has begun.
-#[derive(Debug)]
-pub(super) struct Started {
-    pub(super) shim: Pid,
-    /// The command's process id, which is its group's too.
-    pub(super) command: Pid,
-    /// Where the shim reports. Once it is closed, the shim ends.
-    pub(super) reports: UnixStream,
-}
-
 /// As C takes it.
 pub(super) fn c_string(text: &OsStr) -> io::Result<CString> {
     Ok(CString::new(text.as_bytes())?)
 }
 
-/// Starts a shim, and the command below it. An error is the command's: why it does not run.
+/// Starts a shim, and the command below it: their process ids (the command's is its group's too),
+/// and where the shim reports; once that is closed, the shim ends. An error is the command's: why
+/// it does not run.
 #[allow(unsafe_code, reason = "no safe interface forks")]
-pub(super) fn start(plan: &Plan) -> io::Result<Started> {
+pub(super) fn start(plan: &Plan) -> io::Result<(Pid, Pid, UnixStream)> {
     // The last one has been told to end when its command had ended.
     if let Some(last) = Pid::from_raw(LAST.swap(0, Ordering::Relaxed)) {
         reap(last);
@@ -79,8 +71,7 @@ pub(super) fn start(plan: &Plan) -> io::Result<Started> {
     let birth = Birth {
         arguments: &arguments,
         environment: &environment,
-        inherit: &plan.inherit,
-        terminal: plan.terminal,
+        plan,
         stack: stack.spare_capacity_mut().as_mut_ptr_range().end,
         reports: theirs.as_raw_fd(),
         fails: fails.as_raw_fd(),
@@ -112,11 +103,7 @@ pub(super) fn start(plan: &Plan) -> io::Result<Started> {
     let mut error = [0; 4];
     match failure.read_exact(&mut error) {
         Ok(()) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error))),
-        Err(_) => Ok(Started {
-            shim,
-            command,
-            reports,
-        }),
+        Err(_) => Ok((shim, command, reports)),
     }
 }
 
@@ -136,8 +123,7 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 struct Birth<'a> {
     arguments: &'a [*const libc::c_char],
     environment: &'a [*const libc::c_char],
-    inherit: &'a [RawFd],
-    terminal: Option<RawFd>,
+    plan: &'a Plan,
     /// The end of the memory that the command may use as its stack.
     #[cfg_attr(
         not(target_os = "linux"),

@@ -1,6 +1,6 @@
 //! One key passed on among many waiters, with nothing to do inside.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,116 +9,115 @@ use tokio::task::LocalSet;
 use tokio::time::Instant;
 
 use super::Bench;
-use super::pairs::cost;
-use super::sample::Sample;
+use super::figures::{Figures, Sample, number};
 use crate::failure::Failure;
-
-/// What one round came to.
-#[derive(Debug, Clone)]
-pub(super) struct Handoff {
-    pub(super) per_second: f64,
-    /// From the release being sent to the next holder running, in microseconds.
-    pub(super) p50: f64,
-    pub(super) p99: f64,
-    /// One bare round trip in this round, in microseconds; where there is a server.
-    pub(super) round_trip: Option<f64>,
-    /// Commands of the client per hand-off.
-    pub(super) commands: Option<f64>,
-    /// Microseconds inside commands per hand-off.
-    pub(super) command_time: Option<f64>,
-    pub(super) fewest: u64,
-    pub(super) most: u64,
-}
 
 /// What the waiters of a round share.
 struct Round {
-    sample: RefCell<Sample>,
-    released: Cell<Option<Instant>>,
-    grants: RefCell<Vec<u64>>,
-    over: Cell<bool>,
+    sample: Sample,
+    released: Option<Instant>,
+    grants: Vec<u64>,
+    over: bool,
 }
 
-pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<Handoff, Failure> {
-    let trips = round_trips(bench).await?;
+/// One round, with how often the least and the most lucky waiter had its turn.
+pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u64; 2]), Failure> {
+    let client = &bench.server.client;
+    let trip = round_trip(bench).await?;
     let key = format!("bench/hand-off-{waiters}");
-    let round = Rc::new(Round {
-        sample: RefCell::new(Sample::new()),
-        released: Cell::new(None),
-        grants: RefCell::new(vec![0; waiters]),
-        over: Cell::new(false),
-    });
+    let round = Rc::new(RefCell::new(Round {
+        sample: Sample::new(),
+        released: None,
+        grants: vec![0; waiters],
+        over: false,
+    }));
     // Everybody is in line before it begins.
-    let first = bench.client.mutex(&key)?.lock().await?;
+    let first = client.mutex(&key)?.lock().await?;
     let local = LocalSet::new();
     for waiter in 0..waiters {
-        let (client, key, round) = (bench.client.clone(), key.clone(), round.clone());
+        let (client, key, round) = (client.clone(), key.clone(), round.clone());
         local.spawn_local(async move { take_turns(&client, &key, &round, waiter).await });
     }
     let run = async {
-        while bench.client.inspect(&key).await?.waiters.len() < waiters {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        let before = cost(bench.baseline.as_deref()).await?;
+        until_waiting(client, &key, waiters).await?;
+        let before = bench.cost().await?;
         let started = Instant::now();
         first.release().await?;
         tokio::time::sleep(bench.time).await;
-        round.over.set(true);
+        round.borrow_mut().over = true;
         let taken = started.elapsed();
-        Ok::<_, Failure>((taken, before.zip(cost(bench.baseline.as_deref()).await?)))
+        Ok::<_, Failure>((taken, bench.spent_since(before).await?))
     };
     let (taken, spent) = local.run_until(run).await?;
-    let sample = round.sample.borrow().clone();
-    let grants = round.grants.borrow().clone();
     // Whoever still waits leaves the queue.
     drop(local);
-    while !bench.client.inspect(&key).await?.waiters.is_empty() {
+    until_waiting(client, &key, 0).await?;
+    let Round { sample, grants, .. } = &*round.borrow();
+    let count = sample.count().max(1.0);
+    let micros = |time: Duration| time.as_secs_f64() * 1e6 / count;
+    let figures = Figures::of(sample, taken)
+        .with(
+            "p50_of_round_trip",
+            trip.map(|trip| sample.quantile(0.5) / trip),
+        )
+        .with("commands", spent.map(|spent| number(spent.scripts) / count))
+        .with("command_us", spent.map(|spent| micros(spent.script_time)));
+    let (fewest, most) = (grants.iter().min(), grants.iter().max());
+    Ok((
+        figures,
+        [fewest, most].map(|count| count.copied().unwrap_or(0)),
+    ))
+}
+
+/// The medians of some rounds, and the grants of the least fair one: rounds differ in length.
+pub(super) fn medians(waiters: usize, rounds: Vec<(Figures, [u64; 2])>) -> Figures {
+    let (figures, grants): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
+    let unfairest = grants
+        .into_iter()
+        .max_by_key(|[fewest, most]| most - fewest);
+    let [fewest, most] = unfairest.unwrap_or_default();
+    Figures::of_measure("hand_off")
+        .with("waiters", waiters)
+        .with_medians(&figures)
+        .with("fewest_grants", fewest)
+        .with("most_grants", most)
+}
+
+async fn until_waiting(client: &Client, key: &str, waiters: usize) -> Result<(), Failure> {
+    while client.inspect(key).await?.waiters.len() != waiters {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    #[expect(clippy::cast_precision_loss, reason = "counts in a report")]
-    let per_grant = |count: u64| count as f64 / sample.count().max(1) as f64;
-    let micros = |time: Duration| time.as_secs_f64() * 1e6 * per_grant(1);
-    #[expect(clippy::cast_precision_loss, reason = "a count in a report")]
-    let per_second = sample.count() as f64 / taken.as_secs_f64();
-    Ok(Handoff {
-        per_second,
-        p50: sample.quantile(0.5),
-        p99: sample.quantile(0.99),
-        round_trip: trips,
-        commands: spent.map(|(before, after)| per_grant(after.scripts - before.scripts)),
-        command_time: spent.map(|(before, after)| micros(after.script_time - before.script_time)),
-        fewest: grants.iter().copied().min().unwrap_or(0),
-        most: grants.iter().copied().max().unwrap_or(0),
-    })
+    Ok(())
 }
 
 async fn take_turns(
     client: &Client,
     key: &str,
-    round: &Round,
+    round: &RefCell<Round>,
     waiter: usize,
 ) -> Result<(), Failure> {
     let lock = client.mutex(key)?;
-    while !round.over.get() {
+    loop {
         let lease = lock.lock().await?;
         let now = Instant::now();
-        if round.over.get() {
-            return Ok(());
-        }
-        if let Some(released) = round.released.get() {
-            round.sample.borrow_mut().add(now - released);
-            if let Some(grants) = round.grants.borrow_mut().get_mut(waiter) {
-                *grants += 1;
+        {
+            let mut round = round.borrow_mut();
+            if round.over {
+                return Ok(());
             }
+            if let Some(released) = round.released {
+                round.sample.add(now - released);
+                round.grants[waiter] += 1;
+            }
+            round.released = Some(Instant::now());
         }
-        round.released.set(Some(Instant::now()));
         lease.release().await?;
     }
-    Ok(())
 }
 
 /// The median of bare round trips, one after the other.
-async fn round_trips(bench: &Bench) -> Result<Option<f64>, Failure> {
-    let Some(baseline) = &bench.baseline else {
+async fn round_trip(bench: &Bench) -> Result<Option<f64>, Failure> {
+    let Some(baseline) = &bench.server.baseline else {
         return Ok(None);
     };
     let mut sample = Sample::new();

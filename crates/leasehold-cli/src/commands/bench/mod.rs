@@ -3,28 +3,24 @@
 //! Times on a shared machine mean little; ratios to what the same server does
 //! in the same run, through the same connection, mean something.
 
+mod figures;
 mod handoff;
 mod keeping;
 mod pairs;
 mod report;
-mod sample;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use leasehold::Client;
-use leasehold::store::redis::Baseline;
+use leasehold::store::redis::ServerCost;
 
 use crate::cli::BenchArgs;
-use crate::connect::{Measured, connect_to_measure};
+use crate::connect::{Measured, connect_to_measure, leave};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;
 
-use handoff::Handoff;
-use keeping::Kept;
-use pairs::Round;
+use figures::Figures;
 
 /// How many tasks take uncontended locks at once.
 const TASKS: [usize; 4] = [1, 16, 64, 256];
@@ -34,101 +30,107 @@ const WAITERS: [usize; 3] = [2, 100, 1000];
 
 /// What is measured with.
 struct Bench {
-    client: Client,
-    store: String,
-    /// The raw server, where there is one.
-    baseline: Option<Arc<Baseline>>,
+    server: Measured,
     time: Duration,
-    rounds: usize,
-    leases: Option<usize>,
+    rounds: u8,
     bar: ProgressBar,
 }
 
-/// Everything that was measured.
+/// Everything that was measured: a row for each kind of work and number of tasks, for each number
+/// of waiters, and for the leases that were held, if that was asked for.
+#[derive(Default)]
 struct Findings {
-    store: String,
-    /// For each number of tasks: its rounds, each with every kind of work.
-    pairs: Vec<(usize, Vec<Round>)>,
-    /// For each number of waiters: its rounds.
-    handoffs: Vec<(usize, Vec<Handoff>)>,
-    /// Many leases held, if that was asked for.
-    kept: Option<Kept>,
+    pairs: Vec<Figures>,
+    hand_offs: Vec<Figures>,
+    kept: Option<Figures>,
 }
 
 /// Measures and prints.
 pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Failure> {
-    let Measured {
-        client,
-        store,
-        baseline,
-    } = connect_to_measure(&args.store).await?;
-    let steps = TASKS.len() + WAITERS.len();
+    let steps = u64::from(args.rounds) * (TASKS.len() + WAITERS.len()) as u64;
     let bench = Bench {
-        client,
-        store,
-        baseline,
+        server: connect_to_measure(&args.common.store).await?,
         time: args.time,
-        rounds: args.rounds.into(),
-        leases: args.leases,
-        bar: bar(printer, steps * usize::from(args.rounds)),
+        rounds: args.rounds,
+        bar: bar(printer, steps),
     };
     printer.show_live(Some(bench.bar.clone()));
-    let findings = bench.run().await;
+    let findings = bench.run(args.leases).await;
     printer.show_live(None);
     let findings = findings?;
-    if args.json {
-        for row in report::rows(&findings) {
-            printer.json(&row)?;
+    if args.common.output.json {
+        let rows = findings.pairs.iter().chain(&findings.hand_offs);
+        for row in rows.chain(&findings.kept) {
+            printer.json(row)?;
         }
     } else {
-        printer.text(&report::text(&findings))?;
+        let rounds = args.rounds.into();
+        printer.text(&report::text(&findings, &bench.server.store, rounds))?;
     }
-    bench.client.shutdown(Duration::from_secs(2)).await;
+    leave(&bench.server.client).await;
     Ok(exit::OK)
 }
 
 impl Bench {
-    async fn run(&self) -> Result<Findings, Failure> {
-        let mut findings = Findings {
-            store: self.store.clone(),
-            pairs: Vec::new(),
-            handoffs: Vec::new(),
-            kept: None,
-        };
+    async fn run(&self, leases: Option<usize>) -> Result<Findings, Failure> {
+        let mut findings = Findings::default();
         for tasks in TASKS {
-            let mut rounds = Vec::new();
-            for _ in 0..self.rounds {
-                self.bar
-                    .set_message(format!("uncontended locks, {tasks} tasks"));
-                rounds.push(pairs::round(self, tasks).await?);
-                self.bar.inc(1);
-            }
-            findings.pairs.push((tasks, rounds));
+            let what = format!("uncontended locks, {tasks} tasks");
+            let rounds = self.repeat(what, || pairs::round(self, tasks)).await?;
+            findings.pairs.extend(pairs::medians(self, tasks, &rounds));
         }
         for waiters in WAITERS {
-            let mut rounds = Vec::new();
-            for _ in 0..self.rounds {
-                self.bar
-                    .set_message(format!("hand-off among {waiters} waiters"));
-                rounds.push(handoff::round(self, waiters).await?);
-                self.bar.inc(1);
-            }
-            findings.handoffs.push((waiters, rounds));
+            let what = format!("hand-off among {waiters} waiters");
+            let rounds = self.repeat(what, || handoff::round(self, waiters)).await?;
+            findings.hand_offs.push(handoff::medians(waiters, rounds));
         }
-        if let Some(leases) = self.leases {
+        if let Some(leases) = leases {
             self.bar.set_message(format!("{leases} leases, kept"));
             findings.kept = Some(keeping::keep(self, leases).await?);
         }
         Ok(findings)
     }
+
+    /// Measures as often as was asked for.
+    async fn repeat<T>(
+        &self,
+        what: String,
+        mut round: impl AsyncFnMut() -> Result<T, Failure>,
+    ) -> Result<Vec<T>, Failure> {
+        self.bar.set_message(what);
+        let mut rounds = Vec::new();
+        for _ in 0..self.rounds {
+            rounds.push(round().await?);
+            self.bar.inc(1);
+        }
+        Ok(rounds)
+    }
+
+    /// What the raw server has spent so far, where there is one.
+    async fn cost(&self) -> Result<Option<ServerCost>, Failure> {
+        match &self.server.baseline {
+            Some(baseline) => Ok(Some(baseline.server_cost().await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// What it has spent since it had spent that.
+    async fn spent_since(&self, then: Option<ServerCost>) -> Result<Option<ServerCost>, Failure> {
+        let now = self.cost().await?;
+        Ok(now.zip(then).map(|(now, then)| ServerCost {
+            scripts: now.scripts.saturating_sub(then.scripts),
+            script_time: now.script_time.saturating_sub(then.script_time),
+            set_time: now.set_time.saturating_sub(then.set_time),
+            cpu: now.cpu.saturating_sub(then.cpu),
+        }))
+    }
 }
 
-fn bar(printer: &Printer, steps: usize) -> ProgressBar {
+fn bar(printer: &Printer, steps: u64) -> ProgressBar {
     if !printer.is_live() {
         return ProgressBar::hidden();
     }
-    let steps = u64::try_from(steps).ok();
-    let bar = ProgressBar::with_draw_target(steps, ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
         bar.set_style(style);
     }

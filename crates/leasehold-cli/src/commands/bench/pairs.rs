@@ -4,20 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::Client;
-use leasehold::store::redis::{Baseline, ServerCost};
-use serde::Serialize;
+use leasehold::store::redis::Baseline;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Bench;
-use super::sample::Sample;
+use super::figures::{Figures, Sample, number};
 use crate::exit;
 use crate::failure::Failure;
 
 /// What a pair is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Work {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
     /// One bare round trip, no lock.
     RoundTrip,
     /// `SET NX PX`, compare-and-delete.
@@ -28,45 +26,64 @@ pub(super) enum Work {
     Lease,
 }
 
-/// Every kind of work in one round.
-pub(super) type Round = Vec<(Work, Pairs)>;
+/// The work by its name, the lease last.
+const WORK: [(&str, Work); 4] = [
+    ("round_trip", Work::RoundTrip),
+    ("plain", Work::Plain),
+    ("fenced", Work::Fenced),
+    ("lease", Work::Lease),
+];
 
-/// What one kind of work came to in one round.
-#[derive(Debug, Clone)]
-pub(super) struct Pairs {
-    pub(super) per_second: f64,
-    pub(super) p50: f64,
-    pub(super) p99: f64,
-    /// Microseconds inside commands, per pair; where the server says.
-    pub(super) command_time: Option<f64>,
-    /// Microseconds of the server's processor, per pair.
-    pub(super) cpu: Option<f64>,
-    /// Scripts run, per pair.
-    pub(super) scripts: Option<f64>,
-}
-
-/// Every kind of work once, one after the other, so that they share the
-/// machine's moods.
-pub(super) async fn round(bench: &Bench, tasks: usize) -> Result<Round, Failure> {
-    let kinds: &[Work] = match bench.baseline {
-        Some(_) => &[Work::RoundTrip, Work::Plain, Work::Fenced, Work::Lease],
-        None => &[Work::Lease],
-    };
+/// One round: every kind of work once, one after the other, so that they share the machine's
+/// moods. In the order of [`kinds`].
+pub(super) async fn round(bench: &Bench, tasks: usize) -> Result<Vec<Figures>, Failure> {
     let mut done = Vec::new();
-    for work in kinds {
-        done.push((*work, measure(bench, *work, tasks).await?));
+    for (_, work) in kinds(bench) {
+        done.push(measure(bench, *work, tasks).await?);
+    }
+    if let [_, plain, fenced, lease] = &mut *done {
+        let ratio = |other: &Figures, name| Some(lease.get(name)? / other.get(name)?);
+        *lease = lease
+            .clone()
+            .with("of_plain", ratio(plain, "per_second"))
+            .with("of_fenced", ratio(fenced, "per_second"))
+            .with("command_time_of_fenced", ratio(fenced, "command_us"))
+            .with("server_cpu_of_fenced", ratio(fenced, "server_cpu_us"));
     }
     Ok(done)
 }
 
-async fn measure(bench: &Bench, work: Work, tasks: usize) -> Result<Pairs, Failure> {
-    let before = cost(bench.baseline.as_deref()).await?;
+/// The medians of some rounds, for each kind of work.
+pub(super) fn medians(bench: &Bench, tasks: usize, rounds: &[Vec<Figures>]) -> Vec<Figures> {
+    let row = |(n, (name, _)): (usize, &(&'static str, Work))| {
+        let of_this: Vec<_> = rounds
+            .iter()
+            .filter_map(|round| round.get(n).cloned())
+            .collect();
+        Figures::of_measure("pairs")
+            .with("work", *name)
+            .with("tasks", tasks)
+            .with_medians(&of_this)
+    };
+    kinds(bench).iter().enumerate().map(row).collect()
+}
+
+/// The kinds of work that can be done here: without a raw server there is nothing to compare with.
+fn kinds(bench: &Bench) -> &'static [(&'static str, Work)] {
+    match bench.server.baseline {
+        Some(_) => &WORK,
+        None => &WORK[3..],
+    }
+}
+
+async fn measure(bench: &Bench, work: Work, tasks: usize) -> Result<Figures, Failure> {
+    let before = bench.cost().await?;
     let started = Instant::now();
     let until = started + bench.time;
     let mut running = JoinSet::new();
     for task in 0..tasks {
         let name = format!("pair-{task}");
-        let (client, baseline) = (bench.client.clone(), bench.baseline.clone());
+        let (client, baseline) = (bench.server.client.clone(), bench.server.baseline.clone());
         running.spawn(async move { drive(client, baseline, work, name, until).await });
     }
     let mut sample = Sample::new();
@@ -75,8 +92,18 @@ async fn measure(bench: &Bench, work: Work, tasks: usize) -> Result<Pairs, Failu
         sample.merge(&done?);
     }
     let taken = started.elapsed();
-    let after = cost(bench.baseline.as_deref()).await?;
-    Ok(sum_up(work, &sample, taken, before.zip(after)))
+    let spent = bench.spent_since(before).await?;
+    let pairs = sample.count().max(1.0);
+    let micros = |time: Duration| time.as_secs_f64() * 1e6 / pairs;
+    let inside = spent.map(|spent| match work {
+        Work::Plain => micros(spent.script_time + spent.set_time),
+        // Within a script a SET is counted already.
+        _ => micros(spent.script_time),
+    });
+    Ok(Figures::of(&sample, taken)
+        .with("command_us", inside)
+        .with("server_cpu_us", spent.map(|spent| micros(spent.cpu)))
+        .with("scripts", spent.map(|spent| number(spent.scripts) / pairs)))
 }
 
 async fn drive(
@@ -110,43 +137,4 @@ async fn drive(
         baseline.clear(&name).await?;
     }
     Ok(sample)
-}
-
-fn sum_up(
-    work: Work,
-    sample: &Sample,
-    taken: Duration,
-    cost: Option<(ServerCost, ServerCost)>,
-) -> Pairs {
-    #[expect(clippy::cast_precision_loss, reason = "a count in a report")]
-    let pairs = sample.count().max(1) as f64;
-    let micros = |time: Duration| time.as_secs_f64() * 1e6 / pairs;
-    let spent = cost.map(|(before, after)| {
-        let scripts = micros(after.script_time - before.script_time);
-        let sets = micros(after.set_time - before.set_time);
-        // Within a script a SET is counted already.
-        let inside = if work == Work::Plain {
-            scripts + sets
-        } else {
-            scripts
-        };
-        #[expect(clippy::cast_precision_loss, reason = "a count in a report")]
-        let count = (after.scripts - before.scripts) as f64 / pairs;
-        (inside, micros(after.cpu.saturating_sub(before.cpu)), count)
-    });
-    Pairs {
-        per_second: pairs / taken.as_secs_f64(),
-        p50: sample.quantile(0.5),
-        p99: sample.quantile(0.99),
-        command_time: spent.map(|(inside, _, _)| inside),
-        cpu: spent.map(|(_, cpu, _)| cpu),
-        scripts: spent.map(|(_, _, scripts)| scripts),
-    }
-}
-
-pub(super) async fn cost(baseline: Option<&Baseline>) -> Result<Option<ServerCost>, Failure> {
-    match baseline {
-        Some(baseline) => Ok(Some(baseline.server_cost().await?)),
-        None => Ok(None),
-    }
 }

@@ -1,4 +1,4 @@
-//! A command, and the burials that come before it is answered.
+//! Removes the claims of dead clients that are in the way of a command.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,21 +17,21 @@ const LIVES_PER_ROUND: usize = 64;
 /// How long one share of holders is looked at before the next has its turn.
 const TURN: Duration = Duration::from_millis(100);
 
-/// How often one step starts again: burying some may grant to others who are dead.
+/// How often one step starts again: removing some may grant to others who are dead.
 const ROUNDS: usize = 8;
 
 /// Whether somebody who matters to this queue is dead.
-pub(super) fn has_dead(store: &Inner, queue: &Queue) -> bool {
-    lives(queue)
+pub(super) fn are_in(store: &Inner, queue: &Queue) -> bool {
+    clients_that_matter(queue)
         .iter()
         .any(|inbox| store.session.sees_dead(inbox))
 }
 
-/// Applies the command, after it has buried the dead that would be in its way,
-/// or would be told. Without a command it only buries.
+/// Applies the command, after it has removed the dead that would be in its way,
+/// or would be told. Without a command it only removes.
 ///
 /// Who they are shows when the command is applied; then it starts again. If
-/// they were buried afterwards, a claim could have been granted to one of them,
+/// they were removed afterwards, a claim could have been granted to one of them,
 /// and its minimum hold would keep a key that nobody ever used.
 pub(super) fn apply(
     queue: &mut Queue,
@@ -45,7 +45,7 @@ pub(super) fn apply(
         let outcome = apply_without(queue, &dead, command, clock);
         let mut suspects: BTreeSet<_> = outcome.events.iter().filter_map(next_to_act).collect();
         if command.is_none() || is_unserved(&outcome.reply) || !dead.is_empty() {
-            suspects.extend(share(lives(queue), clock));
+            suspects.extend(share(clients_that_matter(queue), clock));
         }
         suspects.retain(|inbox| !dead.contains(inbox) && is_dead(inbox));
         if suspects.is_empty() {
@@ -58,16 +58,16 @@ pub(super) fn apply(
     apply_without(queue, &dead, command, clock)
 }
 
-/// Applies the command to what is left when those are buried.
+/// Applies the command to what is left when those are removed.
 fn apply_without(
     queue: &mut Queue,
     dead: &BTreeSet<Inbox>,
     command: Option<&Command>,
     clock: StoreTime,
 ) -> Outcome {
-    let buried = (!dead.is_empty()).then(|| queue.bury_all(dead, clock));
+    let removed = (!dead.is_empty()).then(|| queue.bury_all(dead, clock));
     let applied = command.map(|command| queue.apply(command, clock));
-    let mut outcome = match (buried, applied) {
+    let mut outcome = match (removed, applied) {
         (Some(Outcome { mut events, .. }), Some(applied)) => {
             add(&mut events, applied.events);
             Outcome { events, ..applied }
@@ -91,7 +91,7 @@ fn apply_without(
 }
 
 /// The inbox that has to do something now, if it lives. One that only hears
-/// what it has lost needs no burial: that would come before the command, and
+/// what it has lost needs no removal: that would come before the command, and
 /// make it take the key from somebody else.
 fn next_to_act(event: &Event) -> Option<Inbox> {
     match event {
@@ -110,7 +110,7 @@ fn is_unserved(reply: &Reply) -> bool {
 }
 
 /// Those who matter to whoever waits for this queue.
-pub(super) fn lives(queue: &Queue) -> BTreeSet<Inbox> {
+pub(super) fn clients_that_matter(queue: &Queue) -> BTreeSet<Inbox> {
     queue.inboxes(WAITERS_LOOKED_AT).cloned().collect()
 }
 
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(standing.blocked_until, Some(START + HOLD));
         let holder = &queue.look(START).holders[0];
         assert!(holder.claim.kept);
-        assert_eq!(lives(&queue), BTreeSet::from([inbox("b")]));
+        assert_eq!(clients_that_matter(&queue), BTreeSet::from([inbox("b")]));
         let outcome = queue.apply(&Command::Claim(claim(2, "b")), START + HOLD);
         assert!(outcome.reply.is_grant());
     }

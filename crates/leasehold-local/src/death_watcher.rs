@@ -2,21 +2,20 @@
 //! those ahead of them live.
 //!
 //! A look only reads: no lock, nothing written. Only if somebody is dead, or
-//! a push was missed, the claim is told to ask, and its step buries the dead.
+//! a push was missed, the claim is told to ask, and its step removes the dead.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::{Arrival, ClaimId, Command, Inbox, Key, Reply};
-use leasehold_store::{Push, PushSink};
+use leasehold_store::Push;
 use tokio::sync::Notify;
 
-use super::name::file_name;
+use super::inbox::Pushes;
 use super::place::Place;
-use super::step::blocking;
-use super::{Inner, LOOK_PAUSE, bury};
+use super::turn::blocking;
+use super::{Inner, LOOK_PAUSE, dead};
 
 /// Even the last in line looks in every such round: the line may move up fast
 /// without its knowing, and a holder's death is to be seen within a second.
@@ -24,7 +23,7 @@ const RAREST: u64 = 3;
 
 /// The claims of this client that wait.
 #[derive(Debug, Default)]
-pub(super) struct Lookout {
+pub(super) struct DeathWatcher {
     waiting: Mutex<HashMap<ClaimId, Waiting>>,
     wanted: Notify,
 }
@@ -39,7 +38,7 @@ struct Waiting {
 /// The arrivals of this client's claims that wait for one key.
 type Ours = BTreeMap<Key, Vec<Arrival>>;
 
-impl Lookout {
+impl DeathWatcher {
     /// Remembers a claim that waits, and forgets one that does not any more.
     pub(super) fn note(&self, key: &Key, command: &Command, reply: &Reply) {
         let id = match command {
@@ -59,15 +58,12 @@ impl Lookout {
         }
         match reply {
             Reply::Standing(standing) if standing.token.is_none() => {
-                let (key, arrival, position) = (key.clone(), standing.arrival, standing.position);
-                waiting.insert(
-                    id.clone(),
-                    Waiting {
-                        key,
-                        arrival,
-                        position,
-                    },
-                );
+                let claim = Waiting {
+                    key: key.clone(),
+                    arrival: standing.arrival,
+                    position: standing.position,
+                };
+                waiting.insert(id.clone(), claim);
                 self.wanted.notify_one();
             }
             _ => {
@@ -77,7 +73,7 @@ impl Lookout {
     }
 
     /// A push says that a claim waits no more, if the store has sent it.
-    pub(super) fn hear(&self, push: &Push) {
+    pub(super) fn forget_proved(&self, push: &Push) {
         self.waiting().retain(|id, _| !push.is_proved_by(id));
     }
 
@@ -90,21 +86,17 @@ impl Lookout {
     /// The keys that are looked at in that round: the further back the first
     /// claim of this client, the rarer.
     fn due(&self, round: u64) -> Ours {
-        let waiting = self.waiting();
-        let mut first: HashMap<&Key, u64> = HashMap::new();
-        for claim in waiting.values() {
-            let position = first.entry(&claim.key).or_insert(claim.position);
-            *position = claim.position.min(*position);
+        let mut ours: BTreeMap<Key, (u64, Vec<Arrival>)> = BTreeMap::new();
+        for claim in self.waiting().values() {
+            let first = (u64::MAX, Vec::new());
+            let (first, arrivals) = ours.entry(claim.key.clone()).or_insert(first);
+            *first = claim.position.min(*first);
+            arrivals.push(claim.arrival);
         }
-        let mut due = Ours::new();
-        for claim in waiting.values() {
-            if round.is_multiple_of(first[&claim.key].clamp(1, RAREST)) {
-                due.entry(claim.key.clone())
-                    .or_default()
-                    .push(claim.arrival);
-            }
-        }
-        due
+        let due = ours.into_iter();
+        due.filter(|(_, (first, _))| round.is_multiple_of((*first).clamp(1, RAREST)))
+            .map(|(key, (_, arrivals))| (key, arrivals))
+            .collect()
     }
 
     fn moved_up(&self, key: &Key, arrival: Arrival, to: u64) {
@@ -115,38 +107,26 @@ impl Lookout {
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.waiting().is_empty()
-    }
-
     fn waiting(&self) -> MutexGuard<'_, HashMap<ClaimId, Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Looks out as long as the inbox is open; sleeps while no claim waits. Does
-/// not keep the client alive.
-pub(super) async fn look_out(
-    store: Weak<Inner>,
-    lookout: Arc<Lookout>,
-    sink: Arc<dyn PushSink>,
-    open: Arc<AtomicBool>,
-) {
+/// Looks from time to time; sleeps while no claim waits. Does not keep the client alive.
+pub(super) async fn watch(store: Weak<Inner>, watcher: Arc<DeathWatcher>, pushes: Pushes) {
     for round in 1_u64.. {
-        while lookout.is_empty() {
-            lookout.wanted.notified().await;
+        while watcher.waiting().is_empty() {
+            watcher.wanted.notified().await;
         }
         tokio::time::sleep(LOOK_PAUSE).await;
         let Some(store) = store.upgrade() else { return };
-        let due = lookout.due(round);
+        let due = watcher.due(round);
         let Ok(found) = blocking(move || Ok(look(&store, due))).await else {
             return;
         };
         for (key, arrival) in found {
-            if open.load(Ordering::SeqCst) {
-                let left = Duration::ZERO;
-                sink.push(Push::Next { key, arrival, left });
-            }
+            let left = Duration::ZERO;
+            pushes.push(Push::Next { key, arrival, left });
         }
     }
 }
@@ -158,14 +138,14 @@ fn look(store: &Inner, due: Ours) -> Vec<(Key, Arrival)> {
         let all = due.into_iter();
         let all = all.flat_map(|(key, ours)| ours.into_iter().map(move |one| (key.clone(), one)));
         return all
-            .inspect(|(key, one)| store.lookout.forget(key, *one))
+            .inspect(|(key, one)| store.watcher.forget(key, *one))
             .collect();
     }
     // Many keys may be held by one client.
     let mut dead: HashMap<Inbox, bool> = HashMap::new();
     let mut found = Vec::new();
     for (key, ours) in due {
-        let place = Place::of(&file_name(key.as_str()));
+        let place = Place::of_key(&key);
         let Ok(queue) = place.read_key(&store.directory, &store.clock, &key) else {
             // The next step says what is wrong.
             continue;
@@ -176,19 +156,19 @@ fn look(store: &Inner, due: Ours) -> Vec<(Key, Arrival)> {
             .filter(|waiter| ours.contains(&waiter.claim.arrival));
         if let Some(first) = standing.next() {
             let arrival = first.claim.arrival;
-            store.lookout.moved_up(&key, arrival, first.position);
+            store.watcher.moved_up(&key, arrival, first.position);
             let is_dead = |inbox: &Inbox| {
                 let look = || store.session.sees_dead(inbox);
                 *dead.entry(inbox.clone()).or_insert_with(look)
             };
-            if bury::lives(&queue).iter().any(is_dead) {
+            if dead::clients_that_matter(&queue).iter().any(is_dead) {
                 found.push((key.clone(), arrival));
             }
         }
         // Granted or lapsed, and not told: the push was missed, or is on its way.
         for arrival in ours {
             if !waiters.iter().any(|waiter| waiter.claim.arrival == arrival) {
-                store.lookout.forget(&key, arrival);
+                store.watcher.forget(&key, arrival);
                 found.push((key.clone(), arrival));
             }
         }
@@ -226,14 +206,14 @@ mod tests {
 
     #[test]
     fn a_claim_is_looked_after_under_whatever_id() {
-        let (lookout, key) = (Lookout::default(), Key::new("k").unwrap());
-        let looked_after = || lookout.due(1).get(&key).cloned().unwrap_or_default();
-        lookout.note(&key, &renew(1, 2), &standing(7, None));
-        lookout.note(&key, &renew(2, 3), &Reply::Taken);
+        let (watcher, key) = (DeathWatcher::default(), Key::new("k").unwrap());
+        let looked_after = || watcher.due(1).get(&key).cloned().unwrap_or_default();
+        watcher.note(&key, &renew(1, 2), &standing(7, None));
+        watcher.note(&key, &renew(2, 3), &Reply::Taken);
         assert_eq!(looked_after(), [Arrival(7)], "it waits under its old id");
-        lookout.note(&key, &renew(2, 4), &standing(7, None));
+        watcher.note(&key, &renew(2, 4), &standing(7, None));
         assert_eq!(looked_after(), [Arrival(7)], "once");
-        lookout.note(&key, &renew(4, 5), &standing(7, Some(Token(1))));
-        assert!(lookout.is_empty());
+        watcher.note(&key, &renew(4, 5), &standing(7, Some(Token(1))));
+        assert!(watcher.waiting().is_empty());
     }
 }

@@ -1,0 +1,106 @@
+//! Arguments that are understood, and those that are refused.
+
+use proptest::strategy::Strategy;
+
+use super::*;
+
+#[test]
+fn the_definitions_are_sound() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_subcommand_has_an_example() {
+    for command in Cli::command().get_subcommands() {
+        let help = command
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let (head, examples) = help.split_once('\n').unwrap_or_default();
+        assert!(
+            matches!(head, "Example:" | "Examples:") && examples.starts_with("  leasehold "),
+            "{}",
+            command.get_name()
+        );
+    }
+}
+
+#[test]
+fn what_follows_the_dashes_is_the_commands_own() {
+    let typed = ["leasehold", "run", "k", "--", "grep", "-n", "--", "-w"];
+    let Command::Run(run) = Cli::try_parse_from(typed).unwrap().command else {
+        panic!("another subcommand");
+    };
+    assert_eq!(run.command, ["grep", "-n", "--", "-w"]);
+    assert!(!run.wait.no_wait);
+    assert!(Cli::try_parse_from(["leasehold", "run", "k", "grep", "-n"]).is_err());
+}
+
+/// What people and scripts type, and what goes wrong in both.
+const WORDS: &[&str] = &[
+    "run",
+    "hold",
+    "elect",
+    "show",
+    "ls",
+    "break",
+    "resize",
+    "doctor",
+    "init",
+    "bench",
+    "completions",
+    "man",
+    "help",
+    "k",
+    "",
+    " ",
+    "--",
+    "-",
+    "-w",
+    "-w=5s",
+    "5m",
+    "--wait",
+    "584942417355y",
+    "--ttl",
+    "99999999999999999999s",
+    "--limit",
+    "0",
+    "4294967296",
+    "-1",
+    "--shared",
+    "-s",
+    "--every",
+    "--recover-as",
+    "../x",
+    "-S",
+    "--store",
+    "redis://u:p@h",
+    "--json",
+    "--no-wait",
+    "--help",
+    "--version",
+    "--grace",
+    "--label",
+    "\u{1f512}",
+    "\u{1b}[2J",
+];
+
+proptest::proptest! {
+    /// Arguments are understood, or refused with words and a status; nothing else.
+    #[test]
+    fn any_arguments_are_understood_or_refused(
+        typed in proptest::collection::vec(
+            proptest::prop_oneof![
+                8 => proptest::sample::select(WORDS).prop_map(str::to_owned),
+                1 => proptest::prelude::any::<String>(),
+            ],
+            0..12,
+        ),
+    ) {
+        let typed = std::iter::once("leasehold".to_owned()).chain(typed);
+        if let Err(refused) = Cli::try_parse_from(typed) {
+            assert!(!refused.render().to_string().is_empty());
+            assert!(matches!(refused.exit_code(), 0 | 2));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! One step on several keys: all records are written, or none.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold_core::{Claim, ClaimId, Mode, Reply};
+
+use super::*;
+
+fn open(path: &Path) -> Arc<Inner> {
+    Arc::new(Inner::open(path.to_owned(), Duration::from_secs(60)).unwrap())
+}
+
+async fn all(store: &Arc<Inner>, keys: &[&str]) -> Result<Taken, StoreError> {
+    let keys: Vec<_> = keys.iter().map(|key| Key::new(key).unwrap()).collect();
+    let claim = |number| {
+        Command::Claim(Claim {
+            wait: false,
+            inbox: Some(store.session.inbox().clone()),
+            ..Claim::new(ClaimId::from_random(number), Mode::EXCLUSIVE, Duration::MAX)
+        })
+    };
+    let claims: Vec<_> = (1..).map(claim).take(keys.len()).collect();
+    take_all(store, &keys.iter().collect::<Vec<_>>(), &claims).await
+}
+
+fn left(path: &Path) -> Vec<String> {
+    let names = fs::read_dir(path.join("keys")).unwrap();
+    let mut names: Vec<_> = names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.ends_with(".lock") && !is_spare(path, name))
+        .collect();
+    names.sort();
+    names
+}
+
+/// What a key in use keeps for its next record.
+fn is_spare(path: &Path, name: &str) -> bool {
+    let record = name
+        .strip_suffix(".tmp")
+        .map(|key| format!("keys/{key}.json"));
+    record.is_some_and(|record| path.join(record).exists())
+}
+
+#[tokio::test]
+async fn nothing_is_written_where_one_record_cannot_be() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("d");
+    let store = open(&path);
+    // In the way of the last record.
+    fs::create_dir(path.join("keys/b.tmp")).unwrap();
+    all(&store, &["c", "a", "b"]).await.unwrap_err();
+    assert_eq!(left(&path), ["b.tmp"]);
+    fs::remove_dir(path.join("keys/b.tmp")).unwrap();
+    all(&store, &["c", "a", "b"]).await.unwrap().unwrap();
+    assert_eq!(left(&path), ["a.json", "b.json", "c.json"]);
+}
+
+#[tokio::test]
+async fn nothing_is_written_where_one_key_is_taken() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("d");
+    let (store, other) = (open(&path), open(&path));
+    all(&other, &["b"]).await.unwrap().unwrap();
+    let (part, refused) = all(&store, &["c", "b", "a"]).await.unwrap().unwrap_err();
+    assert!(matches!((part, refused.reply), (1, Reply::Busy { .. })));
+    assert_eq!(left(&path), ["b.json"]);
+}
+
+/// A process killed between two records leaves one of its claims.
+#[tokio::test]
+async fn the_dead_are_not_in_the_way() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("d");
+    let (store, one, other) = (open(&path), open(&path), open(&path));
+    all(&one, &["b"]).await.unwrap().unwrap();
+    all(&other, &["c"]).await.unwrap().unwrap();
+    drop((one, other));
+    let granted = all(&store, &["a", "b", "c"]).await.unwrap().unwrap();
+    assert_eq!(granted.len(), 3);
+    assert_eq!(left(&path), ["a.json", "b.json", "c.json"]);
+}
+
+#[tokio::test]
+async fn no_parts_are_granted() {
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place.path().join("d"));
+    assert_eq!(all(&store, &[]).await.unwrap(), Ok(Vec::new()));
+}

@@ -98,7 +98,7 @@ const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(300);
 
 /// Mounts every case of the contract as a test of the store that the expression makes a
-/// [`Fixture`](contract::Fixture) of: see [`mod@contract`].
+/// [`Fixture`](crate::contract::Fixture) of: see [`mod@crate::contract`].
 #[macro_export]
 macro_rules! contract {
     ($fixture:expr) => {

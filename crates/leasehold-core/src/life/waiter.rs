@@ -325,13 +325,7 @@ impl Waiter {
         }
         self.basis.confirm(sent, self.config.waiter_ttl);
         self.renew_at = sent + self.config.waiter_ttl / RENEW_WAITING_AT;
-        let stagger = STAGGER
-            .saturating_mul(u32::try_from(standing.position.saturating_sub(1)).unwrap_or(u32::MAX));
-        let left = standing
-            .blocked_until
-            .map_or(Duration::ZERO, |until| until.since(at));
-        let look_at = now + (left + stagger).max(LOOK_PAUSE);
-        self.due = self.renew_at.min(look_at);
+        self.due = self.renew_at.min(now + look_after(standing, at));
         if mutated("waiter-silent") {
             self.due = now + Duration::from_secs(1_000_000);
         }
@@ -348,6 +342,15 @@ impl Waiter {
             epoch,
         };
     }
+}
+
+/// How long after an answer of the store's time `at` a claim that waits looks again: when what
+/// blocks it can expire, those behind it later.
+fn look_after(standing: &Standing, at: StoreTime) -> Duration {
+    let ahead = u32::try_from(standing.position.saturating_sub(1)).unwrap_or(u32::MAX);
+    let stagger = STAGGER.saturating_mul(ahead);
+    let left = standing.blocked_until.map(|until| until.since(at));
+    (left.unwrap_or_default() + stagger).max(LOOK_PAUSE)
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub use self::options::RedisClusterOptions;
 use self::redirect::Redirect;
 use self::subscription_node::SubscriptionNode;
 use self::topology::Address;
-use crate::codec::script::{Script, Terms};
+use crate::codec::script::{Script, Site, Terms};
 use crate::connection::connect::Target;
 use crate::connection::multiplexed::Connection;
 use crate::connection::rights::ReportedMissing;
@@ -172,28 +172,26 @@ impl Cluster {
             };
             let Some(address) = address else {
                 *why = not_served(&format!("nobody serves slot {slot}"));
-                self.refresh();
-                // Until somebody does.
-                let _ = timeout(backoff.pause(), changes.changed()).await;
+                self.until_changed(backoff.pause(), &mut changes).await;
                 continue;
             };
             let Some(connection) = self.reach(&address, &mut changes, why).await? else {
                 continue;
             };
             *why = unanswered();
-            // Read before sending: what is sent before the inbox is open may be
-            // answered with pushes that nobody hears.
+            // Before sending: what is sent before the inbox is open may go without pushes.
             let epoch = self.home.epoch();
-            let asked = run(&connection, way, script, keys, |call| {
+            let all = |call: &mut Cmd| {
                 arguments(call, terms);
-            });
+                script.add_way(call, Site::InCluster);
+            };
+            let asked = run(&connection, way, script, keys, all);
             let asked = self.unless_replaced(&address, way, asked);
             let answer = asked.await.unwrap_or_else(|| Err(why.clone()))?;
-            let redirect = match &answer {
-                Value::ServerError(error) => Redirect::of(error, &address).map(|to| (to, error)),
-                _ => None,
+            let Value::ServerError(said) = &answer else {
+                return Ok((answer, epoch));
             };
-            let Some((redirect, said)) = redirect else {
+            let Some(redirect) = Redirect::of(said, &address) else {
                 return Ok((answer, epoch));
             };
             tracing::debug!(slot, %address, answer = said.code(), "sent on");
@@ -213,6 +211,12 @@ impl Cluster {
                 sleep(backoff.pause()).await;
             }
         }
+    }
+
+    /// Somebody may have the slot when this is over.
+    async fn until_changed(self: &Arc<Self>, pause: Duration, changes: &mut watch::Receiver<u64>) {
+        self.refresh();
+        let _ = timeout(pause, changes.changed()).await;
     }
 
     /// The connection to a node; `None` where the map has changed: another may have the

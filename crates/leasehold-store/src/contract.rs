@@ -97,8 +97,8 @@ const LONG: Duration = Duration::from_secs(60);
 /// Short enough to be waited for.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Mounts every case of the contract as a test of the store that the expression makes a
-/// [`Fixture`](crate::contract::Fixture) of: see [`mod@crate::contract`].
+/// Mounts every case of the contract as a test of the store of which the expression makes a
+/// [fixture](crate::contract::Fixture): see [`mod@crate::contract`].
 #[macro_export]
 macro_rules! contract {
     ($fixture:expr) => {

@@ -161,8 +161,7 @@ impl Cluster {
     ) -> Result<(Value, u64), StoreError> {
         let terms = self.terms();
         // The node to which the slot is on its way, if one was named.
-        let mut asking = None;
-        let mut hops = 0;
+        let (mut asking, mut hops) = (None, 0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, u64::from(slot));
         loop {
             let mut changes = self.changes.subscribe();

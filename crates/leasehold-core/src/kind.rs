@@ -41,9 +41,9 @@ impl fmt::Display for Capacity {
 }
 
 /// How a claim wants its key: what the key must be able to bear, and what the claim takes of it.
-/// Every kind of lock is such a pair, and is written as one.
+/// Every kind of lock is such a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(from = "(Capacity, u64)", into = "(Capacity, u64)")]
+#[serde(from = "Written", into = "Written")]
 pub struct Mode {
     capacity: Capacity,
     weight: u64,
@@ -98,15 +98,40 @@ impl Mode {
     }
 }
 
-impl From<(Capacity, u64)> for Mode {
-    fn from((capacity, weight): (Capacity, u64)) -> Self {
-        Self::new(capacity, weight)
+/// A mode as it is written down: those that everybody knows by name, for people who read it.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Known(Known),
+    Pair(Capacity, u64),
+}
+
+#[derive(Serialize, Deserialize)]
+enum Known {
+    Exclusive,
+    Shared,
+    Permits { of: u32, take: u32 },
+}
+
+impl From<Written> for Mode {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Known(Known::Exclusive) => Self::EXCLUSIVE,
+            Written::Known(Known::Shared) => Self::SHARED,
+            Written::Known(Known::Permits { of, take }) => Self::permits(of, take),
+            Written::Pair(capacity, weight) => Self::new(capacity, weight),
+        }
     }
 }
 
-impl From<Mode> for (Capacity, u64) {
+impl From<Mode> for Written {
     fn from(mode: Mode) -> Self {
-        (mode.capacity, mode.weight)
+        match (mode.capacity, u32::try_from(mode.weight)) {
+            _ if mode == Mode::EXCLUSIVE => Self::Known(Known::Exclusive),
+            _ if mode == Mode::SHARED => Self::Known(Known::Shared),
+            (Capacity::Permits(of), Ok(take)) => Self::Known(Known::Permits { of, take }),
+            (capacity, _) => Self::Pair(capacity, mode.weight),
+        }
     }
 }
 
@@ -136,6 +161,20 @@ mod tests {
         }
         assert_eq!(Mode::EXCLUSIVE.check(), Ok(()));
         assert_eq!(Mode::SHARED.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_mode_is_read_as_it_was_written() {
+        let odd = Mode::new(Capacity::Lock, 2);
+        for (mode, json) in [
+            (Mode::EXCLUSIVE, r#""Exclusive""#),
+            (Mode::SHARED, r#""Shared""#),
+            (Mode::permits(3, 2), r#"{"Permits":{"of":3,"take":2}}"#),
+            (odd, r#"["Lock",2]"#),
+        ] {
+            assert_eq!(serde_json::to_string(&mode).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Mode>(json).unwrap(), mode);
+        }
     }
 
     #[test]

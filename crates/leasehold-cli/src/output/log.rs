@@ -17,7 +17,8 @@ pub(super) fn begin(printer: &Printer, options: &OutputArgs) {
     let level = match (options.quiet, options.verbose) {
         (true, _) => "off",
         (_, true) => "warn,leasehold=debug,leasehold_core=debug",
-        _ => "off,leasehold=warn",
+        // What becomes of the lock the command says itself.
+        _ => "off,leasehold=warn,leasehold::observe=off",
     };
     let asked = std::env::var(env::LOG)
         .ok()

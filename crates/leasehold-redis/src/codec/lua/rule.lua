@@ -102,13 +102,8 @@ local function alone(claim)
   return claim.capacity == -1 and claim.weight == LOCK
 end
 
--- Queue::carrier: the token under which this owner holds. An exclusive hold is one
--- owner's, and its last claim that has not left tells whose.
-local function carrier(secret)
-  reclaim()
-  if granted == 0 or not alone(find(first_granted)) then
-    return false
-  end
+-- An exclusive hold is one owner's, and its last claim that has not left tells whose.
+local function last_not_kept()
   local claim = find(last_granted)
   for _ = 2, granted do
     if not claim.kept then
@@ -116,12 +111,22 @@ local function carrier(secret)
     end
     claim = find(claim.prev)
   end
+  return claim
+end
+
+-- Queue::carrier: the token under which this owner holds.
+local function carrier(secret)
+  reclaim()
+  if granted == 0 or not alone(find(first_granted)) then
+    return false
+  end
+  local claim = last_not_kept()
   return claim.secret == secret and claim.token
 end
 
 -- Queue::catch_up
 local function catch_up()
-  local claim = gated and closed_for <= 0 and waiting > 0 and granted > 0 and find(last_granted)
+  local claim = gated and closed_for <= 0 and waiting > 0 and granted > 0 and last_not_kept()
   if claim and claim.secret and #siblings_of(claim.secret) > 0 then
     local token = carrier(claim.secret)
     if token then

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use leasehold_core::{Claim, Command, Inbox, Mode, Renew, Reply, Rotate, StoreTime};
+use leasehold_core::{Claim, Command, Inbox, Mode, OwnerSecret, Renew, Reply, Rotate, StoreTime};
 use leasehold_testkit::server::RedisServer;
 
 use super::history::{HEARD, History, INBOXES, Mix, START, id, release};
@@ -169,6 +169,35 @@ fn do_what_the_core_does(kind: Kind) {
             assert_eq!(done.command(command).calls, 0, "{command}");
         }
     }
+}
+
+/// What an owner claimed while the server granted nothing is granted by whatever comes next, also
+/// by a claim of somebody else that only joins the tail.
+#[test]
+fn who_joins_after_a_quarantine_lets_the_owners_claims_in() {
+    let server = RedisServer::start();
+    let mut twin = Twin::of(&server, &HEARD, Kind::Gated);
+    twin.restart("after a quarantine");
+    let start = StoreTime(START);
+    let (long, hour) = (Duration::from_secs(600), Duration::from_secs(3600));
+    let claim = |number: u64, secret: Option<u128>| {
+        let mut claim = Claim::new(id(number), Mode::EXCLUSIVE, hour);
+        claim.waiter_ttl = hour;
+        claim.inbox = Some(Inbox::new(INBOXES[0]).unwrap());
+        claim.secret = secret.map(OwnerSecret::from_random);
+        Command::Claim(claim)
+    };
+    let is_granted = |reply: Reply| reply.is_grant();
+    assert!(!is_granted(twin.step(&claim(1, Some(7)), start)), "closed");
+    let renew = Command::Renew(Renew::new(id(1), hour));
+    assert!(is_granted(twin.step(&renew, start + long)), "open");
+    twin.boot.run += 1;
+    let closed = start + long + Duration::from_secs(1);
+    assert!(!is_granted(twin.step(&claim(2, Some(7)), closed)), "closed");
+    let open = closed + long;
+    assert!(!is_granted(twin.step(&claim(3, None), open)), "it waits");
+    let holders = twin.places[0].queue.look(open).holders;
+    assert_eq!(holders.len(), 2, "{holders:?}");
 }
 
 /// Claims on several keys at once, among steps on each of them.

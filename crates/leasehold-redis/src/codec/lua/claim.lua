@@ -115,7 +115,9 @@ then
       weight = ours
     end
     if far < until_ then far = until_ end
+    -- After a quarantine one who waits may be the holder's: see Queue::catch_up.
     if clock >= seen and at <= FURTHEST and bears == -1 and used + weight > 1048576 and at < earliest
+      and not (gated and waiting > 0)
       and (waiting == 0 or deadline > at) and ends >= clock + far - at + retention * 15 / 16
       and (buried == 0 or not string.find(call('HGET', key, ' released'), id, 1, true)) then
       tail = tail + 1

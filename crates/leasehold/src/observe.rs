@@ -4,6 +4,7 @@
 //! `leasehold.hold` for each lease that follows from it, and events in them. The attributes are
 //! named as OpenTelemetry wants them: `leasehold.key`, `leasehold.token`, durations in seconds.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ pub struct ObservedClaim {
 /// Hears what happens to the claims of a client. A closure is one, too.
 ///
 /// The facts of one claim come in their order, on whichever task or thread they come to light:
-/// return at once, and do not block. The client may be used, also from there.
+/// return at once, and do not block. The client may be used, also from there. A panic ends the
+/// telling of that fact only.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -74,15 +76,24 @@ impl Observers {
         !self.0.is_empty() || level(fact) <= LevelFilter::current()
     }
 
-    /// Tells all of them. `span` is the one that the claim is in, and becomes the one that it is
-    /// in from now on.
-    pub(crate) fn tell(&self, claim: &ObservedClaim, fact: Fact, span: &mut Span) {
-        trace(claim, fact, span);
+    /// Tells all of them. `acquisition` is the span that the claim is asked for in, `holds` are
+    /// those of the leases.
+    pub(crate) fn tell(
+        &self,
+        claim: &ObservedClaim,
+        fact: Fact,
+        acquisition: &Span,
+        holds: &mut Spans,
+    ) {
+        trace(claim, fact, acquisition, holds);
         for observer in &self.0 {
             observer.observe(claim, fact);
         }
     }
 }
+
+/// The spans of leases, by the numbers of their claims.
+pub(crate) type Spans = HashMap<u64, Span>;
 
 impl fmt::Debug for Observers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,56 +121,60 @@ fn level(fact: &Fact) -> Level {
     }
 }
 
-fn trace(claim: &ObservedClaim, fact: Fact, span: &mut Span) {
+fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Spans) {
     let key = &claim.key;
+    let none = Span::none();
     match fact {
-        Fact::Requested => tracing::debug!(parent: &*span, leasehold.key = %key, "asks"),
+        Fact::Requested => {
+            tracing::debug!(parent: acquisition, leasehold.key = %key, "asks");
+        }
         Fact::Queued { position } => {
-            tracing::debug!(parent: &*span, leasehold.key = %key, leasehold.position = position, "waits");
+            tracing::debug!(parent: acquisition, leasehold.key = %key, leasehold.position = position, "waits");
         }
         Fact::Granted { token, waited } => {
             tracing::info!(
-                parent: &*span, leasehold.key = %key, leasehold.token = token.get(),
+                parent: acquisition, leasehold.key = %key, leasehold.token = token.get(),
                 leasehold.waited_s = waited.as_secs_f64(), "acquired"
             );
             let hold = tracing::info_span!(
                 parent: None, "leasehold.hold", leasehold.key = %key, leasehold.token = token.get()
             );
-            hold.follows_from(&*span);
-            *span = hold;
+            hold.follows_from(acquisition);
+            if !hold.is_none() {
+                holds.insert(claim.number, hold);
+            }
         }
         Fact::Renewed { remaining } => {
-            let left = remaining.as_secs_f64();
-            tracing::trace!(parent: &*span, leasehold.key = %key, leasehold.remaining_s = left, "renewed");
+            let (hold, left) = (holds.get(&claim.number), remaining.as_secs_f64());
+            let hold = hold.unwrap_or(&none);
+            tracing::trace!(parent: hold, leasehold.key = %key, leasehold.remaining_s = left, "renewed");
         }
         Fact::Unanswered { remaining } => {
-            let left = remaining.as_secs_f64();
+            let (hold, left) = (holds.get(&claim.number), remaining.as_secs_f64());
             tracing::warn!(
-                parent: &*span, leasehold.key = %key, leasehold.remaining_s = left,
+                parent: hold.unwrap_or(&none), leasehold.key = %key, leasehold.remaining_s = left,
                 "no answer to a renewal; trying again"
             );
         }
         Fact::Lost { loss, held } => {
+            let hold = holds.remove(&claim.number).unwrap_or(none);
             let held = held.as_secs_f64();
             if is_wanted(loss) {
-                tracing::info!(parent: &*span, leasehold.key = %key, leasehold.held_s = held, "gave up: {loss}");
+                tracing::info!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "gave up: {loss}");
             } else {
-                tracing::warn!(parent: &*span, leasehold.key = %key, leasehold.held_s = held, "lost: {loss}");
+                tracing::warn!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "lost: {loss}");
             }
-            *span = Span::none();
         }
         Fact::Released { held } => {
-            tracing::info!(
-                parent: &*span, leasehold.key = %key, leasehold.held_s = held.as_secs_f64(), "released"
-            );
-            *span = Span::none();
+            let hold = holds.remove(&claim.number).unwrap_or(none);
+            let held = held.as_secs_f64();
+            tracing::info!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "released");
         }
         Fact::Ended { end, waited } => {
             let why = end.map_or("withdrawn", End::name);
             tracing::debug!(
-                parent: &*span, leasehold.key = %key, leasehold.waited_s = waited.as_secs_f64(), "{why}"
+                parent: acquisition, leasehold.key = %key, leasehold.waited_s = waited.as_secs_f64(), "{why}"
             );
-            *span = Span::none();
         }
         _ => {}
     }

@@ -3,15 +3,17 @@
 //! They come to light while the registry is locked, and are told when it is not: whoever hears
 //! them may use the client.
 
+use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, TryLockError};
 
 use leasehold_core::{Fact, Facts, Life, Moment};
 use tracing::Span;
 
 use super::Session;
 use super::registry::Registry;
-use crate::observe::{ObservedClaim, Observers};
+use crate::observe::{ObservedClaim, Observers, Spans};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
 
 /// What was told of one claim.
@@ -19,22 +21,37 @@ use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
 pub(super) struct Told {
     facts: Facts,
     claim: ObservedClaim,
-    /// The span that it is in: its acquisition, then its hold.
-    span: Arc<Mutex<Span>>,
+    /// The span of the acquisition, until that is over: a span ends with its last handle.
+    acquisition: Span,
+    /// Whether the grant was told: then its end is told, whatever has become of the level.
+    granted: bool,
 }
 
 impl Told {
     pub(super) fn new(claim: ObservedClaim) -> Self {
-        let span = Arc::new(Mutex::new(Span::current()));
-        let facts = Facts::default();
-        Self { facts, claim, span }
+        Self {
+            facts: Facts::default(),
+            claim,
+            acquisition: Span::current(),
+            granted: false,
+        }
     }
 
     /// Looks at the claim: what is new is to be told.
     pub(super) fn look(&mut self, life: &Life, now: Moment, telling: &mut Telling) {
-        let (claim, span) = (&self.claim, &self.span);
-        self.facts
-            .look(life, now, |fact| telling.add(claim, fact, span));
+        let (acquisition, granted) = (&mut self.acquisition, &mut self.granted);
+        self.facts.look(life, now, |fact| {
+            let mut span = acquisition.clone();
+            if matches!(fact, Fact::Granted { .. } | Fact::Ended { .. }) {
+                span = std::mem::replace(acquisition, Span::none());
+            }
+            let closes = matches!(fact, Fact::Released { .. } | Fact::Lost { .. });
+            if telling.observers.hear(&fact) || closes && *granted {
+                *granted |= matches!(fact, Fact::Granted { .. });
+                telling.pending.push((self.claim.clone(), fact, span));
+                telling.any.store(true, Ordering::Release);
+            }
+        });
     }
 }
 
@@ -42,7 +59,7 @@ impl Told {
 #[derive(Debug, Default)]
 pub(super) struct Telling {
     observers: Observers,
-    pending: Vec<(ObservedClaim, Fact, Arc<Mutex<Span>>)>,
+    pending: Vec<(ObservedClaim, Fact, Span)>,
     any: Arc<AtomicBool>,
 }
 
@@ -51,13 +68,6 @@ impl Telling {
         Self {
             observers,
             ..Self::default()
-        }
-    }
-
-    fn add(&mut self, claim: &ObservedClaim, fact: Fact, span: &Arc<Mutex<Span>>) {
-        if self.observers.hear(&fact) {
-            self.pending.push((claim.clone(), fact, span.clone()));
-            self.any.store(true, Ordering::Release);
         }
     }
 }
@@ -73,14 +83,15 @@ pub(super) struct Locked<'a> {
 /// comes meanwhile leaves its own to that one.
 pub(super) struct Teller {
     any: Arc<AtomicBool>,
-    turn: Mutex<()>,
+    /// Whoever has it tells.
+    turn: Mutex<Spans>,
 }
 
 impl Teller {
     pub(super) fn of(registry: &Registry) -> Self {
         Self {
             any: registry.telling.any.clone(),
-            turn: Mutex::new(()),
+            turn: Mutex::new(HashMap::new()),
         }
     }
 }
@@ -91,8 +102,10 @@ impl Drop for Afterwards<'_> {
     fn drop(&mut self) {
         let Self(session) = self;
         while session.teller.any.load(Ordering::Acquire) {
-            let Ok(_turn) = session.teller.turn.try_lock() else {
-                return;
+            let mut holds = match session.teller.turn.try_lock() {
+                Ok(holds) => holds,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
             };
             let (facts, observers) = {
                 let telling = &mut session.locked().telling;
@@ -100,9 +113,13 @@ impl Drop for Afterwards<'_> {
                 let facts = std::mem::take(&mut telling.pending);
                 (facts, telling.observers.clone())
             };
-            for (claim, fact, span) in facts {
-                let mut span = span.lock().unwrap_or_else(PoisonError::into_inner);
-                observers.tell(&claim, fact, &mut span);
+            for (claim, fact, acquisition) in facts {
+                // Whose fault it is must not end the task that keeps everybody's leases. The
+                // panic was reported by its hook.
+                let tell = AssertUnwindSafe(|| {
+                    observers.tell(&claim, fact, &acquisition, &mut holds);
+                });
+                catch_unwind(tell).ok();
             }
         }
     }

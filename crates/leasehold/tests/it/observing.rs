@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::core::Loss;
 use leasehold::observe::{End, Fact, ObservedClaim};
-use leasehold::{Client, ErrorKind, Lease, Mode};
+use leasehold::{Client, ErrorKind, Lease, Mode, Released};
 
 use crate::log::Log;
 
@@ -121,6 +121,32 @@ async fn an_observer_may_use_the_client() {
     b.lock().await.unwrap().release().await.unwrap();
     // It was dropped: its key is free, or will be at once.
     a.lock().await.unwrap().release().await.unwrap();
+}
+
+/// It costs the fact that it panicked at: leases are kept and later facts told.
+#[tokio::test]
+async fn an_observer_that_panics_harms_nobody() {
+    let heard = Heard::default();
+    let facts = heard.0.clone();
+    let observer = move |claim: &ObservedClaim, fact: Fact| {
+        facts.lock().unwrap().push((claim.clone(), fact));
+        assert!(!matches!(fact, Fact::Requested), "on purpose");
+    };
+    let builder = Client::builder().store("memory:").observer(observer);
+    let client = builder.connect().await.unwrap();
+    let mutex = client.mutex("k").unwrap();
+    for number in [1, 2] {
+        let lease = mutex.lock().await.unwrap();
+        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+        let facts = heard.of(number);
+        assert!(
+            matches!(
+                facts[..],
+                [Fact::Requested, Fact::Granted { .. }, Fact::Released { .. }]
+            ),
+            "{facts:?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -23,8 +23,6 @@ pub(super) struct Told {
     claim: ObservedClaim,
     /// The span of the acquisition, until that is over: a span ends with its last handle.
     acquisition: Span,
-    /// Whether the grant was told: then its end is told, whatever has become of the level.
-    granted: bool,
 }
 
 impl Told {
@@ -33,21 +31,18 @@ impl Told {
             facts: Facts::default(),
             claim,
             acquisition: Span::current(),
-            granted: false,
         }
     }
 
     /// Looks at the claim: what is new is to be told.
     pub(super) fn look(&mut self, life: &Life, now: Moment, telling: &mut Telling) {
-        let (acquisition, granted) = (&mut self.acquisition, &mut self.granted);
+        let acquisition = &mut self.acquisition;
         self.facts.look(life, now, |fact| {
             let mut span = acquisition.clone();
             if matches!(fact, Fact::Granted { .. } | Fact::Ended { .. }) {
                 span = std::mem::replace(acquisition, Span::none());
             }
-            let closes = matches!(fact, Fact::Released { .. } | Fact::Lost { .. });
-            if telling.observers.hear(&fact) || closes && *granted {
-                *granted |= matches!(fact, Fact::Granted { .. });
+            if telling.observers.hear(&fact) {
                 telling.pending.push((self.claim.clone(), fact, span));
                 telling.any.store(true, Ordering::Release);
             }

@@ -180,7 +180,7 @@ impl Lock {
     }
 
     pub(crate) fn set_min_hold(&mut self, min_hold: Duration) -> Result<(), Error> {
-        /// A year: longer ones are slips of the pen.
+        /// A year: a longer one is most likely a mistake in the unit.
         const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
         if min_hold > LONGEST {
             return Err(self.error(

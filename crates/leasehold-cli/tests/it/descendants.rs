@@ -168,14 +168,14 @@ async fn beyond_the_longest_hold_the_lock_is_kept_while_what_cannot_be_killed_ru
         return;
     };
     // Which is its lease, too: on a busy machine a shorter one may not be renewed in time.
-    let (process, command) = stranger.run(&["--max-hold", "6s"]).await;
+    let (process, command) = stranger.run(&["--max-hold", "15s"]).await;
     let said = process.stderr().wait_for("cannot kill pid ").await;
     let named = format!("cannot kill pid {} (sleep, user root)", pid(command));
     assert!(said.contains(&named), "{said}");
     let kept = "k stays locked and is renewed until it ends";
     assert!(said.contains(kept), "{said}");
     // Longer than its lease without renewal.
-    tokio::time::sleep(std::time::Duration::from_millis(6_500)).await;
+    tokio::time::sleep(std::time::Duration::from_millis(15_500)).await;
     assert!(!stranger.is_free().await);
     kill_process(command, Signal::KILL).unwrap();
     let ended = process.finish().await;

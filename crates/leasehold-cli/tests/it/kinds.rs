@@ -265,7 +265,7 @@ async fn a_recursive_walk_does_not_wait_for_itself(store: &Store) {
 }
 
 async fn the_longest_hold_ends_like_a_loss(store: &Store) {
-    let run = ["run", "--max-hold", "1s", "k", "--", "sleep", "60"];
+    let run = ["run", "--max-hold", "4s", "k", "--", "sleep", "60"];
     let ended = store.run(&run).await;
     assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
     assert!(
@@ -277,7 +277,7 @@ async fn the_longest_hold_ends_like_a_loss(store: &Store) {
     assert!(ended.stderr.contains(said), "{}", ended.stderr);
 
     let ended = store
-        .run(&["hold", "--json", "--max-hold", "500ms", "k"])
+        .run(&["hold", "--json", "--max-hold", "4s", "k"])
         .await;
     assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
     assert_eq!(events(&ended.stderr)[1]["reason"], "max-hold");

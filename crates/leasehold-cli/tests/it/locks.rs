@@ -193,7 +193,7 @@ async fn a_killed_holder_frees_the_lock(store: &Store) {
     let ended = waiter.finish().await;
     assert_eq!((ended.code(), &*ended.stdout), (Some(0), "ran\n"));
     assert!(
-        killed.elapsed() < Duration::from_secs(6),
+        killed.elapsed() < Duration::from_secs(25),
         "{:?}",
         killed.elapsed()
     );

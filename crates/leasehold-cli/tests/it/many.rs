@@ -97,7 +97,7 @@ async fn two_hundred_commands_lose_no_update_to_kills(store: &Store) {
     // busy machine still has to renew it in time.
     let (kills, ttl, lease) = match kind(store) {
         "local" => (15, "30s", Duration::from_secs(30)),
-        _ => (8, "6s", Duration::from_secs(6)),
+        _ => (6, "10s", Duration::from_secs(10)),
     };
     let seed = RandomState::new().hash_one("seed");
     let mut dice = Dice(seed);

@@ -7,11 +7,13 @@ use redis::Cmd;
 
 use super::record::trait_of;
 
-/// A flag of every script that publishes: the count of `PUBLISH` can be believed.
-const BELIEVED: u8 = 4;
-
 /// How the scripts count their flags.
 mod flag {
+    /// The count of `PUBLISH` can be believed.
+    pub(super) const BELIEVED: u8 = 4;
+    pub(super) const IN_CLUSTER: u8 = 32;
+    pub(super) const GATED: u8 = 64;
+    pub(super) const LOOKS: u8 = 128;
     pub(super) const WAIT: u8 = 1;
     pub(super) const AHEAD: u8 = 2;
     pub(super) const HAND_OFF: u8 = 1;
@@ -23,9 +25,20 @@ mod flag {
     pub(super) const ADOPT: u8 = 16;
 }
 
+/// Where a script runs: see `way.lua`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Site {
+    Alone,
+    /// On a node of a cluster.
+    InCluster,
+    /// On a server that may have forgotten who holds; see [`Gated`](super::script::Gated).
+    Gated,
+}
+
 /// What does not change from call to call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
+    pub(crate) site: Site,
     /// How long an idle key keeps its last token.
     pub(crate) retention: Duration,
     /// Whether the count of `PUBLISH` can be believed.
@@ -33,8 +46,17 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    fn flag(self) -> u8 {
-        if self.believed { BELIEVED } else { 0 }
+    fn flags(self) -> u8 {
+        let believed = if self.believed { flag::BELIEVED } else { 0 };
+        believed | self.way()
+    }
+
+    fn way(self) -> u8 {
+        match self.site {
+            Site::Alone => 0,
+            Site::InCluster => flag::IN_CLUSTER,
+            Site::Gated => flag::GATED,
+        }
     }
 }
 
@@ -52,7 +74,7 @@ pub(crate) fn add_claims<'a>(
     claims: impl IntoIterator<Item = &'a Claim>,
     terms: Terms,
 ) {
-    call.arg(micros(terms.retention));
+    call.arg(terms.way()).arg(micros(terms.retention));
     for claim in claims {
         call.arg(claim.id.expose())
             .arg(micros(claim.lease_ttl))
@@ -65,7 +87,7 @@ pub(crate) fn add_claims<'a>(
 fn claim_flags(claim: &Claim, terms: Terms) -> u8 {
     let wait = if claim.wait { flag::WAIT } else { 0 };
     let ahead = if claim.ahead { flag::AHEAD } else { 0 };
-    wait | ahead | terms.flag()
+    wait | ahead | terms.flags()
 }
 
 pub(crate) fn add_renew(call: &mut Cmd, renew: &Renew, terms: Terms) {
@@ -79,7 +101,7 @@ pub(crate) fn add_renew(call: &mut Cmd, renew: &Renew, terms: Terms) {
         confirms: _,
     } = renew;
     let adopt = rotate.as_ref().and_then(|rotate| rotate.adopt.as_ref());
-    let mut flags = terms.flag();
+    let mut flags = terms.flags();
     for (asked, flag) in [
         (*downgrade, flag::DOWNGRADE),
         (note.is_some(), flag::NOTE),
@@ -115,25 +137,26 @@ pub(crate) fn add_release(call: &mut Cmd, release: &Release, terms: Terms) {
     let settled = if release.settled { flag::SETTLED } else { 0 };
     let unused = if release.unused { flag::UNUSED } else { 0 };
     call.arg(release.id.expose())
-        .arg(hand_off | settled | unused | terms.flag())
+        .arg(hand_off | settled | unused | terms.flags())
         .arg(micros(terms.retention));
 }
 
 pub(crate) fn add_resize(call: &mut Cmd, from: u32, to: u32, terms: Terms) {
     call.arg(from)
         .arg(to)
-        .arg(terms.flag())
+        .arg(terms.flags())
         .arg(micros(terms.retention));
 }
 
 pub(crate) fn add_watch(call: &mut Cmd, inbox: &Inbox, ttl: Duration, terms: Terms) {
     call.arg(inbox.as_str())
         .arg(micros(ttl))
+        .arg(terms.way() | flag::LOOKS)
         .arg(micros(terms.retention));
 }
 
 pub(crate) fn add_break(call: &mut Cmd, terms: Terms) {
-    call.arg(terms.flag()).arg(micros(terms.retention));
+    call.arg(terms.flags()).arg(micros(terms.retention));
 }
 
 pub(crate) fn micros(duration: Duration) -> u64 {

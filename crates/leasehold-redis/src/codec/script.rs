@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use redis::Cmd;
 
 pub(crate) use super::call::{
-    Terms, add_break, add_claim, add_claims, add_release, add_renew, add_resize, add_watch, micros,
-    push_short,
+    Site, Terms, add_break, add_claim, add_claims, add_release, add_renew, add_resize, add_watch,
+    micros, push_short,
 };
 pub(crate) use super::reply::{read_replies, read_reply, unreadable};
 
@@ -18,28 +18,8 @@ pub(crate) use super::reply::{read_replies, read_reply, unreadable};
 pub(crate) struct Script {
     pub(crate) text: String,
     pub(crate) hash: String,
-    asks: Asks,
-}
-
-/// Whether a script has to be told where it runs: see `way.lua`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asks {
-    /// It is the same everywhere.
-    Nothing,
-    /// On a server that may have forgotten who holds, it may start a quarantine.
-    Everything,
-    /// It only looks, and starts none.
-    Looks,
-}
-
-/// Where a script runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Site<'a> {
-    Alone,
-    /// On a node of a cluster.
-    InCluster,
-    /// On a server that may have forgotten who holds: its marker, and the terms.
-    Gated(&'a str, &'a [u8]),
+    /// Whether it has to be told where it runs: see `way.lua`.
+    asks_the_way: bool,
 }
 
 /// What the scripts share, by the name in their `-- include` lines. A part comes before those
@@ -69,12 +49,8 @@ pub(crate) fn assemble(text: &str, parts: &[(&str, &str)]) -> Script {
     let include = |text: String, (name, part): &(&str, &str)| {
         text.replace(&format!("-- include {name}.lua\n"), part)
     };
-    let asks = match text.contains("-- include way.lua\n") {
-        true => Asks::Everything,
-        false => Asks::Nothing,
-    };
     Script {
-        asks,
+        asks_the_way: text.contains("-- include way.lua\n"),
         ..Script::new(parts.iter().fold(text.to_owned(), include))
     }
 }
@@ -82,49 +58,19 @@ pub(crate) fn assemble(text: &str, parts: &[(&str, &str)]) -> Script {
 impl Script {
     pub(crate) fn new(text: String) -> Self {
         let hash = redis::Script::new(&text).get_hash().to_owned();
-        let asks = Asks::Nothing;
-        Self { text, hash, asks }
+        Self {
+            text,
+            hash,
+            asks_the_way: false,
+        }
     }
 
     /// The same in other words.
     #[cfg(test)]
     pub(crate) fn with_text(&self, text: String) -> Self {
-        let asks = self.asks;
         Self {
-            asks,
+            asks_the_way: self.asks_the_way,
             ..Self::new(text)
-        }
-    }
-
-    /// A script that asks for nothing starts no quarantine.
-    fn looking(self) -> Self {
-        let asks = Asks::Looks;
-        Self { asks, ..self }
-    }
-
-    /// The keys of a call there.
-    pub(crate) fn keys<'a>(&self, site: Site<'a>, keys: &[&'a str]) -> Vec<&'a str> {
-        let marker = match site {
-            Site::Gated(marker, _) if self.asks != Asks::Nothing => Some(marker),
-            _ => None,
-        };
-        keys.iter().copied().chain(marker).collect()
-    }
-
-    /// The last argument of a call there.
-    pub(crate) fn add_way(&self, call: &mut Cmd, site: Site<'_>) {
-        match (self.asks, site) {
-            (Asks::Nothing, _) => {}
-            (_, Site::Alone) => {
-                call.arg("");
-            }
-            (_, Site::InCluster) => {
-                call.arg("c");
-            }
-            (asks, Site::Gated(_, terms)) => {
-                let kind = if asks == Asks::Looks { b'l' } else { b'g' };
-                call.arg([&[kind], terms].concat());
-            }
         }
     }
 }
@@ -152,26 +98,58 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     renew: assemble(include_str!("lua/renew.lua"), &PARTS),
     release: assemble(include_str!("lua/release.lua"), &PARTS),
     resize: assemble(include_str!("lua/resize.lua"), &PARTS),
-    watch: assemble(include_str!("lua/watch.lua"), &PARTS).looking(),
+    watch: assemble(include_str!("lua/watch.lua"), &PARTS),
     break_key: assemble(include_str!("lua/break.lua"), &PARTS),
     inspect: assemble(include_str!("lua/inspect.lua"), &PARTS),
     init: assemble(include_str!("lua/init.lua"), &PARTS),
     touch: assemble(include_str!("lua/touch.lua"), &PARTS),
 });
 
-/// A call of a script by its hash, so far without arguments.
-pub(crate) fn call(script: &Script, keys: &[&str]) -> Cmd {
-    let mut call = Cmd::with_capacity(10, 256);
-    call.arg("EVALSHA")
-        .arg(&script.hash)
-        .arg(keys.len())
-        .arg(keys);
-    call
+/// What a script is told besides, where the server may have forgotten who holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gated<'a> {
+    pub(crate) marker: &'a str,
+    pub(crate) terms: &'a [u8],
 }
 
-/// The same, with the script itself.
-pub(crate) fn call_in_full(script: &Script, keys: &[&str]) -> Cmd {
-    let mut call = Cmd::with_capacity(10, script.text.len() + 256);
-    call.arg("EVAL").arg(&script.text).arg(keys.len()).arg(keys);
-    call
+/// A call of a script.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) script: &'a Script,
+    pub(crate) keys: &'a [&'a str],
+    pub(crate) gated: Option<Gated<'a>>,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(script: &'a Script, keys: &'a [&'a str]) -> Self {
+        let gated = None;
+        Self {
+            script,
+            keys,
+            gated,
+        }
+    }
+
+    /// By its hash.
+    pub(crate) fn by_hash(self, arguments: impl Fn(&mut Cmd)) -> Cmd {
+        self.command("EVALSHA", &self.script.hash, arguments)
+    }
+
+    /// With the script itself.
+    pub(crate) fn in_full(self, arguments: impl Fn(&mut Cmd)) -> Cmd {
+        self.command("EVAL", &self.script.text, arguments)
+    }
+
+    fn command(self, verb: &str, script: &str, arguments: impl Fn(&mut Cmd)) -> Cmd {
+        let gated = self.gated.filter(|_| self.script.asks_the_way);
+        let mut call = Cmd::with_capacity(10, script.len() + 256);
+        call.arg(verb)
+            .arg(script)
+            .arg(self.keys.len() + usize::from(gated.is_some()))
+            .arg(self.keys)
+            .arg(gated.map(|gated| gated.marker));
+        arguments(&mut call);
+        call.arg(gated.map(|gated| gated.terms));
+        call
+    }
 }

@@ -10,7 +10,7 @@ use redis::{Cmd, Value};
 use super::multiplexed::Connection;
 use super::step::{Way, run};
 use crate::codec::record::Bytes;
-use crate::codec::script::{self, SCRIPTS, Site, micros};
+use crate::codec::script::{self, Gated, SCRIPTS, micros};
 use crate::refusal;
 
 /// What scripts are told of a server that may have forgotten: see `codec/lua/way.lua`.
@@ -36,9 +36,11 @@ impl Gate {
         }
     }
 
-    /// Where scripts run that are told of it.
-    pub(crate) fn site(&self) -> Site<'_> {
-        Site::Gated(&self.marker, &self.terms)
+    pub(crate) fn gated(&self) -> Gated<'_> {
+        Gated {
+            marker: &self.marker,
+            terms: &self.terms,
+        }
     }
 
     /// Asks whether the server belongs to clients with these settings. `starts`: where

@@ -7,10 +7,11 @@ use leasehold_store::{Acknowledged, Answer, StoreError};
 use redis::{Cmd, RedisError, ServerError, Value};
 use tokio::time::Instant;
 
+use super::gate::Gate;
 use super::manager::ConnectionManager;
 use super::multiplexed::Connection;
 use super::rights::Sending;
-use crate::codec::script::{self, Script, Site, Terms};
+use crate::codec::script::{Call, Script, Site, Terms};
 use crate::refusal;
 
 /// How a script is sent.
@@ -109,21 +110,23 @@ pub(crate) async fn ask_primary(
         // Read before sending: what is sent before the inbox is open may be
         // answered with pushes that nobody hears.
         let epoch = wire.epoch();
+        let gate = wire.server.gate.as_ref();
         let terms = Terms {
+            site: match gate {
+                Some(_) => Site::Gated,
+                None if shared.target().is_cluster() => Site::InCluster,
+                None => Site::Alone,
+            },
             retention: shared.target().options.retention,
             believed: wire.server.rights.counts,
         };
-        let site = match &wire.server.gate {
-            Some(gate) => gate.site(),
-            None if shared.target().is_cluster() => Site::InCluster,
-            None => Site::Alone,
+        let gated = gate.map(Gate::gated);
+        let call = Call {
+            script,
+            keys,
+            gated,
         };
-        let all = |call: &mut Cmd| {
-            arguments(call, terms);
-            script.add_way(call, site);
-        };
-        let keys = script.keys(site, keys);
-        let (value, acknowledged) = run_by(&wire, way, script, &keys, all).await?;
+        let (value, acknowledged) = run_by(&wire, way, call, |call| arguments(call, terms)).await?;
         let context = Context {
             epoch,
             acknowledged,
@@ -148,7 +151,7 @@ pub(crate) async fn run(
     keys: &[&str],
     arguments: impl Fn(&mut Cmd),
 ) -> Result<Value, StoreError> {
-    let (value, _) = run_by(wire, way, script, keys, arguments).await?;
+    let (value, _) = run_by(wire, way, Call::new(script, keys), arguments).await?;
     Ok(value)
 }
 
@@ -156,17 +159,15 @@ pub(crate) async fn run(
 async fn run_by(
     wire: &Arc<Connection>,
     way: Way<'_>,
-    script: &Script,
-    keys: &[&str],
+    call: Call<'_>,
     arguments: impl Fn(&mut Cmd),
 ) -> Result<(Value, Option<Result<Acknowledged, StoreError>>), StoreError> {
     let send = async |in_full| {
-        let mut call = if in_full {
-            script::call_in_full(script, keys)
+        let call = if in_full {
+            call.in_full(&arguments)
         } else {
-            script::call(script, keys)
+            call.by_hash(&arguments)
         };
-        arguments(&mut call);
         let value = match (way, &wire.acker) {
             (Way::Acknowledged(claims), Some(acker)) => {
                 let (value, acknowledged) = acker.send(wire, call, claims).await?;
@@ -185,7 +186,7 @@ async fn run_by(
     }
     if sending == Sending::ByHash {
         let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(&script.text);
+        load.arg("LOAD").arg(&call.script.text);
         if let Value::ServerError(error) = wire.send(load).await.map_err(refusal::of_connection)? {
             return Err(refusal::of_server(&error));
         }

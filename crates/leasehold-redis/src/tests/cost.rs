@@ -8,8 +8,8 @@ use leasehold_core::{Claim, ClaimId, ClientInfo, Inbox, Mode, Release, Renew, Se
 use leasehold_testkit::server::RedisServer;
 use redis::{Pipeline, Value};
 
-use super::twin::{Kind, RETENTION};
-use crate::codec::script::{self, SCRIPTS, Script, Site, Terms};
+use super::twin::Kind;
+use crate::codec::script::{self, Call, SCRIPTS, Script};
 use crate::connection::gate::Gate;
 
 const FENCED_CLAIM: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
@@ -79,13 +79,6 @@ impl Bench {
     }
 }
 
-fn terms() -> Terms {
-    Terms {
-        retention: RETENTION,
-        believed: false,
-    }
-}
-
 fn claim(id: ClaimId, mode: Mode) -> Claim {
     Claim {
         inbox: Some(Inbox::from_random(77)),
@@ -95,10 +88,7 @@ fn claim(id: ClaimId, mode: Mode) -> Claim {
 }
 
 fn call(script: &Script, key: &str, arguments: impl Fn(&mut redis::Cmd)) -> redis::Cmd {
-    let mut call = script::call(script, &[key]);
-    arguments(&mut call);
-    script.add_way(&mut call, Site::Alone);
-    call
+    Call::new(script, &[key]).by_hash(arguments)
 }
 
 fn fenced(bench: &mut Bench, keys: usize) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) {
@@ -135,11 +125,14 @@ fn ours(bench: &mut Bench, keys: usize, kind: Kind) -> (Vec<redis::Cmd>, Vec<red
     };
     let gate = Gate::new("leasehold:", &"f".repeat(40), &terms_of_set);
     let call = |script: &Script, key: &str, arguments: &dyn Fn(&mut redis::Cmd)| {
-        let site = kind.site(&gate);
-        let mut call = script::call(script, &script.keys(site, &[key]));
-        arguments(&mut call);
-        script.add_way(&mut call, site);
-        call
+        let keys = &[key];
+        let gated = (kind == Kind::Gated).then(|| gate.gated());
+        Call {
+            script,
+            keys,
+            gated,
+        }
+        .by_hash(arguments)
     };
     for script in scripts {
         bench.load(&script.text);
@@ -150,7 +143,7 @@ fn ours(bench: &mut Bench, keys: usize, kind: Kind) -> (Vec<redis::Cmd>, Vec<red
         let key = format!("leasehold:lock:ours {key} {kind:?}");
         let claim = claim(id.clone(), Mode::EXCLUSIVE);
         pair.0.push(call(scripts[0], &key, &|call| {
-            script::add_claim(call, &claim, terms());
+            script::add_claim(call, &claim, kind.terms(false));
         }));
         let release = Release {
             id,
@@ -159,7 +152,7 @@ fn ours(bench: &mut Bench, keys: usize, kind: Kind) -> (Vec<redis::Cmd>, Vec<red
             unused: false,
         };
         pair.1.push(call(scripts[1], &key, &|call| {
-            script::add_release(call, &release, terms());
+            script::add_release(call, &release, kind.terms(false));
         }));
     }
     pair
@@ -230,7 +223,7 @@ fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
     let join = |id: &ClaimId| {
         let claim = claim(id.clone(), mode);
         call(&SCRIPTS.claim, &key, |call| {
-            script::add_claim(call, &claim, terms());
+            script::add_claim(call, &claim, Kind::Alone.terms(false));
         })
     };
     let calls: Vec<_> = ids.iter().map(join).collect();
@@ -249,11 +242,11 @@ fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
                 unused: false,
             };
             calls.push(call(&SCRIPTS.release, &key, |call| {
-                script::add_release(call, &release, terms());
+                script::add_release(call, &release, Kind::Alone.terms(false));
             }));
             let renew = Renew::new(ids[ids.len() / 3].clone(), Duration::from_secs(30 + round));
             calls.push(call(&SCRIPTS.renew, &key, |call| {
-                script::add_renew(call, &renew, terms());
+                script::add_renew(call, &renew, Kind::Alone.terms(false));
             }));
             ids.push_back(bench.id());
             calls.push(join(&ids[ids.len() - 1]));

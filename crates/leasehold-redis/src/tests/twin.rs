@@ -16,14 +16,10 @@ use super::super::refusal;
 use super::record;
 use crate::codec::push;
 use crate::codec::record::Record;
-use crate::codec::script::{self, SCRIPTS, Script, Site, Terms};
+use crate::codec::script::{self, Call, SCRIPTS, Script, Site, Terms};
 use crate::connection::gate::Gate;
 
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3600);
-const TERMS: Terms = Terms {
-    retention: RETENTION,
-    believed: true,
-};
 const QUARANTINE: Duration = Duration::from_millis(500);
 const PREFIX: &str = "leasehold:";
 const SENTINEL: &str = "all-told";
@@ -42,11 +38,15 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn site(self, gate: &Gate) -> Site<'_> {
-        match self {
-            Self::Alone => Site::Alone,
-            Self::InCluster => Site::InCluster,
-            Self::Gated => gate.site(),
+    pub(super) fn terms(self, believed: bool) -> Terms {
+        Terms {
+            site: match self {
+                Self::Alone => Site::Alone,
+                Self::InCluster => Site::InCluster,
+                Self::Gated => Site::Gated,
+            },
+            retention: RETENTION,
+            believed,
         }
     }
 }
@@ -192,7 +192,7 @@ impl Twin {
         &mut self,
         verb: &str,
         places: &[usize],
-        arguments: impl Fn(&mut redis::Cmd),
+        arguments: impl Fn(&mut redis::Cmd, Terms),
         clock: StoreTime,
     ) -> Value {
         self.try_eval(verb, places, arguments, clock).unwrap()
@@ -202,7 +202,7 @@ impl Twin {
         &mut self,
         verb: &str,
         places: &[usize],
-        arguments: impl Fn(&mut redis::Cmd),
+        arguments: impl Fn(&mut redis::Cmd, Terms),
         clock: StoreTime,
     ) -> redis::RedisResult<Value> {
         let script = &self.scripts[verb];
@@ -210,10 +210,12 @@ impl Twin {
         let keys: Vec<_> = keys.collect();
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
         let gate = self.boot.gate();
-        let site = self.kind.site(&gate);
-        let mut call = script::call(script, &script.keys(site, &keys));
-        arguments(&mut call);
-        script.add_way(&mut call, site);
+        let call = Call {
+            script,
+            keys: &keys,
+            gated: (self.kind == Kind::Gated).then(|| gate.gated()),
+        };
+        let mut call = call.by_hash(|call| arguments(call, self.kind.terms(true)));
         call.arg(clock.0);
         call.query(&mut self.connection)
     }
@@ -288,7 +290,7 @@ impl Twin {
     /// Claims on the first so many places, of both; panics where they differ.
     pub(super) fn claim_all(&mut self, claims: &[Claim], clock: StoreTime) -> bool {
         let all: Vec<_> = (0..claims.len()).collect();
-        let arguments = |call: &mut redis::Cmd| script::add_claims(call, claims, TERMS);
+        let arguments = |call: &mut redis::Cmd, terms| script::add_claims(call, claims, terms);
         let value = self.eval("claim all", &all, arguments, clock);
         let found = script::read_replies(&value, claims.len()).unwrap();
         let heard = self.heard();
@@ -412,7 +414,7 @@ impl Twin {
     }
 
     fn compare_records(&mut self, place: usize, clock: StoreTime) {
-        let value = self.eval("inspect", &[place], |_| {}, clock);
+        let value = self.eval("inspect", &[place], |_, _| {}, clock);
         let queue = self.places[place].queue.clone();
         let look = queue.look(clock);
         record::compare(&value, &queue, look.at);
@@ -437,7 +439,7 @@ impl Twin {
 }
 
 /// The script of a command, and what it is given.
-fn call_of(command: &Command) -> (&'static str, impl Fn(&mut redis::Cmd)) {
+fn call_of(command: &Command) -> (&'static str, impl Fn(&mut redis::Cmd, Terms)) {
     let verb = match command {
         Command::Claim(_) => "claim",
         Command::Renew(_) => "renew",
@@ -447,13 +449,13 @@ fn call_of(command: &Command) -> (&'static str, impl Fn(&mut redis::Cmd)) {
         Command::Break => "break",
         _ => panic!("no verb of a store"),
     };
-    let arguments = move |call: &mut redis::Cmd| match command {
-        Command::Claim(claim) => script::add_claim(call, claim, TERMS),
-        Command::Renew(renew) => script::add_renew(call, renew, TERMS),
-        Command::Release(release) => script::add_release(call, release, TERMS),
-        Command::Resize { from, to } => script::add_resize(call, *from, *to, TERMS),
-        Command::Watch { inbox, ttl } => script::add_watch(call, inbox, *ttl, TERMS),
-        _ => script::add_break(call, TERMS),
+    let arguments = move |call: &mut redis::Cmd, terms| match command {
+        Command::Claim(claim) => script::add_claim(call, claim, terms),
+        Command::Renew(renew) => script::add_renew(call, renew, terms),
+        Command::Release(release) => script::add_release(call, release, terms),
+        Command::Resize { from, to } => script::add_resize(call, *from, *to, terms),
+        Command::Watch { inbox, ttl } => script::add_watch(call, inbox, *ttl, terms),
+        _ => script::add_break(call, terms),
     };
     (verb, arguments)
 }

@@ -4,7 +4,7 @@ use crate::Verbs as _;
 use leasehold_core::{Capacity, Claim, ClaimReply, Release, ReleaseReply, RenewReply, Token};
 
 use super::actor::{Actor, keeps_a_queue, key, knows_all_kinds, scene};
-use super::{Fixture, LONG, SHORT};
+use super::{Fixture, LONG};
 
 /// A free key is granted at once, with a token above zero where there are tokens.
 pub async fn claim_free_key_is_granted(fixture: &dyn Fixture) {
@@ -169,14 +169,14 @@ pub async fn claim_ahead_passes_waiters(fixture: &dyn Fixture) {
 pub async fn lapsed_holder_is_passed(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     let brief = Claim {
-        lease_ttl: SHORT,
+        lease_ttl: fixture.short(),
         ..a.want(1)
     };
     let (_, first) = a.granted(&key, &brief).await;
     if b.queues() {
         b.waiting(&key, &b.want(2)).await;
     }
-    fixture.pass(SHORT + SHORT).await;
+    fixture.pass(fixture.short() + fixture.short()).await;
     let (_, second) = b.granted(&key, &b.want(2)).await;
     assert!(a.rises(first, second));
     assert_eq!(a.renew(&key, &brief, LONG).await, RenewReply::Gone);

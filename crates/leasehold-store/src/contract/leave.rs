@@ -4,7 +4,7 @@ use crate::{Push, Verbs as _};
 use leasehold_core::{BreakReply, Claim, ClaimReply, Release, ReleaseReply, RenewReply};
 
 use super::actor::{id, keeps_a_queue, key as named, knows_all_kinds, scene};
-use super::{Fixture, LONG, SHORT};
+use super::{Fixture, LONG};
 
 /// The step that releases also grants the next, and its inbox hears.
 pub async fn release_hands_on_to_next(fixture: &dyn Fixture) {
@@ -107,19 +107,19 @@ pub async fn silent_holder_is_told_from_its_minimum_hold(fixture: &dyn Fixture) 
     }
     let ([a, b], key) = scene(fixture).await;
     let job = Claim {
-        lease_ttl: SHORT,
+        lease_ttl: fixture.short(),
         min_hold: LONG,
         ..a.want(1)
     };
     a.granted(&key, &job).await;
     assert!(matches!(
-        a.renew(&key, &job, SHORT * 2).await,
+        a.renew(&key, &job, fixture.short() * 2).await,
         RenewReply::Standing(_)
     ));
     let look = b.look(&key).await;
     let runs = look.holders[0].claim.renewed;
-    assert!(runs.is_some_and(|until| until > look.at && until <= look.at + SHORT * 2));
-    fixture.pass(SHORT * 3).await;
+    assert!(runs.is_some_and(|until| until > look.at && until <= look.at + fixture.short() * 2));
+    fixture.pass(fixture.short() * 3).await;
     let look = b.look(&key).await;
     let silent = &look.holders[0].claim;
     assert!(silent.deadline.since(look.at) > LONG / 2);
@@ -187,13 +187,13 @@ pub async fn minimum_hold_outlives_its_release(fixture: &dyn Fixture) {
     // On another key it is over soon, and the next has it.
     let key = named("brief");
     let kept = Claim {
-        min_hold: SHORT,
+        min_hold: fixture.short(),
         ..a.want(1)
     };
     let (_, token) = a.granted(&key, &kept).await;
     a.release(&key, &kept).await;
     b.ask(&key, &b.want(2)).await;
-    fixture.pass(SHORT + SHORT).await;
+    fixture.pass(fixture.short() + fixture.short()).await;
     assert!(b.granted(&key, &b.want(2)).await.1 > token);
 }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 use leasehold_core::{Claim, Mode, Renew, RenewReply};
 
 use super::actor::{knows_all_kinds, scene, stands};
-use super::{Fixture, LONG, SHORT};
+use super::{Fixture, LONG};
 
 /// A renewal raises the deadline and never lowers it.
 pub async fn renew_raises_never_lowers(fixture: &dyn Fixture) {
     let ([a], key) = scene(fixture).await;
     let brief = Claim {
-        lease_ttl: SHORT,
+        lease_ttl: fixture.short(),
         ..a.want(1)
     };
     let granted = a.standing(&key, &brief).await;
@@ -19,7 +19,7 @@ pub async fn renew_raises_never_lowers(fixture: &dyn Fixture) {
         panic!("renewed")
     };
     assert!(raised.deadline > granted.deadline);
-    let RenewReply::Standing(kept) = a.renew(&key, &brief, SHORT).await else {
+    let RenewReply::Standing(kept) = a.renew(&key, &brief, fixture.short()).await else {
         panic!("renewed")
     };
     // Where nothing is kept but what is left of it, the deadline is a sum of two readings.
@@ -27,9 +27,9 @@ pub async fn renew_raises_never_lowers(fixture: &dyn Fixture) {
     let slack = Duration::from_millis(if exact { 0 } else { 50 });
     assert!(kept.deadline + slack >= raised.deadline);
     assert!(kept.deadline <= raised.deadline + slack);
-    fixture.pass(SHORT + SHORT).await;
+    fixture.pass(fixture.short() + fixture.short()).await;
     assert!(matches!(
-        a.renew(&key, &brief, SHORT).await,
+        a.renew(&key, &brief, fixture.short()).await,
         RenewReply::Standing(_)
     ));
 }

@@ -6,7 +6,7 @@ use crate::{Push, Verbs as _};
 use leasehold_core::{Key, Note, Renew};
 
 use super::actor::{Actor, keeps_a_queue, key as named, scene};
-use super::{Fixture, LONG, SHORT};
+use super::{Fixture, LONG};
 
 fn changed(key: &Key) -> Push {
     Push::Changed { key: key.clone() }
@@ -69,8 +69,8 @@ pub async fn watch_ends(fixture: &dyn Fixture) {
     a.granted(&key, &a.want(1)).await;
     nothing_new(&watcher, &a, "told to end").await;
 
-    watcher.watch(&key, SHORT).await;
-    fixture.pass(SHORT + SHORT).await;
+    watcher.watch(&key, fixture.short()).await;
+    fixture.pass(fixture.short() + fixture.short()).await;
     a.release(&key, &a.want(1)).await;
     nothing_new(&watcher, &a, "over").await;
 }

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::store::LockStore;
@@ -84,6 +85,10 @@ impl Fixture for Redlock {
         let options = RedlockOptions::from_url(&url).expect("a good URL");
         let store = RedlockStore::connect(options).await;
         Arc::new(store.expect("the store opens"))
+    }
+
+    fn short(&self) -> Duration {
+        Duration::from_secs(1)
     }
 }
 

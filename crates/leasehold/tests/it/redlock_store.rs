@@ -6,6 +6,7 @@
 use std::iter::repeat_n;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use crate::redlock_support::{Program, RedisServer, Set};
 use async_trait::async_trait;
@@ -64,6 +65,10 @@ impl Fixture for Part {
         self.marked.get_or_init(mark).await;
         let store = RedlockStore::connect(self.options()).await;
         Arc::new(store.expect("the store opens"))
+    }
+
+    fn short(&self) -> Duration {
+        Duration::from_secs(1)
     }
 }
 

@@ -2,12 +2,12 @@
 -- The twin of `Queue::break_all`.
 --
 -- KEYS[1]  <prefix>lock:<name>
--- ARGV[1]  flags: 4 the count of PUBLISH can be believed
+-- ARGV[1]  flags: 4 the count of PUBLISH can be believed, and the way
 -- ARGV[2]  retention, in microseconds
 --
 -- Returns  7, at, how many held, the raised token: tokens up to it are void
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION
-local key = KEYS[1]
+local key, flags = KEYS[1], ARGV[1] + 0
 -- include time.lua
 -- include way.lua
 -- include open.lua
@@ -33,6 +33,6 @@ local function step()
     tell('r', claim, '%.0f ', now)
   end
   promote()
-  return finish({7, now, #held, raised}, true, ARGV[2] + 0, ARGV[1] == '4')
+  return finish({7, now, #held, raised}, true, ARGV[2] + 0, flags % 8 >= 4)
 end
 return step()

@@ -6,7 +6,7 @@
 -- ARGV[2]  lease TTL, in microseconds
 -- ARGV[3]  waiter TTL, in microseconds
 -- ARGV[4]  flags: 1 it stays when it cannot be granted at once, 2 it may pass
---          those who wait, 4 the count of PUBLISH can be believed
+--          those who wait, 4 the count of PUBLISH can be believed, and the way
 -- ARGV[5]  retention, in microseconds
 -- ARGV[6]  the body: capacity, weight, inbox and owner, and perhaps the owner's secret, the
 --          minimum hold and a note, packed (see record.rs)
@@ -18,7 +18,7 @@
 --          6, at, permits in use or -1 for a lock                              mismatch
 --          12, at, until                                                       quarantined
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION, OOM
-local key = KEYS[1]
+local key, flags = KEYS[1], ARGV[4] + 0
 -- include time.lua
 -- include way.lua
 -- include open.lua
@@ -99,7 +99,6 @@ end
 
 -- The short path in a queue: a lock is held, nobody has lapsed, and the claim
 -- joins the tail; it has no owner who may hold already. The rest of this script says the same at length.
-local flags = ARGV[4] + 0
 if not raw and not absent and flags % 4 == 1 and traits % 8 < 4 and string.sub(ARGV[6], 2, 5) == '\0\0\0\0'
   and closed_for <= 0
 then
@@ -155,6 +154,6 @@ local function step()
     return failed
   end
   local answer, must = join(id, ARGV[6], ARGV[2] + 0, ARGV[3] + 0, flags % 2 >= 1, flags % 4 >= 2)
-  return finish(answer, must, retention, flags >= 4)
+  return finish(answer, must, retention, flags % 8 >= 4)
 end
 return step()

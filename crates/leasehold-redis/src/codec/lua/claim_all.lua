@@ -2,16 +2,17 @@
 -- The twin of `Queue::claim_all`.
 --
 -- KEYS     <prefix>lock:<name> each, no two the same
--- ARGV[1]  retention, in microseconds
+-- ARGV[1]  flags: the way
+-- ARGV[2]  retention, in microseconds
 -- then five arguments a key: claim id, lease TTL, waiter TTL, flags, and capacity, weight,
 -- inbox and owner, as for claim.lua
 --
 -- Returns  an array of the answers, each as claim.lua packs them     all are granted
 --          the number of the first that is not, from 0, and its answer  nothing was done
 --          or the error LHTYPE, LHVERSION, OOM
+local flags, retention = ARGV[1] + 0, ARGV[2] + 0
 -- include time.lua
 -- include way.lua
-local retention = ARGV[1] + 0
 
 -- Works out the claim of one key; answers how to write it, or an error.
 local function part(key, at)
@@ -32,7 +33,7 @@ local function part(key, at)
       answer = pack_answer(answer),
       must = must,
       commit = function(must)
-        return commit(must, retention, flags >= 4)
+        return commit(must, retention, flags % 8 >= 4)
       end,
     }
   end
@@ -41,7 +42,7 @@ end
 
 local parts, answers, must = {}, {}, true
 for i, key in ipairs(KEYS) do
-  local worked = part(key, 5 * i - 3)
+  local worked = part(key, 5 * i - 2)
   if worked.err then
     return worked
   elseif not worked.granted then

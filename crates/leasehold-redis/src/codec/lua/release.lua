@@ -5,18 +5,19 @@
 -- ARGV[1]  claim id
 -- ARGV[2]  flags: 1 the step hands on to the next in line, 2 settled: no claim
 --          with this id can still be under way, 4 the count of PUBLISH can be
---          believed, 8 what it holds was never used: no minimum hold is kept
+--          believed, 8 what it holds was never used: no minimum hold is kept,
+--          and the way
 -- ARGV[3]  retention, in microseconds
 --
 -- Returns  4, at, 1 if it held else 0  released
 --          5, at                       absent
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION
-local key = KEYS[1]
+local key, flags = KEYS[1], ARGV[2] + 0
 -- include time.lua
 -- include way.lua
 -- include open.lua
-local id, flags, retention = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
-local settled, believed, unused = flags % 4 >= 2, flags % 8 >= 4, flags >= 8
+local id, retention = ARGV[1], ARGV[3] + 0
+local settled, believed, unused = flags % 4 >= 2, flags % 8 >= 4, flags % 16 >= 8
 
 -- The short path: it holds, nobody else is there, and nothing is to be remembered.
 if settled and claim_size > 0 then

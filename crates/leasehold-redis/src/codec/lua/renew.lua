@@ -5,7 +5,7 @@
 -- ARGV[1]  claim id
 -- ARGV[2]  TTL, in microseconds
 -- ARGV[3]  flags: 1 a writer becomes a reader, 2 there is a new note, 4 the count
---          of PUBLISH can be believed, 8 there is a new id, 16 and a new client
+--          of PUBLISH can be believed, 8 there is a new id, 16 and a new client, and the way
 -- ARGV[4]  retention, in microseconds
 -- only if there is a new note, id or client:
 -- ARGV[5]  the new note
@@ -19,14 +19,14 @@
 --          8, at                                                               superseded
 --          9, at                                                               taken
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION
-local key = KEYS[1]
+local key, flags = KEYS[1], ARGV[3] + 0
 -- include time.lua
 -- include way.lua
 -- include open.lua
 local id, retention = ARGV[1], ARGV[4] + 0
 
 -- The short path: it holds, nobody else is there, and nothing else changes.
-if raw and claim_size > 0 and (ARGV[3] == '4' or ARGV[3] == '0') then
+if raw and claim_size > 0 and flags % 4 == 0 and flags % 32 < 8 then
   local deadline, _, holder, traits = struct.unpack('<ddBc0B', raw, 55)
   -- There is no minimum hold, whose body would change.
   if holder == id and deadline > now and traits % 16 < 8 then
@@ -60,8 +60,8 @@ local function step()
   if failed then
     return failed
   end
-  local flags, ttl = ARGV[3] + 0, ARGV[2] + 0
-  local downgrades, notes, rotates, adopts = flags % 2 >= 1, flags % 4 >= 2, flags % 16 >= 8, flags >= 16
+  local ttl = ARGV[2] + 0
+  local downgrades, notes, rotates, adopts = flags % 2 >= 1, flags % 4 >= 2, flags % 16 >= 8, flags % 32 >= 16
 
   -- ---- what may change ----
 

@@ -3,14 +3,14 @@
 -- KEYS[1]  <prefix>lock:<name>
 -- ARGV[1]  the permits there are
 -- ARGV[2]  the permits there shall be
--- ARGV[3]  flags: 4 the count of PUBLISH can be believed
+-- ARGV[3]  flags: 4 the count of PUBLISH can be believed, and the way
 -- ARGV[4]  retention, in microseconds
 --
 -- Returns  10, at                               resized
 --          5, at                                absent
 --          6, at, permits in use or -1 for a lock  mismatch
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION, OOM
-local key = KEYS[1]
+local key, flags = KEYS[1], ARGV[3] + 0
 -- include time.lua
 -- include way.lua
 -- include open.lua
@@ -34,6 +34,6 @@ local function step()
       answer = {6, now, capacity}
     end
   end
-  return finish(answer, false, ARGV[4] + 0, ARGV[3] == '4')
+  return finish(answer, false, ARGV[4] + 0, flags % 8 >= 4)
 end
 return step()

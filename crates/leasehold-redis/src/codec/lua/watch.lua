@@ -4,11 +4,12 @@
 -- KEYS[1]  <prefix>lock:<name>
 -- ARGV[1]  inbox
 -- ARGV[2]  for how long, in microseconds; 0 for no longer
--- ARGV[3]  retention, in microseconds
+-- ARGV[3]  flags: the way
+-- ARGV[4]  retention, in microseconds
 --
 -- Returns  11, at  done
 --          packed as one byte and a double, or the error LHTYPE, LHVERSION, OOM
-local key = KEYS[1]
+local key, flags = KEYS[1], ARGV[3] + 0
 -- include time.lua
 -- include way.lua
 -- include open.lua
@@ -19,7 +20,7 @@ local function step()
   if failed then
     return failed
   end
-  local ttl, retention = ARGV[2] + 0, ARGV[3] + 0
+  local ttl, retention = ARGV[2] + 0, ARGV[4] + 0
   watch(ARGV[1], ttl)
   -- Queue::is_blank, by and large: who watches a key that nobody uses leaves nothing.
   if last_token == 0 and last_arrival == 0 and buried_count == 0 and granted + waiting == 0 then

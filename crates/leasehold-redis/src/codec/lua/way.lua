@@ -1,23 +1,21 @@
--- Where the script runs, and whether this server grants anything yet. A script that includes
--- this has one more argument than its head says, the way:
+-- Where the script runs, and whether this server grants anything yet. A script that includes this
+-- has read its `flags`, of which these say the way:
 --
---   ''        one server
---   'c'       a node of a cluster. While its slot moves away, that node refuses to touch a key
---             that is not there, also one that this very script has just deleted: so there a
---             record is a hash from the start and never changes its form
---   'g' terms a server that may have forgotten who holds (`restart=quarantine`): see marker.lua.
---             The last key is its marker: <prefix>boot
---   'l' terms the same, for a script that only looks: it starts no quarantine
+--   32   a node of a cluster. While its slot moves away, that node refuses to touch a key that is
+--        not there, also one that this very script has just deleted: so there a record is a hash
+--        from the start and never changes its form
+--   64   a server that may have forgotten who holds (`restart=quarantine`): see marker.lua. The
+--        last key is its marker, <prefix>boot, and the last argument the terms
+--   128  the script only looks: it starts no quarantine
 --
 -- Returns the error LHFOREIGN where the server belongs to other clients.
-local way = ARGV[#ARGV]
-local in_cluster, gated = way == 'c', #way > 1
+local in_cluster, gated = flags % 64 >= 32, flags % 128 >= 64
 -- In microseconds: 0 when it is open.
 local closed_for = 0
 if gated then
 -- include marker.lua
-  local terms = string.sub(way, 2)
-  closed_for = admit(table.remove(KEYS), terms, string.byte(way) == 108)
+  local terms = ARGV[#ARGV]
+  closed_for = admit(table.remove(KEYS), terms, flags >= 128)
   if not closed_for then
     return {err = 'LHFOREIGN settings'}
   elseif type(closed_for) == 'table' then

@@ -13,7 +13,7 @@ use leasehold_testkit::server::RedisServer;
 use redis::Commands;
 
 use super::super::script::{Ask, SCRIPTS, read_look, read_vote};
-use crate::codec::script::{Script, call, micros};
+use crate::codec::script::{Call, Script, micros};
 use crate::connection::gate::read_left;
 
 const CLOCK: &str = "local time = redis.call('TIME')\n";
@@ -152,9 +152,11 @@ impl Twin {
         } else {
             &keys[..1]
         };
-        let mut asked = call(&self.scripts[verb], keys);
-        ask.add(&mut asked, run, inbox, terms, RETENTION);
-        asked.arg(at.0);
+        let script = &self.scripts[verb];
+        let asked = Call::new(script, keys).by_hash(|call| {
+            ask.add(call, run, inbox, terms, RETENTION);
+            call.arg(at.0);
+        });
         let value = asked.query(&mut self.connection).unwrap();
         if full {
             limit(&mut self.connection, 0);
@@ -223,8 +225,10 @@ impl Twin {
 
     /// The record as it lies there, without what has lapsed in it.
     fn compare(&mut self, at: StoreTime) {
-        let mut look = call(&self.scripts["inspect"], &[&self.key]);
-        let value = look.arg(at.0).query(&mut self.connection).unwrap();
+        let look = Call::new(&self.scripts["inspect"], &[&self.key]).by_hash(|call| {
+            call.arg(at.0);
+        });
+        let value = look.query(&mut self.connection).unwrap();
         let (clock, mut found) = read_look(&value).unwrap();
         assert_eq!(clock, at);
         let mut expected = self.node.clone();
@@ -354,12 +358,12 @@ fn marking_is_what_the_core_does() {
             quarantine: Duration::from_secs(1 + dice.roll(5) / 4),
         };
         let run = format!("run {}", dice.roll(3) / 2);
-        let mut asked = call(&twin.scripts["init"], &["leasehold:boot"]);
-        asked
-            .arg(&run)
-            .arg(&terms.set)
-            .arg(micros(terms.quarantine))
-            .arg(at.0);
+        let asked = Call::new(&twin.scripts["init"], &["leasehold:boot"]).by_hash(|call| {
+            call.arg(&run)
+                .arg(&terms.set)
+                .arg(micros(terms.quarantine))
+                .arg(at.0);
+        });
         let value = asked.query(&mut twin.connection).unwrap();
         let marked = Marker::init(&mut twin.marker, &run, &terms, at);
         let (left, became) = read_left(&value).unwrap();

@@ -180,11 +180,9 @@ impl Cluster {
             *why = unanswered();
             // Before sending: what is sent before the inbox is open may go without pushes.
             let epoch = self.home.epoch();
-            let all = |call: &mut Cmd| {
+            let asked = run(&connection, way, script, keys, |call| {
                 arguments(call, terms);
-                script.add_way(call, Site::InCluster);
-            };
-            let asked = run(&connection, way, script, keys, all);
+            });
             let asked = self.unless_replaced(&address, way, asked);
             let answer = asked.await.unwrap_or_else(|| Err(why.clone()))?;
             let Value::ServerError(said) = &answer else {
@@ -270,6 +268,7 @@ impl Cluster {
 
     fn terms(&self) -> Terms {
         Terms {
+            site: Site::InCluster,
             retention: self.options.node.retention,
             // It counts those at one node only.
             believed: false,

@@ -122,15 +122,15 @@ async fn granted(waiting: JoinHandle<Result<Lease, leasehold::Error>>) -> Lease 
 // The scripts are told apart by how much they are given.
 
 fn is_claim(command: &Command) -> bool {
-    command.is("EVALSHA") && command.arguments().len() == 11 && command.has(KEY)
+    command.is("EVALSHA") && command.arguments().len() == 10 && command.has(KEY)
 }
 
 fn is_renewal(command: &Command) -> bool {
-    command.is("EVALSHA") && command.arguments().len() == 9 && command.has(KEY)
+    command.is("EVALSHA") && command.arguments().len() == 8 && command.has(KEY)
 }
 
 fn is_release(command: &Command) -> bool {
-    command.is("EVALSHA") && command.arguments().len() == 8 && command.has(KEY)
+    command.is("EVALSHA") && command.arguments().len() == 7 && command.has(KEY)
 }
 
 /// How many listen for grants.

@@ -71,7 +71,7 @@ async fn started_everywhere_at_once_it_runs_once(store: &Store) {
 
 async fn a_crash_does_not_free_it_within_the_period(store: &Store) {
     let script = "echo up; exec sleep 60";
-    let job = [&RUN[..], &["--ttl", "1s", "--", "sh", "-c", script]].concat();
+    let job = [&RUN[..], &["--ttl", "3s", "--", "sh", "-c", script]].concat();
     let first = store.spawn(&job);
     first.stdout().wait_for("up").await;
     let meanwhile = store.run(&job).await;

@@ -201,7 +201,7 @@ async fn a_killed_holder_frees_the_lock(store: &Store) {
 
 async fn a_holder_stopped_beyond_its_lease_has_lost_it(store: &Store) {
     let script = "echo token $LEASEHOLD_TOKEN; exec sleep 60";
-    let holder = store.spawn(&["run", "--ttl", "1s", "k", "--", "sh", "-c", script]);
+    let holder = store.spawn(&["run", "--ttl", "3s", "k", "--", "sh", "-c", script]);
     let first = holder.stdout().wait_for("token ").await;
     let waiter = store.spawn(&["run", "k", "--", "sh", "-c", "echo token $LEASEHOLD_TOKEN"]);
     waiter.stderr().wait_for("waiting").await;

@@ -79,13 +79,13 @@ fn ctrl_z_stops_both_and_fg_continues_both() {
 fn stopped_beyond_its_lease_the_command_is_killed_when_it_goes_on() {
     let store = Store::memory();
     let mut terminal = shell(&store);
-    terminal.types("$L run --ttl 300ms k -- sh -c 'echo u\"\"p; read line; echo \"wrote\"'\n");
+    terminal.types("$L run --ttl 3s k -- sh -c 'echo u\"\"p; read line; echo \"wrote\"'\n");
     terminal.wait_for("up");
     terminal.types("\x1a");
     terminal.wait_for("Stopped");
     terminal.wait_for("ready> ");
     // The time itself is what is waited for here.
-    terminal.types("sleep 0.5; fg; echo \"status=$?\"\n");
+    terminal.types("sleep 3.5; fg; echo \"status=$?\"\n");
     let shown = terminal.wait_for("status=79");
     assert!(shown.contains("leasehold: lost k: "), "{shown}");
     terminal.types("exit\n");

@@ -15,8 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::Inner;
-use super::directory::Locked;
-use super::place::Place;
+use super::place::{KeyLock, Place};
 use super::step::take;
 use super::turn::{finished, in_turn};
 
@@ -106,10 +105,11 @@ struct Serving {
 impl Serving {
     /// One turn for the steps that wait when it comes.
     async fn turn(&mut self) {
-        let place = Place::of_key(&self.key);
-        let at = [(self.key.clone(), place.clone())];
+        let (place, key) = (Place::of_key(&self.key), self.key.clone());
         let served = in_turn(&self.store, vec![place], move |store, locks| {
-            serve(store, &at, locks);
+            if let [locked] = locks {
+                serve(store, locked, &key);
+            }
             Ok(())
         });
         if let Err(error) = served.await {
@@ -140,14 +140,14 @@ impl Drop for Serving {
     }
 }
 
-fn serve(store: &Inner, at: &[(Key, Place); 1], locks: &[Locked]) {
-    let jobs = store.pending.take(&at[0].0, MOST);
+fn serve(store: &Inner, locked: &mut KeyLock<'_>, key: &Key) {
+    let jobs = store.pending.take(key, MOST);
     if jobs.is_empty() {
         return;
     }
-    let take = |jobs: &[Job]| {
+    let mut take = |jobs: &[Job]| {
         let commands = jobs.iter().map(|job| Some(&*job.command));
-        take(store, locks, at, commands).map(|(_, outcomes)| outcomes)
+        take(store, locked, key, commands)
     };
     match take(&jobs) {
         // One that does not fit on a full disk must not fail a renewal.
@@ -212,7 +212,7 @@ mod tests {
         let (_directory, store) = store();
         let key = Key::new("k").unwrap();
         let place = Place::of_key(&key);
-        let locked = place.try_lock(&store.directory).unwrap().unwrap();
+        let locked = place.try_lock(&store).unwrap().unwrap();
         let (shared, name) = (store.clone(), key.clone());
         let mut steps = Vec::new();
         for number in 0..5 {
@@ -243,7 +243,7 @@ mod tests {
         let (_directory, store) = store();
         let key = Key::new("k").unwrap();
         let place = Place::of_key(&key);
-        let locked = place.try_lock(&store.directory).unwrap().unwrap();
+        let locked = place.try_lock(&store).unwrap().unwrap();
         let runtime = || tokio::runtime::Runtime::new().unwrap();
         let (first, second) = (runtime(), runtime());
         let step = |number| {

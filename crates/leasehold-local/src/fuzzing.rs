@@ -6,6 +6,7 @@ use leasehold_core::{Key, Queue, StoreTime};
 use leasehold_store::Push;
 
 use super::clock::{Clock, SinceBoot};
+use super::record::Header;
 use super::{inbox, name, options, record};
 
 /// A record: the key, the boot, when it expires, and the queue.
@@ -16,18 +17,31 @@ pub type Read = (Key, String, StoreTime, Queue);
 /// # Errors
 /// Why it is none.
 pub fn decode(bytes: &[u8]) -> Result<Read, String> {
-    let (header, queue) = record::decode(bytes).map_err(|flaw| format!("{flaw:?}"))?;
+    let (header, queue, _) = record::decode(bytes).map_err(|flaw| format!("{flaw:?}"))?;
     Ok((header.key, header.boot, header.expires, queue))
 }
 
 /// Writes a record.
 pub fn encode((key, boot, expires, queue): &Read) -> Vec<u8> {
-    record::encode(key, boot, queue, *expires).unwrap_or_default()
+    let frame = record::frame(1, &header(key, boot, *expires), queue);
+    frame.map(|frame| record::file(1, &frame).0).unwrap_or_default()
 }
 
 /// A record around any queue, with the checksum that it needs to be believed.
 pub fn seal(key: &Key, boot: &str, expires: StoreTime, queue: &[u8]) -> Vec<u8> {
-    record::seal(key, boot, queue.to_vec(), expires).unwrap_or_default()
+    let frame = record::frame_of(1, &header(key, boot, expires), |bytes| {
+        bytes.extend(queue);
+        Ok(())
+    });
+    frame.map(|frame| record::file(1, &frame).0).unwrap_or_default()
+}
+
+fn header(key: &Key, boot: &str, expires: StoreTime) -> Header {
+    Header {
+        key: key.clone(),
+        boot: boot.to_owned(),
+        expires,
+    }
 }
 
 /// What a datagram says.

@@ -21,7 +21,7 @@ use tokio::net::UnixDatagram;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::Inner;
+use super::{Inner, SubscriptionState};
 use super::death_watcher::{DeathWatcher, watch};
 use super::directory::Directory;
 use super::file;
@@ -42,19 +42,20 @@ const KEPT: usize = 10;
 const MAX_SOCKET_PATH: usize = 103;
 
 /// Sends each event to its inbox, without waiting for anybody.
-pub(super) fn notify(directory: &Directory, key: &Key, at: StoreTime, events: &[Event]) {
+pub(super) fn notify(store: &Inner, key: &Key, at: StoreTime, events: &[Event]) {
     if events.is_empty() {
         return;
     }
-    let Ok(from) = Socket::unbound() else { return };
-    if from.set_nonblocking(true).is_err() {
-        return;
-    }
+    let (directory, own) = (&store.directory, store.session.inbox());
     let mut letters: BTreeMap<&Inbox, String> = BTreeMap::new();
     for event in events {
+        if event.inbox() == own {
+            hear_at_once(store, key, at, event);
+            continue;
+        }
         let letter = letters.entry(event.inbox()).or_default();
         if letter.len() > MAX_BYTES {
-            post(&from, directory, event.inbox(), letter);
+            post(&store.outbox, directory, event.inbox(), letter);
             letter.clear();
         }
         if letter.is_empty() {
@@ -64,8 +65,25 @@ pub(super) fn notify(directory: &Directory, key: &Key, at: StoreTime, events: &[
         line_of(letter, &Push::of(event, key, at, 0)).ok();
     }
     for (inbox, letter) in &letters {
-        post(&from, directory, inbox, letter);
+        post(&store.outbox, directory, inbox, letter);
     }
+}
+
+/// What this client is told by its own step needs no datagram.
+fn hear_at_once(store: &Inner, key: &Key, at: StoreTime, event: &Event) {
+    let SubscriptionState { epoch, reader } = store.subscription.state().clone();
+    if let Some(reader) = reader {
+        let push = Push::of(event, key, at, epoch);
+        store.watcher.forget_proved(&push);
+        reader.pushes.push(push);
+    }
+}
+
+/// The socket from which datagrams are sent.
+pub(super) fn outbox() -> std::io::Result<Socket> {
+    let socket = Socket::unbound()?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 fn line_of(letter: &mut String, push: &Push) -> fmt::Result {
@@ -134,22 +152,22 @@ impl OpenInbox {
         let epoch = store.subscription.next_epoch();
         let open = Arc::new(AtomicBool::new(true));
         let mut tasks = JoinSet::new();
-        let sockets = match bind(&store).and_then(UnixDatagram::from_std) {
+        let reader = match bind(&store).and_then(UnixDatagram::from_std) {
             Ok(socket) => {
                 let (sockets, bound_again) = mpsc::unbounded_channel();
                 let (watcher, open) = (store.watcher.clone(), open.clone());
                 let pushes = Pushes { sink, open };
                 let watching = watch(Arc::downgrade(&store), watcher.clone(), pushes.clone());
                 tasks.spawn(watching);
-                tasks.spawn(read(socket, bound_again, epoch, watcher, pushes));
-                Some(sockets)
+                tasks.spawn(read(socket, bound_again, epoch, watcher, pushes.clone()));
+                Some(Reader { sockets, pushes })
             }
             Err(error) => {
                 tracing::debug!(%error, "no socket for pushes: asking often instead");
                 None
             }
         };
-        store.subscription.open(epoch, sockets);
+        store.subscription.open(epoch, reader);
         Self {
             store,
             epoch,
@@ -172,6 +190,14 @@ impl Drop for OpenInbox {
     }
 }
 
+/// How the open inbox hears.
+#[derive(Debug, Clone)]
+pub(super) struct Reader {
+    /// Takes sockets to read from instead of those before.
+    sockets: mpsc::UnboundedSender<Socket>,
+    pushes: Pushes,
+}
+
 /// Where pushes go while the inbox is open.
 #[derive(Clone)]
 pub(super) struct Pushes {
@@ -187,16 +213,19 @@ impl Pushes {
     }
 }
 
-/// Takes sockets to read from instead of those before.
-pub(super) type Sockets = mpsc::UnboundedSender<Socket>;
+impl fmt::Debug for Pushes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pushes").finish_non_exhaustive()
+    }
+}
 
 /// Hears again after somebody has removed the socket. Before the next grant, if
 /// that client's files are made again before: no push is missed.
 pub(super) fn bind_again(store: &Inner) {
-    if let Some(sockets) = store.subscription.state().sockets.clone() {
+    if let Some(reader) = store.subscription.state().reader.clone() {
         match bind(store) {
             // Fails where the inbox has just been closed.
-            Ok(socket) => drop(sockets.send(socket)),
+            Ok(socket) => drop(reader.sockets.send(socket)),
             Err(error) => tracing::debug!(%error, "no socket for pushes any more"),
         }
     }

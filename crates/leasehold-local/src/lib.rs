@@ -15,22 +15,23 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The queue of each key is a file; a step locks it, runs the core and puts a
-//! new file in its place. Who lives is seen by locked files, and pushes travel
+//! The queue of each key is a file; a step locks it, runs the core and writes over
+//! the older half of it. Who lives is seen by locked files, and pushes travel
 //! through datagram sockets. `docs/adr/0004-local-store.md` says what is
 //! promised and what is not.
 //!
 //! ```text
 //! clock               the wall clock at this boot's origin, and a checksum
 //! clock.lock          locked while that is written
-//! keys/<key>.json     the record: key, boot, checksum; the queue
-//! keys/<key>.tmp      while the key is in use: where the next record is written
-//! keys/<key>.lock     locked during a step
+//! keys/<key>.json     the record, locked during a step: key, boot, checksum; the queue
+//! keys/<key>.tmp      while a record is made, or needs more room
+//! keys/<key>.lock     locked while a record is made
 //! sessions/<inbox>    locked as long as that client lives
 //! inbox/<inbox>.sock  open while that client listens
 //! ```
 
 mod batch;
+mod cache;
 mod clock;
 mod dead;
 mod death_watcher;
@@ -53,6 +54,7 @@ mod turn;
 mod walk;
 
 use std::fmt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -62,7 +64,7 @@ use async_trait::async_trait;
 use leasehold_core::{Command, Inbox, Key, Outcome, Queue, Reply, Snapshot, StoreTime};
 use leasehold_store::random::random_u64;
 use leasehold_store::{
-    Capabilities, Listening, Listing, PushSink, Records, Step, StoreError, Transacted,
+    Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step, StoreError, Transacted,
 };
 use tokio::sync::Semaphore;
 
@@ -70,10 +72,11 @@ pub use self::options::{LocalOptions, NamedBy};
 pub use self::scheme::Local;
 
 use self::batch::Pending;
+use self::cache::OpenRecords;
 use self::clock::Clock;
 use self::death_watcher::DeathWatcher;
 use self::directory::Directory;
-use self::inbox::OpenInbox;
+use self::inbox::{Reader, OpenInbox};
 use self::place::Place;
 use self::session::Session;
 use self::sweep::Sweeper;
@@ -107,6 +110,9 @@ struct Inner {
     subscription: Subscription,
     watcher: Arc<DeathWatcher>,
     pending: Pending,
+    records: OpenRecords,
+    /// From which pushes are sent.
+    outbox: UnixDatagram,
     /// Bounds the threads of steps that wait for others.
     waiting: Arc<Semaphore>,
     /// Ends with this.
@@ -125,6 +131,10 @@ impl Inner {
             subscription: Subscription::default(),
             watcher: Arc::default(),
             pending: Pending::default(),
+            records: OpenRecords::default(),
+            outbox: inbox::outbox().map_err(|error| {
+                StoreError::new(ErrorKind::Refused, "there are no more sockets").with_source(error)
+            })?,
             waiting: Arc::new(Semaphore::new(turn::THREADS)),
             sweeper: OnceLock::new(),
         };
@@ -202,7 +212,7 @@ impl LocalStore {
     /// Lets a claim that waits without an inbox ask again before anything can
     /// lapse: whoever asks finds the dead.
     fn asked_again_soon(&self, mut reply: Reply, at: StoreTime, epoch: u64) -> Reply {
-        let pause = match self.inner.subscription.state().sockets {
+        let pause = match self.inner.subscription.state().reader {
             _ if epoch == 0 => Some(LOOK_PAUSE),
             None => Some(POLL_PAUSE),
             Some(_) => None,
@@ -276,9 +286,9 @@ impl Records for LocalStore {
 /// A look that removes the dead first, if there are any and nobody is in the way.
 fn look(inner: &Inner, key: &Key, mut queue: Queue) -> Result<Snapshot, StoreError> {
     if dead::are_in(inner, &queue)
-        && let Some((without_dead, _)) = step::try_take(inner, key, None)?
+        && step::try_take(inner, key, None)?.is_some()
     {
-        queue = without_dead;
+        queue = Place::of_key(key).read_key(&inner.directory, &inner.clock, key)?;
     }
     Ok(queue.look(inner.clock.now()))
 }
@@ -294,8 +304,8 @@ struct Subscription {
 struct SubscriptionState {
     /// The epoch of the open inbox; zero while none is open.
     epoch: u64,
-    /// Where the open inbox takes another socket.
-    sockets: Option<inbox::Sockets>,
+    /// `None` where no socket could be had.
+    reader: Option<Reader>,
 }
 
 impl Subscription {
@@ -307,14 +317,14 @@ impl Subscription {
         self.last_epoch.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    fn open(&self, epoch: u64, sockets: Option<inbox::Sockets>) {
-        *self.state() = SubscriptionState { epoch, sockets };
+    fn open(&self, epoch: u64, reader: Option<Reader>) {
+        *self.state() = SubscriptionState { epoch, reader };
     }
 
     /// Whether it was that inbox that was open, which is now closed, and whether it had a socket.
     fn close(&self, epoch: u64) -> bool {
         let mut state = self.state();
         let ours = state.epoch == epoch;
-        ours && std::mem::take(&mut *state).sockets.is_some()
+        ours && std::mem::take(&mut *state).reader.is_some()
     }
 }

@@ -67,7 +67,7 @@ impl Listing for RecordListing {
 
 fn read(inner: &Inner, name: &str, pattern: &str, page: &mut ListPage) -> Result<(), StoreError> {
     let (key, queue) = match Place::of(name).read(&inner.directory, &inner.clock) {
-        Ok(Some((header, queue))) => (header.key, queue),
+        Ok(Some((header, queue, _))) => (header.key, queue),
         Ok(None) => return Ok(()),
         // One bad record must not hide the others.
         Err(error) => {

@@ -1,15 +1,21 @@
-//! The files of one key: the record, what it is replaced by, and the lock.
+//! The files of one key, and its lock.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 
 use leasehold_core::{Key, Queue, StoreTime};
 use leasehold_store::{ErrorKind, StoreError};
-use rustix::fs::{OFlags, renameat};
-use rustix::io::Errno;
+use rustix::fs::{FlockOperation, OFlags, flock, fstat, renameat};
+use rustix::io::{Errno, retry_on_intr};
 
+use super::Inner;
+use super::cache::OpenRecord;
 use super::clock::Clock;
 use super::directory::{Directory, KEYS, Locked, is_regular};
 use super::file;
 use super::name::file_name;
-use super::record::{Flaw, Header, RESERVED, decode, encode};
+use super::record::{self, At, Flaw, Header, SMALLEST};
 
 /// How often a step tries to lock a key before it waits in a thread. Steps are
 /// short, and starting a thread takes as long as some of them.
@@ -18,22 +24,14 @@ const LOCK_TRIES: usize = 8;
 /// How often a record is read that seems to be damaged, before it is said to be.
 const READ_TRIES: usize = 16;
 
-/// What file systems give files room by, in bytes.
-const BLOCK: u64 = 4096;
-
-/// By how much a record may at least grow without new room, in bytes: a release adds
-/// the id that it remembers.
-const SLACK: u64 = 1024;
-
-/// How many times as much room as it needs a record keeps.
-const SPARED: u64 = 4;
-
 /// Where a key's files are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     record: String,
+    /// Where a new file is written before it becomes the record.
     temporary: String,
-    lock: String,
+    /// Locked while the record is made, and by version 0.1 at each step.
+    making: String,
 }
 
 impl Place {
@@ -45,15 +43,14 @@ impl Place {
         Self {
             record: format!("{KEYS}/{file_name}.json"),
             temporary: format!("{KEYS}/{file_name}.tmp"),
-            lock: format!("{KEYS}/{file_name}.lock"),
+            making: format!("{KEYS}/{file_name}.lock"),
         }
     }
 
     /// Locks the key for one step, unless another step takes too long.
-    /// The record itself cannot carry the lock, since each step replaces it.
-    pub(super) fn lock(&self, directory: &Directory) -> Result<Option<Locked>, Errno> {
+    pub(super) fn lock<'a>(&'a self, store: &'a Inner) -> Result<Option<KeyLock<'a>>, StoreError> {
         for _ in 0..LOCK_TRIES {
-            if let Some(locked) = self.try_lock(directory)? {
+            if let Some(locked) = self.try_lock(store)? {
                 return Ok(Some(locked));
             }
             std::thread::yield_now();
@@ -62,29 +59,118 @@ impl Place {
     }
 
     /// Locks the key, however long that takes.
-    pub(super) fn wait(&self, directory: &Directory) -> Result<Locked, Errno> {
-        Locked::wait_at(directory, &self.lock)
+    pub(super) fn wait<'a>(&'a self, store: &'a Inner) -> Result<KeyLock<'a>, StoreError> {
+        loop {
+            if let Some(locked) = self.lock_by(store, FlockOperation::LockExclusive)? {
+                return Ok(locked);
+            }
+        }
     }
 
-    pub(super) fn try_lock(&self, directory: &Directory) -> Result<Option<Locked>, Errno> {
-        Locked::now_at(directory, &self.lock)
+    pub(super) fn try_lock<'a>(
+        &'a self,
+        store: &'a Inner,
+    ) -> Result<Option<KeyLock<'a>>, StoreError> {
+        self.lock_by(store, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// Removes all of it. Only for who holds the lock.
-    pub(super) fn remove(&self, directory: &Directory) {
-        file::remove(directory, &self.record);
-        file::remove(directory, &self.temporary);
-        file::remove(directory, &self.lock);
+    /// The record itself carries the lock. Where there is none yet, another file does.
+    fn lock_by<'a>(
+        &'a self,
+        store: &'a Inner,
+        how: FlockOperation,
+    ) -> Result<Option<KeyLock<'a>>, StoreError> {
+        let failed = |errno| store.directory.failed("write to", errno);
+        loop {
+            let Some(open) = self.open(store)? else {
+                return self.lock_to_make(store, how);
+            };
+            match retry_on_intr(|| flock(&open.file, how)) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => {
+                    store.records.put(&self.record, open);
+                    return Ok(None);
+                }
+                Err(errno) => return Err(failed(errno)),
+            }
+            let stands = fstat(&open.file).map_err(failed)?.st_nlink > 0;
+            let locked = KeyLock {
+                store,
+                place: self,
+                record: Some(open.file),
+                known: open.known,
+                _making: None,
+            };
+            // Removed or replaced meanwhile: what stands there now is another file.
+            if stands {
+                return Ok(Some(locked));
+            }
+            locked.give_up();
+        }
+    }
+
+    /// The record, if there is one of this version.
+    fn open(&self, store: &Inner) -> Result<Option<OpenRecord>, StoreError> {
+        if let Some(open) = store.records.take(&self.record) {
+            return Ok(Some(open));
+        }
+        let directory = &store.directory;
+        let flags = OFlags::RDWR | OFlags::NONBLOCK;
+        let file = match directory.file(&self.record, flags) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(self.failed(directory, "write to", errno)),
+        };
+        let mut first = [0; 16];
+        let read = rustix::io::pread(&file, &mut first, 0);
+        let current = read.is_ok_and(|read| record::is_current(&first[..read]));
+        let known = None;
+        Ok(current.then_some(OpenRecord { file, known }))
+    }
+
+    fn lock_to_make<'a>(
+        &'a self,
+        store: &'a Inner,
+        how: FlockOperation,
+    ) -> Result<Option<KeyLock<'a>>, StoreError> {
+        let waits = how == FlockOperation::LockExclusive;
+        let locked = match waits {
+            true => Locked::wait_at(&store.directory, &self.making).map(Some),
+            false => Locked::now_at(&store.directory, &self.making),
+        };
+        let locked = locked.map_err(|errno| store.directory.failed("write to", errno))?;
+        let Some(locked) = locked else {
+            return Ok(None);
+        };
+        let made = self.open(store)?;
+        let making = Making {
+            store,
+            place: self,
+            _locked: locked,
+        };
+        match made {
+            Some(open) => {
+                drop(making);
+                store.records.put(&self.record, open);
+                self.lock_by(store, how)
+            }
+            None => Ok(Some(KeyLock {
+                store,
+                place: self,
+                record: None,
+                known: None,
+                _making: Some(making),
+            })),
+        }
     }
 
     /// Reads the record. Who looks holds no lock, so the file that it has opened can be
-    /// written over by the second step from there: its checksum shows that, and the record
-    /// is read again.
+    /// written over meanwhile: its checksums show that, and the record is read again.
     pub(super) fn read(
         &self,
         directory: &Directory,
         clock: &Clock,
-    ) -> Result<Option<(Header, Queue)>, StoreError> {
+    ) -> Result<Option<record::Read>, StoreError> {
         unless_damaged_for_good(|| self.read_once(directory, clock))
     }
 
@@ -92,28 +178,22 @@ impl Place {
         &self,
         directory: &Directory,
         clock: &Clock,
-    ) -> Result<Option<(Header, Queue)>, StoreError> {
+    ) -> Result<Option<record::Read>, StoreError> {
         let opened = directory.file(&self.record, OFlags::RDONLY | OFlags::NONBLOCK);
         let (bytes, stat) = match opened.and_then(file::read) {
             Ok(read) => read,
             Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
-                return Err(self.corrupt(directory, "is no file"));
-            }
-            Err(errno) => return Err(directory.failed("read", errno)),
+            Err(errno) => return Err(self.failed(directory, "read", errno)),
         };
         if !is_regular(&stat) {
             return Err(self.corrupt(directory, "is no file"));
         }
-        if bytes.starts_with(RESERVED) {
-            return Ok(None);
-        }
-        match decode(&bytes) {
-            Ok((header, mut queue)) => {
+        match record::decode(&bytes) {
+            Ok((header, mut queue, at)) => {
                 if header.boot != clock.boot() {
                     queue.void_claims();
                 }
-                Ok(Some((header, queue)))
+                Ok(Some((header, queue, at)))
             }
             // The machine went down before it was on the disk: nothing of it
             // is still valid, and later tokens are above the clock of then.
@@ -134,44 +214,30 @@ impl Place {
         clock: &Clock,
         key: &Key,
     ) -> Result<Queue, StoreError> {
+        let read = self.read_at(directory, clock, key)?;
+        Ok(read.map(|(queue, _)| queue).unwrap_or_default())
+    }
+
+    fn read_at(
+        &self,
+        directory: &Directory,
+        clock: &Clock,
+        key: &Key,
+    ) -> Result<Option<(Queue, Option<At>)>, StoreError> {
         match self.read(directory, clock)? {
-            None => Ok(Queue::default()),
-            Some((header, queue)) if header.key == *key => Ok(queue),
-            Some((header, _)) => {
+            None => Ok(None),
+            Some((header, queue, at)) if header.key == *key => Ok(Some((queue, at))),
+            Some((header, ..)) => {
                 let what = format!("is the record of {:?}, not of {key:?}", header.key);
                 Err(self.corrupt(directory, &what))
             }
         }
     }
 
-    /// Writes the record beside the last one: what is likely to fail. Only for
-    /// who holds the lock.
-    ///
-    /// While the key is in use both files are kept, and change places at each step:
-    /// so a renewal and a release need no room that is not there.
-    pub(super) fn prepare(
-        &self,
-        directory: &Directory,
-        clock: &Clock,
-        key: &Key,
-        queue: &Queue,
-        expires: StoreTime,
-    ) -> Result<Prepared<'_>, StoreError> {
-        let bytes = encode(key, clock.boot(), queue, expires).map_err(|error| {
-            StoreError::new(ErrorKind::Refused, "the queue cannot be written down")
-                .with_source(error)
-        })?;
-        let mut prepared = Prepared {
-            place: self,
-            in_use: !queue.is_empty(),
-            made: Vec::new(),
-        };
-        match prepared.write(directory, bytes) {
-            Ok(()) => Ok(prepared),
-            Err(errno) => {
-                prepared.discard(directory);
-                Err(directory.failed("write to", errno))
-            }
+    fn failed(&self, directory: &Directory, doing: &str, errno: Errno) -> StoreError {
+        match errno {
+            Errno::LOOP | Errno::ISDIR | Errno::NXIO => self.corrupt(directory, "is no file"),
+            errno => directory.failed(doing, errno),
         }
     }
 
@@ -188,63 +254,195 @@ impl Place {
     }
 }
 
-/// A record that stands beside the last one.
+/// A key that is locked for one step.
 #[derive(Debug)]
-pub(super) struct Prepared<'a> {
+pub(super) struct KeyLock<'a> {
+    store: &'a Inner,
     place: &'a Place,
-    in_use: bool,
-    /// What was not there before.
-    made: Vec<&'a str>,
+    /// Carries the lock, if there is one.
+    record: Option<OwnedFd>,
+    /// What the record says, as far as it is known.
+    known: Option<(Queue, At)>,
+    /// Carries it otherwise.
+    _making: Option<Making<'a>>,
 }
 
-impl<'a> Prepared<'a> {
-    fn write(&mut self, directory: &Directory, bytes: Vec<u8>) -> Result<(), Errno> {
-        let (record, temporary) = (&*self.place.record, &*self.place.temporary);
-        if !self.in_use {
-            return file::write(directory, temporary, &bytes);
+impl KeyLock<'_> {
+    /// The queue of `key`, and where it was found; to be given back by [`Prepared::commit`].
+    pub(super) fn read(&mut self, key: &Key) -> Result<(Queue, Option<At>), StoreError> {
+        if let Some((queue, at)) = self.known.take_if(|(_, at)| is_last(&self.record, *at)) {
+            return Ok((queue, Some(at)));
         }
-        let least = bytes.len() as u64;
-        let sizes = [least, (least + SLACK).next_multiple_of(BLOCK)];
-        // The record becomes the room for the next one.
-        if file::exists(directory, record)? {
-            file::grow(directory, record, OFlags::empty(), sizes)?;
-            if !file::exists(directory, temporary)? {
-                self.made.push(temporary);
-            }
-        } else {
-            self.made.extend([temporary, record]);
-            let (file, size) = file::grow(directory, temporary, OFlags::CREATE, sizes)?;
-            file::overwrite(&file, size, RESERVED.to_vec())?;
-            renameat(directory, temporary, directory, record)?;
-        }
-        let (file, mut size) = file::grow(directory, temporary, OFlags::CREATE, sizes)?;
-        // Many have waited here, and each step would go on writing as much.
-        if size > sizes[1] * SPARED && file.set_len(sizes[1]).is_ok() {
-            size = sizes[1];
-        }
-        file::overwrite(&file, size, bytes)
+        let Inner {
+            directory, clock, ..
+        } = self.store;
+        let read = self.place.read_at(directory, clock, key)?;
+        Ok(read.unwrap_or_default())
     }
 
-    /// Puts what was prepared in the place of the last record.
-    pub(super) fn commit(self, directory: &Directory) -> Result<(), StoreError> {
-        let (record, temporary) = (&*self.place.record, &*self.place.temporary);
-        let done = if self.in_use {
-            file::exchange(directory, temporary, record)
-        } else {
-            renameat(directory, temporary, directory, record)
+    /// Does what is likely to fail of writing the queue: a new file, where there is none or it
+    /// has no room.
+    pub(super) fn prepare(
+        &self,
+        key: &Key,
+        queue: Queue,
+        found: Option<At>,
+        expires: StoreTime,
+    ) -> Result<Prepared, StoreError> {
+        let header = Header {
+            key: key.clone(),
+            boot: self.store.clock.boot().to_owned(),
+            expires,
         };
-        done.map_err(|errno| {
-            self.discard(directory);
-            directory.failed("write to", errno)
+        let at = found.filter(|_| self.record.is_some()).map(At::next);
+        let number = at.map_or(1, |at| at.number);
+        let frame = record::frame(number, &header, &queue).map_err(|error| {
+            StoreError::new(ErrorKind::Refused, "the queue cannot be written down")
+                .with_source(error)
+        })?;
+        let fits = at.filter(|at| frame.len() <= at.room);
+        // Many have waited here; who looks would go on reading as much.
+        let spacious = fits.is_some_and(|at| at.room > SMALLEST) && queue.is_empty();
+        let made = match fits {
+            Some(_) if !spacious => None,
+            _ => match self.make(number, &frame) {
+                Ok(made) => Some(made),
+                Err(_) if fits.is_some() => None,
+                Err(errno) => return Err(self.store.directory.failed("write to", errno)),
+            },
+        };
+        Ok(match (made, fits) {
+            (Some((file, at)), _) => Prepared::File { file, at, queue },
+            (None, Some(at)) => Prepared::Frame { frame, at, queue },
+            (None, None) => return Err(self.store.directory.failed("write to", Errno::NOSPC)),
         })
     }
 
-    /// Drops what was prepared.
-    pub(super) fn discard(self, directory: &Directory) {
-        for name in self.made {
-            file::remove(directory, name);
+    /// A new file beside the record, locked.
+    fn make(&self, number: u64, frame: &[u8]) -> Result<(File, At), Errno> {
+        let (bytes, at) = record::file(number, frame);
+        let (directory, temporary) = (&self.store.directory, &self.place.temporary);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+        let file = File::from(directory.file(temporary, flags)?);
+        let written = file.write_all_at(&bytes, 0).map_err(|error| file::errno(&error));
+        // Nobody else can have it locked: it has not been the record yet.
+        let locked = written
+            .and_then(|()| retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)));
+        match locked {
+            Ok(()) => Ok((file, at)),
+            Err(errno) => {
+                file::remove(directory, temporary);
+                Err(errno)
+            }
         }
     }
+
+    /// Puts what was prepared in the place of the last record.
+    pub(super) fn commit(&mut self, prepared: Prepared) -> Result<(), StoreError> {
+        let directory = &self.store.directory;
+        let (done, queue, at) = match prepared {
+            Prepared::Frame { frame, at, queue } => {
+                let record = self.record.as_ref().ok_or(Errno::BADF);
+                (record.and_then(|record| write_all(record, &frame, at.offset())), queue, at)
+            }
+            Prepared::File { file, at, queue } => {
+                let (from, to) = (&*self.place.temporary, &*self.place.record);
+                let done = renameat(directory, from, directory, to);
+                match done {
+                    Ok(()) => {
+                        let former = self.record.replace(file.into());
+                        former.map(|former| flock(former, FlockOperation::Unlock));
+                    }
+                    Err(_) => file::remove(directory, from),
+                }
+                (done, queue, at)
+            }
+        };
+        done.map_err(|errno| directory.failed("write to", errno))?;
+        self.known = Some((queue, at));
+        Ok(())
+    }
+
+    /// Drops what was prepared.
+    pub(super) fn discard(&self, prepared: Prepared) {
+        if let Prepared::File { .. } = prepared {
+            file::remove(&self.store.directory, &self.place.temporary);
+        }
+    }
+
+    /// Removes the files of the key.
+    pub(super) fn remove(self) {
+        for name in [&self.place.record, &self.place.temporary] {
+            file::remove(&self.store.directory, name);
+        }
+        self.give_up();
+    }
+
+    /// Lets go of a record that does not count any more.
+    fn give_up(mut self) {
+        if let Some(record) = self.record.take() {
+            flock(&record, FlockOperation::Unlock).ok();
+        }
+    }
+}
+
+impl Drop for KeyLock<'_> {
+    fn drop(&mut self) {
+        if let Some(file) = self.record.take() {
+            // Closing would not do, since it stays open; nor where a child is between fork and exec.
+            if flock(&file, FlockOperation::Unlock).is_ok() {
+                let known = self.known.take();
+                let open = OpenRecord { file, known };
+                self.store.records.put(&self.place.record, open);
+            }
+        }
+    }
+}
+
+/// The lock under which the first record of a key is made.
+#[derive(Debug)]
+struct Making<'a> {
+    store: &'a Inner,
+    place: &'a Place,
+    _locked: Locked,
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        // Whoever waits for it sees that it does not stand there any more.
+        file::remove(&self.store.directory, &self.place.making);
+    }
+}
+
+/// A queue that only has to be put in its place.
+#[derive(Debug)]
+pub(super) enum Prepared {
+    /// There is room for it in the record.
+    Frame {
+        frame: Vec<u8>,
+        at: At,
+        queue: Queue,
+    },
+    /// A new file, locked.
+    File { file: File, at: At, queue: Queue },
+}
+
+/// Whether nothing was written after that frame: the next would be in the other half.
+fn is_last(record: &Option<OwnedFd>, at: At) -> bool {
+    let mut next = [0; 8];
+    record.as_ref().is_some_and(|record| {
+        let read = rustix::io::pread(record, &mut next, at.next().offset());
+        read == Ok(next.len()) && record::number_of(&next).is_some_and(|next| next <= at.number)
+    })
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        let written = retry_on_intr(|| rustix::io::pwrite(file, bytes, offset))?;
+        bytes = &bytes[written..];
+        offset += written as u64;
+    }
+    Ok(())
 }
 
 /// Reads again what seems to be damaged.

@@ -1,12 +1,12 @@
-//! Steps on keys whose locks are held: read, apply, replace, notify.
+//! Steps on keys that are locked: read, apply, write, notify.
 
 use std::sync::Arc;
 
 use leasehold_core::{Command, Key, Outcome, Queue};
 use leasehold_store::{ErrorKind, Step, StoreError, Taken};
 
-use super::directory::Locked;
-use super::place::{Place, Prepared};
+use super::place::{KeyLock, Place, Prepared};
+use super::record::At;
 use super::turn::in_turn;
 use super::{Inner, dead, inbox};
 
@@ -16,35 +16,32 @@ pub(super) fn try_take(
     store: &Inner,
     key: &Key,
     command: Option<&Command>,
-) -> Result<Option<(Queue, Outcome)>, StoreError> {
+) -> Result<Option<Outcome>, StoreError> {
     let place = Place::of_key(key);
-    let locked = place.lock(&store.directory);
-    let Some(locked) = locked.map_err(|errno| store.directory.failed("write to", errno))? else {
+    let Some(mut locked) = place.lock(store)? else {
         return Ok(None);
     };
-    let at = [(key.clone(), place)];
-    let (queue, mut outcomes) = take(store, &[locked], &at, [command])?;
-    Ok(outcomes.pop().map(|outcome| (queue, outcome)))
+    Ok(take(store, &mut locked, key, [command])?.pop())
 }
 
 /// Takes steps on one key, one after the other: all of them are in the record, or
 /// none. `None` only removes the dead.
 pub(super) fn take<'a>(
     store: &Inner,
-    locks: &[Locked],
-    at: &[(Key, Place); 1],
+    locked: &mut KeyLock<'_>,
+    key: &Key,
     commands: impl IntoIterator<Item = Option<&'a Command>>,
-) -> Result<(Queue, Vec<Outcome>), StoreError> {
+) -> Result<Vec<Outcome>, StoreError> {
     let is_dead = |inbox: &_| store.session.sees_dead(inbox);
-    let (queues, taken) = transact(store, locks, at, |queues| {
+    let locks = std::slice::from_mut(locked);
+    let taken = transact(store, locks, &[(key.clone(), 0)], |queues| {
         let [queue] = queues else {
             return Ok(Vec::new());
         };
         let step = |command| dead::apply(queue, command, store.clock.now(), is_dead);
         Ok(commands.into_iter().map(step).collect())
     })?;
-    let queue = queues.into_iter().next();
-    Ok((queue.unwrap_or_default(), taken.unwrap_or_default()))
+    Ok(taken.unwrap_or_default())
 }
 
 /// Takes one step on several keys, waiting for its turn on each: claims that are granted
@@ -54,76 +51,82 @@ pub(super) async fn take_all(
     keys: &[&Key],
     claims: &[Command],
 ) -> Result<Taken, StoreError> {
-    let at = |key: &&Key| ((*key).clone(), Place::of_key(key));
-    let (at, claims): (Vec<_>, _) = (keys.iter().map(at).collect(), claims.to_vec());
     // Where all who lock several keys begin, and go on: sorted.
-    let mut places: Vec<_> = at.iter().map(|(_, place)| place.clone()).collect();
-    places.sort();
-    let step = move |store: &Inner, locks: &[Locked]| {
+    let mut sorted: Vec<_> = keys.iter().map(|key| (Place::of_key(key), *key)).collect();
+    sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let locked_at = |key: &&Key| sorted.iter().position(|(_, other)| other == key);
+    let at = |key: &&Key| ((*key).clone(), locked_at(key).unwrap_or_default());
+    let parts: Vec<_> = keys.iter().map(at).collect();
+    let places = sorted.into_iter().map(|(place, _)| place).collect();
+    let claims = claims.to_vec();
+    let step = move |store: &Inner, locks: &mut [KeyLock<'_>]| {
         let clock = store.clock.now();
         let is_dead = |inbox: &_| store.session.sees_dead(inbox);
-        let (_, taken) = transact(store, locks, &at, |queues| {
+        transact(store, locks, &parts, |queues| {
             Step::All(&claims).apply_by(queues, |queue, claim| {
                 dead::apply(queue, Some(claim), clock, is_dead)
             })
-        })?;
-        Ok(taken)
+        })
     };
     in_turn(store, places, step).await
 }
 
+/// A key, and which of the locks is its own.
+type Part = (Key, usize);
+
 /// Reads the queues of these keys, changes them, and puts them back if all was taken.
 fn transact(
     store: &Inner,
-    _locks: &[Locked],
-    at: &[(Key, Place)],
+    locks: &mut [KeyLock<'_>],
+    parts: &[Part],
     change: impl FnOnce(&mut [Queue]) -> Taken,
-) -> Result<(Vec<Queue>, Taken), StoreError> {
+) -> Result<Taken, StoreError> {
     store.go_on()?;
-    let read = |(key, place): &(Key, Place)| place.read_key(&store.directory, &store.clock, key);
-    let mut queues = at.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let read = |(key, lock): &Part| locks[*lock].read(key);
+    let read: Result<Vec<_>, _> = parts.iter().map(read).collect();
+    let (mut queues, found): (Vec<_>, Vec<_>) = read?.into_iter().unzip();
     let taken = change(&mut queues);
     if let Ok(outcomes) = &taken {
-        put_back(store, at, &queues)?;
+        put_back(store, locks, parts, queues.into_iter().zip(found))?;
         // Sent under the locks, and after the grants are in the files: pushes come in
         // the order of the steps, and none before what it says is true. The dead
         // are removed, so whoever does not hear is alive, and asks by itself.
-        for ((key, _), outcome) in at.iter().cycle().zip(outcomes) {
-            inbox::notify(&store.directory, key, outcome.at, &outcome.events);
+        for ((key, _), outcome) in parts.iter().cycle().zip(outcomes) {
+            inbox::notify(store, key, outcome.at, &outcome.events);
         }
     }
-    Ok((queues, taken))
+    Ok(taken)
 }
 
-/// Puts all records in place. What is likely to fail, a full disk above all,
-/// fails before the first of them is.
+/// Writes all queues. What is likely to fail, a full disk above all, fails before the first of
+/// them is written.
 ///
 /// Between the first and the last, a process that is killed leaves some of its
 /// claims and not the others. They are claims of a dead client: whoever wants
 /// such a key removes them, and until then nobody misses it.
-fn put_back(store: &Inner, at: &[(Key, Place)], queues: &[Queue]) -> Result<(), StoreError> {
-    let (directory, clock) = (&store.directory, store.clock.now());
-    let discard = |prepared: Vec<Prepared<'_>>| {
-        for one in prepared {
-            one.discard(directory);
-        }
-    };
-    let mut prepared = Vec::with_capacity(queues.len());
-    for ((key, place), queue) in at.iter().zip(queues) {
+fn put_back(
+    store: &Inner,
+    locks: &mut [KeyLock<'_>],
+    parts: &[Part],
+    queues: impl Iterator<Item = (Queue, Option<At>)>,
+) -> Result<(), StoreError> {
+    let clock = store.clock.now();
+    let mut prepared: Vec<(usize, Prepared)> = Vec::with_capacity(parts.len());
+    for ((key, lock), (queue, found)) in parts.iter().zip(queues) {
         let expires = clock + queue.keep_for(clock, store.retention);
-        match place.prepare(directory, &store.clock, key, queue, expires) {
-            Ok(one) => prepared.push(one),
+        match locks[*lock].prepare(key, queue, found, expires) {
+            Ok(one) => prepared.push((*lock, one)),
             Err(error) => {
-                discard(prepared);
+                discard(locks, prepared);
                 return Err(error);
             }
         }
     }
     let mut prepared = prepared.into_iter();
     let mut written = 0;
-    while let Some(one) = prepared.next() {
-        if let Err(error) = one.commit(directory) {
-            discard(prepared.collect());
+    while let Some((lock, one)) = prepared.next() {
+        if let Err(error) = locks[lock].commit(one) {
+            discard(locks, prepared);
             return Err(match written {
                 0 => error,
                 // The client asks again, or releases what it may have.
@@ -134,6 +137,12 @@ fn put_back(store: &Inner, at: &[(Key, Place)], queues: &[Queue]) -> Result<(), 
         written += 1;
     }
     Ok(())
+}
+
+fn discard(locks: &[KeyLock<'_>], prepared: impl IntoIterator<Item = (usize, Prepared)>) {
+    for (lock, one) in prepared {
+        locks[lock].discard(one);
+    }
 }
 
 #[cfg(test)]

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_store::{ErrorKind, StoreError};
-use rustix::io::Errno;
 use tokio::sync::oneshot;
+use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
 use super::Inner;
-use super::directory::{Directory, Locked};
-use super::place::Place;
+use super::place::{KeyLock, Place};
 
 /// How long a key may be in the middle of other steps. One takes well under a
 /// millisecond, but a process may have been stopped there.
@@ -19,39 +18,31 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// How many steps of one client wait in threads of their own at a time.
 pub(super) const THREADS: usize = 16;
 
-/// Does work while it has the locks of some keys, which are sorted.
+/// Does work while it has the locks of some keys, which are sorted: at once where nobody else is
+/// at them, as a step takes some microseconds.
 ///
 /// The future can be dropped: the work is then done or not, and no lock stays.
 pub(super) async fn in_turn<T: Send + 'static>(
     store: &Arc<Inner>,
     places: Vec<Place>,
-    work: impl Fn(&Inner, &[Locked]) -> Result<T, StoreError> + Send + Sync + 'static,
+    work: impl Fn(&Inner, &mut [KeyLock<'_>]) -> Result<T, StoreError> + Send + Sync + 'static,
 ) -> Result<T, StoreError> {
-    let turn = Arc::new((places, work));
-    let (inner, tried) = (store.clone(), turn.clone());
-    let now = move || {
-        let (places, work) = &*tried;
-        match lock_each(&inner.directory, places, Vec::new()) {
-            Ok(Ok(locks)) => work(&inner, &locks).map(Some),
-            Ok(Err(_taken)) => Ok(None),
-            Err(errno) => Err(inner.directory.failed("write to", errno)),
-        }
-    };
-    if let Some(done) = blocking(now).await? {
-        return Ok(done);
+    // Nothing else here waits for anybody: other tasks have their turn, too.
+    consume_budget().await;
+    if let Ok(mut locks) = lock_each(store, &places, Vec::new())? {
+        return work(store, &mut locks);
     }
     let inner = store.clone();
     let waiting = in_thread(store, move |is_wanted| {
-        let (places, work) = &*turn;
-        match wait_for_each(&inner.directory, places, is_wanted) {
-            Ok(locks) => locks.map(|locks| work(&inner, &locks)),
-            Err(errno) => Some(Err(inner.directory.failed("write to", errno))),
+        match wait_for_each(&inner, &places, is_wanted) {
+            Ok(locks) => locks.map(|mut locks| work(&inner, &mut locks)),
+            Err(error) => Some(Err(error)),
         }
     });
     timeout(PATIENCE, waiting).await.unwrap_or_else(|_| {
         Err(StoreError::new(
             ErrorKind::Unavailable,
-            format!("there was no turn on this key within {PATIENCE:?}"),
+            format!("could not lock the record of this key within {PATIENCE:?}"),
         )
         .with_hint(
             "a process that uses the same directory may be stopped in mid-step, \
@@ -62,12 +53,12 @@ pub(super) async fn in_turn<T: Send + 'static>(
 
 /// Locks one key after the other; stops at the first that others have locked.
 fn lock_each<'a>(
-    directory: &Directory,
+    store: &'a Inner,
     places: &'a [Place],
-    mut locks: Vec<Locked>,
-) -> Result<Result<Vec<Locked>, &'a Place>, Errno> {
-    for place in places {
-        match place.lock(directory)? {
+    mut locks: Vec<KeyLock<'a>>,
+) -> Result<Result<Vec<KeyLock<'a>>, &'a Place>, StoreError> {
+    for place in &places[locks.len()..] {
+        match place.lock(store)? {
             Some(lock) => locks.push(lock),
             None => return Ok(Err(place)),
         }
@@ -78,24 +69,24 @@ fn lock_each<'a>(
 /// Locks all keys, however long that takes. Holds none while it waits: so no
 /// two can wait for each other, and a process that was stopped in mid-step
 /// holds up its own key only.
-fn wait_for_each(
-    directory: &Directory,
-    places: &[Place],
+fn wait_for_each<'a>(
+    store: &'a Inner,
+    places: &'a [Place],
     is_wanted: &dyn Fn() -> bool,
-) -> Result<Option<Vec<Locked>>, Errno> {
-    let Some((first, rest)) = places.split_first() else {
+) -> Result<Option<Vec<KeyLock<'a>>>, StoreError> {
+    let Some(first) = places.first() else {
         return Ok(Some(Vec::new()));
     };
     loop {
-        let locked = first.wait(directory)?;
+        let locked = first.wait(store)?;
         // By now nobody may be waiting for it, and have asked elsewhere.
         if !is_wanted() {
             return Ok(None);
         }
-        match lock_each(directory, rest, vec![locked])? {
+        match lock_each(store, places, vec![locked])? {
             Ok(locks) => return Ok(Some(locks)),
             // Not kept: all begin with the first, so that one of them gets through.
-            Err(taken) => drop(taken.wait(directory)?),
+            Err(taken) => drop(taken.wait(store)?),
         }
     }
 }

@@ -26,7 +26,7 @@ mod tombstone;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use self::entry::{Entry, Place};
 use self::record::Record;
@@ -74,8 +74,8 @@ pub const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
 /// let outcome = queue.apply(&claim, StoreTime(1_000_000));
 /// assert!(matches!(outcome.reply, Reply::Standing(s) if s.token.is_some()));
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Record", into = "Record")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Record")]
 pub struct Queue {
     /// The clock when last seen, as it was read.
     last_seen: StoreTime,
@@ -304,6 +304,15 @@ impl Queue {
             .values()
             .chain(waiting)
             .filter_map(|entry| entry.inbox.as_ref())
+    }
+
+    /// Whether all who hold, wait or watch are this client.
+    #[must_use]
+    pub fn is_of_only(&self, inbox: &Inbox) -> bool {
+        let watching = self.watchers.iter().map(|(watcher, _)| watcher);
+        self.inboxes(usize::MAX)
+            .chain(watching)
+            .all(|one| one == inbox)
     }
 
     // ---- time ----

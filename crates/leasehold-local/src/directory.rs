@@ -28,13 +28,17 @@ const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 pub(super) struct Directory {
     path: PathBuf,
     fd: OwnedFd,
+    /// The device and the number of its inode.
+    inode: (u64, u64),
 }
 
 impl Directory {
     /// Opens it, making it if it is missing.
     pub(super) fn open(path: PathBuf) -> Result<Self, StoreError> {
         let fd = walk::open(&path)?;
-        let directory = Self { path, fd };
+        let opened = fstat(&fd).map_err(|errno| failed(&path, "look at", errno))?;
+        let inode = inode_of(&opened);
+        let directory = Self { path, fd, inode };
         directory.check_owner()?;
         directory.check_local()?;
         for sub in [KEYS, SESSIONS, INBOXES] {
@@ -53,7 +57,14 @@ impl Directory {
     /// Opens a file in it that is neither followed nor inherited.
     pub(super) fn file(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        retry_on_intr(|| openat(&self.fd, name, flags, PRIVATE))
+        let open = |flags| retry_on_intr(|| openat(&self.fd, name, flags, PRIVATE));
+        // Else each read would write when it was. Not allowed for the file of another user.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        match open(flags | OFlags::NOATIME) {
+            Err(Errno::PERM) => {}
+            opened => return opened,
+        }
+        open(flags)
     }
 
     /// Opens the file `name`, made if need be, and locks it, however long that takes. The lock
@@ -72,9 +83,8 @@ impl Directory {
     /// Refuses a directory to which its path does not lead any more: others find
     /// another one there, or make one, and are granted what is held here.
     pub(super) fn check_stands(&self) -> Result<(), StoreError> {
-        let mine = fstat(&self.fd).map_err(|errno| self.failed("look at", errno))?;
         let gone = match stat(&self.path) {
-            Ok(there) => (mine.st_dev, mine.st_ino) != (there.st_dev, there.st_ino),
+            Ok(there) => self.inode != inode_of(&there),
             Err(errno) => matches!(errno, Errno::NOENT | Errno::NOTDIR),
         };
         if gone {
@@ -223,6 +233,11 @@ impl Drop for Locked {
         // Closing would do, but for a child between fork and exec.
         flock(&self.0, FlockOperation::Unlock).ok();
     }
+}
+
+#[allow(clippy::useless_conversion, reason = "narrower on other systems")]
+fn inode_of(stat: &Stat) -> (u64, u64) {
+    (u64::from(stat.st_dev), u64::from(stat.st_ino))
 }
 
 pub(super) fn permissions(stat: &Stat) -> Mode {

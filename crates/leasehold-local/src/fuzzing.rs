@@ -24,7 +24,9 @@ pub fn decode(bytes: &[u8]) -> Result<Read, String> {
 /// Writes a record.
 pub fn encode((key, boot, expires, queue): &Read) -> Vec<u8> {
     let frame = record::frame(1, &header(key, boot, *expires), queue);
-    frame.map(|frame| record::file(1, &frame).0).unwrap_or_default()
+    frame
+        .map(|frame| record::file(1, &frame).0)
+        .unwrap_or_default()
 }
 
 /// A record around any queue, with the checksum that it needs to be believed.
@@ -33,7 +35,9 @@ pub fn seal(key: &Key, boot: &str, expires: StoreTime, queue: &[u8]) -> Vec<u8> 
         bytes.extend(queue);
         Ok(())
     });
-    frame.map(|frame| record::file(1, &frame).0).unwrap_or_default()
+    frame
+        .map(|frame| record::file(1, &frame).0)
+        .unwrap_or_default()
 }
 
 fn header(key: &Key, boot: &str, expires: StoreTime) -> Header {

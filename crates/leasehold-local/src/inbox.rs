@@ -21,12 +21,12 @@ use tokio::net::UnixDatagram;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{Inner, SubscriptionState};
 use super::death_watcher::{DeathWatcher, watch};
 use super::directory::Directory;
 use super::file;
 use super::name::file_name;
 use super::session::socket;
+use super::{Inner, SubscriptionState};
 
 /// The format of a datagram; others are not understood, and left.
 const FORMAT: &str = "2";

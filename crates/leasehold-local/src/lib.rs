@@ -76,7 +76,7 @@ use self::cache::OpenRecords;
 use self::clock::Clock;
 use self::death_watcher::DeathWatcher;
 use self::directory::Directory;
-use self::inbox::{Reader, OpenInbox};
+use self::inbox::{OpenInbox, Reader};
 use self::place::Place;
 use self::session::Session;
 use self::sweep::Sweeper;
@@ -285,9 +285,7 @@ impl Records for LocalStore {
 
 /// A look that removes the dead first, if there are any and nobody is in the way.
 fn look(inner: &Inner, key: &Key, mut queue: Queue) -> Result<Snapshot, StoreError> {
-    if dead::are_in(inner, &queue)
-        && step::try_take(inner, key, None)?.is_some()
-    {
+    if dead::are_in(inner, &queue) && step::try_take(inner, key, None)?.is_some() {
         queue = Place::of_key(key).read_key(&inner.directory, &inner.clock, key)?;
     }
     Ok(queue.look(inner.clock.now()))

@@ -324,10 +324,13 @@ impl KeyLock<'_> {
         let (directory, temporary) = (&self.store.directory, &self.place.temporary);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
         let file = File::from(directory.file(temporary, flags)?);
-        let written = file.write_all_at(&bytes, 0).map_err(|error| file::errno(&error));
+        let written = file
+            .write_all_at(&bytes, 0)
+            .map_err(|error| file::errno(&error));
         // Nobody else can have it locked: it has not been the record yet.
-        let locked = written
-            .and_then(|()| retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)));
+        let locked = written.and_then(|()| {
+            retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive))
+        });
         match locked {
             Ok(()) => Ok((file, at)),
             Err(errno) => {
@@ -343,7 +346,11 @@ impl KeyLock<'_> {
         let (done, queue, at) = match prepared {
             Prepared::Frame { frame, at, queue } => {
                 let record = self.record.as_ref().ok_or(Errno::BADF);
-                (record.and_then(|record| write_all(record, &frame, at.offset())), queue, at)
+                (
+                    record.and_then(|record| write_all(record, &frame, at.offset())),
+                    queue,
+                    at,
+                )
             }
             Prepared::File { file, at, queue } => {
                 let (from, to) = (&*self.place.temporary, &*self.place.record);
@@ -364,7 +371,7 @@ impl KeyLock<'_> {
     }
 
     /// Drops what was prepared.
-    pub(super) fn discard(&self, prepared: Prepared) {
+    pub(super) fn discard(&self, prepared: &Prepared) {
         if let Prepared::File { .. } = prepared {
             file::remove(&self.store.directory, &self.place.temporary);
         }

@@ -38,7 +38,15 @@ pub(super) fn take<'a>(
         let [queue] = queues else {
             return Ok(Vec::new());
         };
-        let step = |command| dead::apply(queue, command, store.clock.now(), is_dead);
+        let step = |command| {
+            dead::apply(
+                queue,
+                command,
+                store.clock.now(),
+                store.session.inbox(),
+                is_dead,
+            )
+        };
         Ok(commands.into_iter().map(step).collect())
     })?;
     Ok(taken.unwrap_or_default())
@@ -64,7 +72,7 @@ pub(super) async fn take_all(
         let is_dead = |inbox: &_| store.session.sees_dead(inbox);
         transact(store, locks, &parts, |queues| {
             Step::All(&claims).apply_by(queues, |queue, claim| {
-                dead::apply(queue, Some(claim), clock, is_dead)
+                dead::apply(queue, Some(claim), clock, store.session.inbox(), is_dead)
             })
         })
     };
@@ -141,7 +149,7 @@ fn put_back(
 
 fn discard(locks: &[KeyLock<'_>], prepared: impl IntoIterator<Item = (usize, Prepared)>) {
     for (lock, one) in prepared {
-        locks[lock].discard(one);
+        locks[lock].discard(&one);
     }
 }
 

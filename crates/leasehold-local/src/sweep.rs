@@ -231,11 +231,7 @@ mod tests {
             .collect();
         left.sort();
         let mine = store.session.inbox().as_str().to_owned();
-        let mut expected = [
-            "damaged.json".to_owned(),
-            "not%20yet.json".to_owned(),
-            mine,
-        ];
+        let mut expected = ["damaged.json".to_owned(), "not%20yet.json".to_owned(), mine];
         expected.sort();
         assert_eq!(left, expected);
     }

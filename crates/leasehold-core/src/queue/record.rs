@@ -1,9 +1,9 @@
 //! A queue as it is written down.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::tombstone::Tombstone;
 use super::{Entry, Place, Queue};
@@ -11,7 +11,7 @@ use crate::time::micros;
 use crate::{Arrival, Capacity, Inbox, Invalid, Mode, OwnerSecret, StoreTime, Token};
 
 /// A queue as it is written down, without what can be computed.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct Record {
     last_seen: StoreTime,
     offset: Duration,
@@ -22,7 +22,7 @@ pub(super) struct Record {
     furthest: StoreTime,
     granted: Vec<(Token, Entry)>,
     waiting: Vec<Entry>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     watchers: Vec<(Inbox, StoreTime)>,
     released: Vec<Tombstone>,
 }
@@ -139,24 +139,39 @@ impl TryFrom<Record> for Queue {
     }
 }
 
-impl From<Queue> for Record {
-    fn from(queue: Queue) -> Self {
-        Self {
-            last_seen: queue.last_seen,
-            offset: queue.offset,
-            last_token: queue.last_token,
-            last_arrival: queue.last_arrival,
-            capacity: queue.capacity,
-            earliest: queue.earliest,
-            furthest: queue.furthest,
-            granted: queue
-                .granted
-                .into_iter()
-                .map(|((token, _), entry)| (token, entry))
-                .collect(),
-            waiting: queue.waiting.into_values().collect(),
-            watchers: queue.watchers,
-            released: queue.released.into(),
-        }
+/// A [`Record`], without a copy of the queue: it may be long, and is written at each step.
+#[derive(Serialize)]
+struct View<'a> {
+    last_seen: StoreTime,
+    offset: Duration,
+    last_token: Token,
+    last_arrival: Arrival,
+    capacity: Option<Capacity>,
+    earliest: StoreTime,
+    furthest: StoreTime,
+    granted: Vec<(Token, &'a Entry)>,
+    waiting: Vec<&'a Entry>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    watchers: &'a [(Inbox, StoreTime)],
+    released: &'a VecDeque<Tombstone>,
+}
+
+impl Serialize for Queue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let granted = self.granted.iter();
+        let view = View {
+            last_seen: self.last_seen,
+            offset: self.offset,
+            last_token: self.last_token,
+            last_arrival: self.last_arrival,
+            capacity: self.capacity,
+            earliest: self.earliest,
+            furthest: self.furthest,
+            granted: granted.map(|((token, _), entry)| (*token, entry)).collect(),
+            waiting: self.waiting.values().collect(),
+            watchers: &self.watchers,
+            released: &self.released,
+        };
+        view.serialize(serializer)
     }
 }

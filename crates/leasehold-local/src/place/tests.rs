@@ -50,7 +50,11 @@ impl Case {
         let locked = place.try_lock(&self.store);
         let step = locked.and_then(|locked| locked.unwrap().read(&self.key));
         let looks = self.read().unwrap_err().kind();
-        assert_eq!(step.unwrap_err().kind(), looks, "who writes is told the same");
+        assert_eq!(
+            step.unwrap_err().kind(),
+            looks,
+            "who writes is told the same"
+        );
         looks
     }
 }
@@ -115,7 +119,9 @@ fn every_half_way_state_is_gone_on_from() {
     case.write(&Queue::default());
     let after = fs::read(&record).unwrap();
     assert_eq!(before.len(), after.len(), "in the same file");
-    let changed: Vec<_> = (0..after.len()).filter(|at| before[*at] != after[*at]).collect();
+    let changed: Vec<_> = (0..after.len())
+        .filter(|at| before[*at] != after[*at])
+        .collect();
     // Wherever in the frame it was killed, what was there is whole.
     for last in changed.iter().step_by(7) {
         let mut torn = before.clone();
@@ -178,7 +184,10 @@ fn a_record_of_version_0_1_is_gone_on_with() {
     let place = Place::of("k");
     let stopped = File::create(case.path().with_extension("lock")).unwrap();
     stopped.lock().unwrap();
-    assert!(place.try_lock(&case.store).unwrap().is_none(), "a step of it");
+    assert!(
+        place.try_lock(&case.store).unwrap().is_none(),
+        "a step of it"
+    );
     stopped.unlock().unwrap();
     let mut locked = place.try_lock(&case.store).unwrap().unwrap();
     let (found, at) = locked.read(&case.key).unwrap();
@@ -190,7 +199,11 @@ fn a_record_of_version_0_1_is_gone_on_with() {
     drop(locked);
     assert_eq!(case.read().unwrap(), queue);
     // What version 0.1 reads first, and is refused by.
-    assert!(fs::read(case.path()).unwrap().starts_with(b"{\"leasehold\":2,"));
+    assert!(
+        fs::read(case.path())
+            .unwrap()
+            .starts_with(b"{\"leasehold\":2,")
+    );
 }
 
 fn first_format(case: &Case, queue: &Queue) -> String {

@@ -30,7 +30,7 @@ pub(super) struct Place {
     record: String,
     /// Where a new file is written before it becomes the record.
     temporary: String,
-    /// Locked while the record is made, and by version 0.1 at each step.
+    /// Locked while the record is made, and by clients of the first format at each step.
     making: String,
 }
 

@@ -79,7 +79,7 @@ pub(super) enum Flaw {
     Later(u32),
 }
 
-/// What a file says: of which key, the queue, and where in the file; in a file of version 0.1,
+/// What a file says: of which key, the queue, and where in the file; in a file of the first format,
 /// nowhere.
 pub(super) type Read = (Header, Queue, Option<At>);
 
@@ -194,7 +194,7 @@ fn checksum(number: u64, lines: &[u8]) -> u64 {
     sum.digest()
 }
 
-/// The records of version 0.1: two lines of JSON, replaced as a whole at each step.
+/// The records of the first format: two lines of JSON, replaced as a whole at each step.
 mod first_format {
     use super::{Deserialize, Flaw, Header, Key, Read, StoreTime, Xxh3};
 

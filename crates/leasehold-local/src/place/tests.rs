@@ -173,9 +173,9 @@ fn a_record_has_the_room_that_it_needs() {
     assert_eq!(case.read().unwrap(), Queue::default());
 }
 
-/// Version 0.1 writes two lines and locks another file.
+/// The first format is two lines and another file is locked.
 #[test]
-fn a_record_of_version_0_1_is_gone_on_with() {
+fn a_record_of_the_first_format_is_gone_on_with() {
     let case = Case::new();
     let mut queue = Queue::default();
     queue.apply(&claim(1), case.store.clock.now());
@@ -198,7 +198,7 @@ fn a_record_of_version_0_1_is_gone_on_with() {
     locked.commit(prepared).unwrap();
     drop(locked);
     assert_eq!(case.read().unwrap(), queue);
-    // What version 0.1 reads first, and is refused by.
+    // What older clients read first, and is refused by.
     assert!(
         fs::read(case.path())
             .unwrap()

@@ -15,7 +15,8 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::Inner;
-use super::place::{KeyLock, Place};
+use super::key_lock::KeyLock;
+use super::place::Place;
 use super::step::take;
 use super::turn::{finished, in_turn};
 

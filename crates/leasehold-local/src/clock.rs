@@ -12,7 +12,7 @@ use leasehold_core::StoreTime;
 use leasehold_store::clock::wall;
 use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, StoreError};
-use rustix::fs::{OFlags, Stat};
+use rustix::fs::{OFlags, Stat, fstat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -94,7 +94,8 @@ impl Clock {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno)),
         };
-        let (text, stat) = file::read(found).map_err(failed)?;
+        let stat = fstat(&found).map_err(failed)?;
+        let text = file::read(&found, &stat).map_err(failed)?;
         let earlier = machine.is_before_boot(&stat);
         match Self::read(&text, machine) {
             Some(clock) if clock.is_of_this_boot(earlier) => Ok(Some(clock)),

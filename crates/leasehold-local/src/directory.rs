@@ -12,8 +12,10 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::{file, walk};
 
-/// Records and their locks.
-pub(super) const KEYS: &str = "keys";
+/// One file for each key.
+pub(super) const RECORDS: &str = "records";
+/// Where earlier versions had them, which find none of these.
+const EARLIER: &str = "keys";
 /// One locked file for each living client.
 pub(super) const SESSIONS: &str = "sessions";
 /// One socket for each client that listens.
@@ -41,7 +43,8 @@ impl Directory {
         let directory = Self { path, fd, inode };
         directory.check_owner()?;
         directory.check_local()?;
-        for sub in [KEYS, SESSIONS, INBOXES] {
+        directory.check_version()?;
+        for sub in [RECORDS, SESSIONS, INBOXES] {
             match mkdirat(&directory.fd, sub, Mode::RWXU) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(directory.failed("write to", errno)),
@@ -95,8 +98,8 @@ impl Directory {
 
     /// Whether no record of it counts any more.
     pub(super) fn has_gone(&self) -> bool {
-        let keys = statat(&self.fd, KEYS, AtFlags::SYMLINK_NOFOLLOW);
-        matches!(keys, Err(Errno::NOENT)) || self.check_stands().is_err()
+        let records = statat(&self.fd, RECORDS, AtFlags::SYMLINK_NOFOLLOW);
+        matches!(records, Err(Errno::NOENT)) || self.check_stands().is_err()
     }
 
     /// A part of it, opened anew to be read.
@@ -126,6 +129,26 @@ impl Directory {
     /// What to tell a caller when `doing` something in it failed.
     pub(super) fn failed(&self, doing: &str, errno: Errno) -> StoreError {
         failed(&self.path, doing, errno)
+    }
+
+    /// Clients of earlier versions would grant what is held here, and the other way round: where
+    /// they have been they may be, and where they come later they find a file in their way.
+    fn check_version(&self) -> Result<(), StoreError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE;
+        match self.file(EARLIER, flags) {
+            Ok(_) => Ok(()),
+            Err(Errno::ISDIR) => {
+                let shown = self.path.join(EARLIER);
+                let shown = shown.display();
+                Err(refused(
+                    format!("{shown} is of an earlier version of leasehold, whose clients may run"),
+                    format!(
+                        "end them, then remove {shown}; or name another directory with local:/some/dir"
+                    ),
+                ))
+            }
+            Err(errno) => Err(self.failed("write to", errno)),
+        }
     }
 
     fn check_owner(&self) -> Result<(), StoreError> {
@@ -203,14 +226,6 @@ impl Locked {
     /// Takes the lock of the file `name`, made if need be, however long that takes.
     pub(super) fn wait_at(directory: &Directory, name: &str) -> Result<Self, Errno> {
         directory.lock_file(name).map(Self)
-    }
-
-    /// Takes the lock of the file `name`, made if need be, if it is free.
-    pub(super) fn now_at(directory: &Directory, name: &str) -> Result<Option<Self>, Errno> {
-        match Self::now(directory.file(name, OFlags::RDWR | OFlags::CREATE)?)? {
-            Some(locked) if locked.stands_at(directory, name)? => Ok(Some(locked)),
-            Some(_) | None => Ok(None),
-        }
     }
 
     /// Takes the lock if it is free.

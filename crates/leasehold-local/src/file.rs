@@ -1,23 +1,34 @@
 //! Whole files, read and replaced.
 
-use std::fs::File;
-use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 
 use rustix::fs::{AtFlags, OFlags, Stat, fstat, renameat, statat, unlinkat};
-use rustix::io::Errno;
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 
 use super::directory::Directory;
 
-/// Reads a file to its end, and says what kind of file it is.
-pub(super) fn read(file: OwnedFd) -> Result<(Vec<u8>, Stat), Errno> {
-    let stat = fstat(&file)?;
-    let mut bytes = Vec::with_capacity(usize::try_from(stat.st_size).unwrap_or(0) + 1);
-    File::from(file)
-        .read_to_end(&mut bytes)
-        .map_err(|error| errno(&error))?;
-    Ok((bytes, stat))
+/// Reads an open file to its end, from its beginning.
+pub(super) fn read(file: &OwnedFd, stat: &Stat) -> Result<Vec<u8>, Errno> {
+    let mut bytes = vec![0; usize::try_from(stat.st_size).unwrap_or(0)];
+    let mut read = 0;
+    while read < bytes.len() {
+        match retry_on_intr(|| pread(file, &mut bytes[read..], read as u64))? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// Writes over an open file.
+pub(super) fn write(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        let written = retry_on_intr(|| pwrite(file, bytes, offset))?;
+        bytes = &bytes[written..];
+        offset += written as u64;
+    }
+    Ok(())
 }
 
 /// Puts `bytes` in the place of the file `name` at once: a reader sees the old
@@ -32,8 +43,8 @@ pub(super) fn replace(
     bytes: &[u8],
 ) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-    let file = File::from(directory.file(temporary, flags)?);
-    let written = file.write_all_at(bytes, 0).map_err(|error| errno(&error));
+    let file = directory.file(temporary, flags)?;
+    let written = write(&file, bytes, 0);
     let replaced = written.and_then(|()| renameat(directory, temporary, directory, name));
     replaced.inspect_err(|_| remove(directory, temporary))
 }
@@ -52,10 +63,4 @@ pub(super) fn stands_at(file: &OwnedFd, directory: &Directory, name: &str) -> Re
 /// Removes a file; one that is not there needs no removal.
 pub(super) fn remove(directory: &Directory, name: &str) {
     unlinkat(directory, name, AtFlags::empty()).ok();
-}
-
-pub(super) fn errno(error: &std::io::Error) -> Errno {
-    error
-        .raw_os_error()
-        .map_or(Errno::IO, Errno::from_raw_os_error)
 }

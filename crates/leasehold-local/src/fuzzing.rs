@@ -17,7 +17,8 @@ pub type Read = (Key, String, StoreTime, Queue);
 /// # Errors
 /// Why it is none.
 pub fn decode(bytes: &[u8]) -> Result<Read, String> {
-    let (header, queue, _) = record::decode(bytes).map_err(|flaw| format!("{flaw:?}"))?;
+    let read = record::decode(bytes).map_err(|flaw| format!("{flaw:?}"))?;
+    let (header, queue, _) = read.ok_or("there is no record")?;
     Ok((header.key, header.boot, header.expires, queue))
 }
 
@@ -25,7 +26,7 @@ pub fn decode(bytes: &[u8]) -> Result<Read, String> {
 pub fn encode((key, boot, expires, queue): &Read) -> Vec<u8> {
     let frame = record::frame(1, &header(key, boot, *expires), queue);
     frame
-        .map(|frame| record::file(1, &frame).0)
+        .map(|frame| record::file(1, &frame))
         .unwrap_or_default()
 }
 
@@ -36,7 +37,7 @@ pub fn seal(key: &Key, boot: &str, expires: StoreTime, queue: &[u8]) -> Vec<u8> 
         Ok(())
     });
     frame
-        .map(|frame| record::file(1, &frame).0)
+        .map(|frame| record::file(1, &frame))
         .unwrap_or_default()
 }
 

@@ -23,9 +23,8 @@
 //! ```text
 //! clock               the wall clock at this boot's origin, and a checksum
 //! clock.lock          locked while that is written
-//! keys/<key>.json     the record, locked during a step: key, boot, checksum; the queue
-//! keys/<key>.tmp      while a record is made, or needs more room
-//! keys/<key>.lock     locked while a record is made
+//! records/<key>.rec   the record, locked during a step: key, boot, checksum; the queue
+//! keys                empty, in the way of earlier versions
 //! sessions/<inbox>    locked as long as that client lives
 //! inbox/<inbox>.sock  open while that client listens
 //! ```
@@ -41,6 +40,7 @@ mod file;
 #[doc(hidden)]
 pub mod fuzzing;
 mod inbox;
+mod key_lock;
 mod list;
 mod name;
 mod options;

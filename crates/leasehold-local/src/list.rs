@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use leasehold_store::{ListPage, Listing, StoreError, glob};
 use percent_encoding::percent_decode_str;
 
-use super::directory::KEYS;
+use super::directory::RECORDS;
 use super::place::Place;
 use super::turn::blocking;
 use super::{Inner, look};
@@ -41,7 +41,7 @@ impl Listing for RecordListing {
         let Some(names) = self.names.clone() else {
             let names = blocking(move || {
                 inner.directory.check_stands()?;
-                let names = inner.directory.names(KEYS, &[".json"], usize::MAX);
+                let names = inner.directory.names(RECORDS, &[".rec"], usize::MAX);
                 names.map_err(|errno| inner.directory.failed("read", errno))
             });
             self.names = Some(names.await?.into());

@@ -1,14 +1,17 @@
-//! The record of a key: a file of two halves, which the steps write by turns.
+//! The record of a key: two halves, which the steps write by turns.
 //!
 //! ```text
-//! {"leasehold":2,"half":2016}     and spaces, up to 64 bytes
-//! the first half                  a frame, and room
-//! the second half                 a frame, and room
+//! {"leasehold":2,"at":64,"half":2016}     and spaces, up to 64 bytes; or zeroes: no record yet
+//! the first half, at 64                   a frame, and room
+//! the second half                         a frame, and room
 //! ```
 //!
 //! A frame is a head of 24 bytes (number, length, checksum) and two lines of JSON that `cat` can
 //! show: of which key the record is, and its queue. The whole frame with the higher number
 //! counts. Whoever is killed while it writes a frame leaves the other one.
+//!
+//! A queue that needs more gets two larger halves at the end of the file, to which the first line
+//! points from then on.
 
 use leasehold_core::{Key, Queue, StoreTime};
 use serde::{Deserialize, Serialize};
@@ -17,20 +20,19 @@ use xxhash_rust::xxh3::Xxh3;
 /// The format written; a reader refuses a later one.
 const FORMAT: u32 = 2;
 
-/// What comes before the halves.
+/// What comes before the first halves.
 const PREAMBLE: usize = 64;
 
 /// What comes before the lines of a frame: three numbers.
 const HEAD: usize = 24;
 
-/// What file systems give files room by: so much is a file at least.
-const BLOCK: usize = 4096;
+/// What file systems give files room by, and the size of the smallest file.
+pub(super) const BLOCK: usize = 4096;
 
 /// The room of a half in the smallest file.
-pub(super) const SMALLEST: usize = (BLOCK - PREAMBLE) / 2;
+const SMALLEST: usize = (BLOCK - PREAMBLE) / 2;
 
-/// By how much a queue can at least grow without a new file: a release adds the id that it
-/// remembers.
+/// By how much a queue can at least grow where it is: a release adds the id that it remembers.
 const SLACK: usize = 1024;
 
 /// The first line of a frame; the queue is the second.
@@ -43,19 +45,37 @@ pub(super) struct Header {
     pub(super) expires: StoreTime,
 }
 
-/// Where the frame that counts stands.
+/// Where a frame stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct At {
-    /// The number of the frame.
+    /// Its number.
     pub(super) number: u64,
+    /// Where the halves begin, in bytes from the beginning of the file.
+    area: usize,
     /// 0 or 1.
     half: usize,
     /// The size of a half.
-    pub(super) room: usize,
+    room: usize,
 }
 
 impl At {
-    /// Where the next frame goes.
+    /// The frame of that number, in a file of that size that has no room for it yet.
+    pub(super) fn beyond(size: usize, number: u64, length: usize) -> Self {
+        let (area, room) = match length {
+            _ if size >= BLOCK => (size, (length + SLACK).next_multiple_of(BLOCK)),
+            small if small <= SMALLEST => (PREAMBLE, SMALLEST),
+            long => (BLOCK, (long + SLACK).next_multiple_of(BLOCK)),
+        };
+        let half = 0;
+        Self {
+            number,
+            area,
+            half,
+            room,
+        }
+    }
+
+    /// Where the next frame goes, if there is room for it.
     pub(super) fn next(self) -> Self {
         Self {
             number: self.number.wrapping_add(1),
@@ -64,9 +84,35 @@ impl At {
         }
     }
 
+    /// The same frame in the smallest file, if it has the room and this one is larger.
+    pub(super) fn smaller(self, length: usize) -> Option<Self> {
+        let smallest = Self::beyond(0, self.number, length);
+        (self.area > PREAMBLE && smallest.area == PREAMBLE).then_some(smallest)
+    }
+
+    pub(super) fn fits(self, length: usize) -> bool {
+        length <= self.room
+    }
+
+    pub(super) fn is_in_area_of(self, other: Self) -> bool {
+        self.area == other.area
+    }
+
     /// In bytes from the beginning of the file.
     pub(super) fn offset(self) -> u64 {
-        (PREAMBLE + self.half * self.room) as u64
+        (self.area + self.half * self.room) as u64
+    }
+
+    /// How long the file must be.
+    pub(super) fn size(self) -> usize {
+        self.area + 2 * self.room
+    }
+
+    /// What the file begins with.
+    pub(super) fn preamble(self) -> Vec<u8> {
+        let Self { area, room, .. } = self;
+        let line = format!("{{\"leasehold\":{FORMAT},\"at\":{area},\"half\":{room}}}");
+        format!("{line:width$}\n", width = PREAMBLE - 1).into_bytes()
     }
 }
 
@@ -79,47 +125,46 @@ pub(super) enum Flaw {
     Later(u32),
 }
 
-/// What a file says: of which key, the queue, and where in the file; in a file of the first format,
-/// nowhere.
-pub(super) type Read = (Header, Queue, Option<At>);
+/// What a file says: of which key, the queue, and where in the file.
+pub(super) type Read = (Header, Queue, At);
 
 #[derive(Deserialize)]
 struct Preamble {
     leasehold: u32,
     #[serde(default)]
+    at: usize,
+    #[serde(default)]
     half: usize,
 }
 
-/// The format that a file says, by its first bytes.
-pub(super) fn is_current(first: &[u8]) -> bool {
-    first.starts_with(b"{\"leasehold\":2,")
-}
-
-/// Reads a whole file.
-pub(super) fn decode(bytes: &[u8]) -> Result<Read, Flaw> {
+/// Reads a whole file. There is no record in one that is empty, or that has only got its room.
+pub(super) fn decode(bytes: &[u8]) -> Result<Option<Read>, Flaw> {
+    if bytes.first().is_none_or(|first| *first == 0) {
+        return Ok(None);
+    }
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or(bytes);
     let preamble: Preamble = serde_json::from_slice(line).map_err(|_| Flaw::Torn)?;
     match preamble.leasehold {
         FORMAT => {}
-        1 => return first_format::decode(bytes),
-        0 => return Err(Flaw::Torn),
+        0 | 1 => return Err(Flaw::Torn),
         later => return Err(Flaw::Later(later)),
     }
-    let room = preamble.half;
-    let halves = bytes.get(PREAMBLE..).unwrap_or_default();
-    let mut frames: Vec<_> = halves
-        .chunks(room.max(1))
-        .take(2)
-        .enumerate()
-        .filter_map(|(half, bytes)| {
-            let (number, lines) = open(bytes)?;
-            Some((At { number, half, room }, lines))
-        })
-        .collect();
-    frames.sort_by_key(|(at, _)| at.number);
-    let (at, lines) = frames.pop().ok_or(Flaw::Torn)?;
+    let (area, room) = (preamble.at, preamble.half);
+    let halves = bytes.get(area..).unwrap_or_default().chunks(room.max(1));
+    let whole = halves.take(2).enumerate().filter_map(|(half, bytes)| {
+        let (number, lines) = open(bytes)?;
+        let at = At {
+            number,
+            area,
+            half,
+            room,
+        };
+        Some((at, lines))
+    });
+    let last = whole.max_by_key(|(at, _)| at.number);
+    let (at, lines) = last.ok_or(Flaw::Torn)?;
     let (header, queue) = read_lines(lines)?;
-    Ok((header, queue, Some(at)))
+    Ok(Some((header, queue, at)))
 }
 
 /// The number and the lines of a whole frame.
@@ -171,20 +216,15 @@ pub(super) fn frame_of(
     Ok(bytes)
 }
 
-/// A file with that frame in its first half, and where it stands there. There is room for
-/// more: the frames that only let go or hold on must need no new file.
-pub(super) fn file(number: u64, frame: &[u8]) -> (Vec<u8>, At) {
-    let room = match frame.len() {
-        small if small + SLACK / 2 <= SMALLEST => SMALLEST,
-        long => (long + SLACK).next_multiple_of(BLOCK),
-    };
-    let mut bytes = format!("{{\"leasehold\":{FORMAT},\"half\":{room}}}").into_bytes();
-    bytes.resize(PREAMBLE - 1, b' ');
-    bytes.push(b'\n');
+/// A file with that frame alone.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn file(number: u64, frame: &[u8]) -> Vec<u8> {
+    let at = At::beyond(0, number, frame.len());
+    let mut bytes = at.preamble();
+    bytes.resize(at.area, 0);
     bytes.extend(frame);
-    bytes.resize(PREAMBLE + 2 * room, 0);
-    let half = 0;
-    (bytes, At { number, half, room })
+    bytes.resize(at.size(), 0);
+    bytes
 }
 
 fn checksum(number: u64, lines: &[u8]) -> u64 {
@@ -192,47 +232,4 @@ fn checksum(number: u64, lines: &[u8]) -> u64 {
     sum.update(&number.to_le_bytes());
     sum.update(lines);
     sum.digest()
-}
-
-/// The records of the first format: two lines of JSON, replaced as a whole at each step.
-mod first_format {
-    use super::{Deserialize, Flaw, Header, Key, Read, StoreTime, Xxh3};
-
-    #[derive(Deserialize)]
-    struct FirstLine {
-        key: Key,
-        boot: String,
-        expires: StoreTime,
-        checksum: String,
-    }
-
-    /// They may be followed by zeroes: room for a longer one.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Read, Flaw> {
-        let used = bytes.iter().rposition(|byte| *byte != 0);
-        let bytes = &bytes[..used.map_or(0, |last| last + 1)];
-        let end = bytes.iter().position(|byte| *byte == b'\n');
-        let (line, rest) = bytes.split_at(end.ok_or(Flaw::Torn)?);
-        let line: FirstLine = serde_json::from_slice(line).map_err(|_| Flaw::Torn)?;
-        let body = rest[1..].strip_suffix(b"\n").ok_or(Flaw::Torn)?;
-        if checksum(&line, body) != line.checksum {
-            return Err(Flaw::Torn);
-        }
-        let queue = serde_json::from_slice(body).map_err(|_| Flaw::Torn)?;
-        let header = Header {
-            key: line.key,
-            boot: line.boot,
-            expires: line.expires,
-        };
-        Ok((header, queue, None))
-    }
-
-    fn checksum(line: &FirstLine, body: &[u8]) -> String {
-        let mut sum = Xxh3::new();
-        for part in [line.key.as_str().as_bytes(), line.boot.as_bytes(), body] {
-            sum.update(&(part.len() as u64).to_le_bytes());
-            sum.update(part);
-        }
-        sum.update(&line.expires.0.to_le_bytes());
-        format!("{:016x}", sum.digest())
-    }
 }

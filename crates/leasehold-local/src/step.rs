@@ -5,7 +5,8 @@ use std::sync::Arc;
 use leasehold_core::{Command, Key, Outcome, Queue};
 use leasehold_store::{ErrorKind, Step, StoreError, Taken};
 
-use super::place::{KeyLock, Place, Prepared};
+use super::key_lock::{KeyLock, Prepared};
+use super::place::Place;
 use super::record::At;
 use super::turn::in_turn;
 use super::{Inner, dead, inbox};
@@ -148,8 +149,8 @@ fn put_back(
 }
 
 fn discard(locks: &[KeyLock<'_>], prepared: impl IntoIterator<Item = (usize, Prepared)>) {
-    for (lock, one) in prepared {
-        locks[lock].discard(&one);
+    for (lock, _) in prepared {
+        locks[lock].discard();
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::Inner;
-use super::directory::{Directory, INBOXES, KEYS, SESSIONS};
+use super::directory::{Directory, INBOXES, RECORDS, SESSIONS};
 use super::place::Place;
 use super::session::is_dead_file;
 use super::turn::blocking;
@@ -75,7 +75,7 @@ pub(super) fn sweep(store: &Inner) -> bool {
         }
     }
     let mut looks = 0;
-    let removed = names(&store.directory, KEYS, &[".json", ".lock", ".tmp"])
+    let removed = names(&store.directory, RECORDS, &[".rec"])
         .into_iter()
         .filter(|name| is_old(store, name))
         .take(LOOKS)
@@ -87,16 +87,12 @@ pub(super) fn sweep(store: &Inner) -> bool {
 
 /// Whether the key was not used for so long that it is worth a look.
 fn is_old(store: &Inner, name: &str) -> bool {
-    let stat = |ending: &str| {
-        let path = format!("{KEYS}/{name}.{ending}");
-        statat(&store.directory, path, AtFlags::SYMLINK_NOFOLLOW).ok()
-    };
-    stat("json")
-        .or_else(|| stat("lock"))
-        .is_none_or(|stat: Stat| {
-            let used = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
-            used + store.retention <= wall()
-        })
+    let path = Place::of(name);
+    let stat = statat(&store.directory, path.path(), AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat: Stat| {
+        let used = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+        used + store.retention <= wall()
+    })
 }
 
 /// Whether it was removed.
@@ -181,7 +177,7 @@ mod tests {
         };
         step("kept", Command::Release(release));
         sweep(&store);
-        let mut left = store.directory.names(KEYS, &[".json"], NAMES).unwrap();
+        let mut left = store.directory.names(RECORDS, &[".rec"], NAMES).unwrap();
         left.sort();
         assert_eq!(left, ["kept", "watched"]);
     }
@@ -192,7 +188,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("d");
         let store = LocalStore::of(Inner::open(path.clone(), Duration::ZERO).unwrap());
-        let left = || std::fs::read_dir(path.join("keys")).unwrap().count();
+        let left = || std::fs::read_dir(path.join("records")).unwrap().count();
         for number in 0..LOOKS * 2 + 1 {
             used(&store.inner, &number.to_string(), Duration::from_micros(1));
         }
@@ -217,21 +213,21 @@ mod tests {
         let store = Inner::open(path.clone(), Duration::ZERO).unwrap();
         used(&store, "over", Duration::from_micros(1));
         used(&store, "not yet", Duration::from_secs(60));
-        std::fs::write(path.join("keys/crashed.lock"), "").unwrap();
-        std::fs::write(path.join("keys/crashed.tmp"), "half").unwrap();
-        std::fs::write(path.join("keys/damaged.json"), "?").unwrap();
+        std::fs::write(path.join("records/crashed.rec"), "").unwrap();
+        std::fs::write(path.join("records/half-made.rec"), [0; 4096]).unwrap();
+        std::fs::write(path.join("records/damaged.rec"), "?").unwrap();
         std::fs::write(path.join("sessions/dead"), "").unwrap();
         std::fs::write(path.join("inbox/dead.sock"), "").unwrap();
         std::fs::write(path.join("inbox/gone.sock"), "").unwrap();
         sweep(&store);
-        let mut left: Vec<_> = ["keys", "sessions", "inbox"]
+        let mut left: Vec<_> = ["records", "sessions", "inbox"]
             .iter()
             .flat_map(|sub| std::fs::read_dir(path.join(sub)).unwrap())
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         left.sort();
         let mine = store.session.inbox().as_str().to_owned();
-        let mut expected = ["damaged.json".to_owned(), "not%20yet.json".to_owned(), mine];
+        let mut expected = ["damaged.rec".to_owned(), "not%20yet.rec".to_owned(), mine];
         expected.sort();
         assert_eq!(left, expected);
     }

@@ -9,7 +9,8 @@ use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
 use super::Inner;
-use super::place::{KeyLock, Place};
+use super::key_lock::KeyLock;
+use super::place::Place;
 
 /// How long a key may be in the middle of other steps. One takes well under a
 /// millisecond, but a process may have been stopped there.

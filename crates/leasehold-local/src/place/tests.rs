@@ -1,13 +1,14 @@
 //! Records as they lie on the disk: whole, torn, of another boot, not theirs.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
-use leasehold_core::{Claim, ClaimId, Command, Inbox, Mode, Release, Reply};
+use leasehold_core::{Claim, ClaimId, Command, Inbox, Mode, Release, Reply, StoreTime};
 use tempfile::TempDir;
 
-use super::record::decode;
+use super::super::record::{Header, decode};
 use super::*;
 
 struct Case {
@@ -42,7 +43,7 @@ impl Case {
     }
 
     fn path(&self) -> PathBuf {
-        self.place.path().join("d/keys/k.json")
+        self.place.path().join("d/records/k.rec")
     }
 
     fn refusal(&self) -> ErrorKind {
@@ -62,7 +63,7 @@ impl Case {
 fn write(store: &Inner, key: &Key, queue: &Queue) {
     let place = Place::of("k");
     let mut locked = place.try_lock(store).unwrap().unwrap();
-    let found = locked.read(key).ok().and_then(|(_, found)| found);
+    let found = locked.read(key).unwrap().1;
     let prepared = locked.prepare(key, queue.clone(), found, store.clock.now());
     locked.commit(prepared.unwrap()).unwrap();
 }
@@ -92,44 +93,68 @@ fn who_looks_while_others_write_finds_no_half_of_a_record() {
         reads += 1;
         let now = if reads < 3 { &whole[..100] } else { &whole };
         fs::write(case.path(), now).unwrap();
-        Place::of("k").read_once(&case.store.directory, &case.store.clock)
+        let file = case
+            .store
+            .directory
+            .file("records/k.rec", OFlags::RDONLY)
+            .unwrap();
+        let stat = fstat(&file).unwrap();
+        Place::of("k").read_open(&case.store.directory, &case.store.clock, &file, &stat)
     });
     assert_eq!(read.unwrap().map(|(_, queue, _)| queue), Some(queue));
     assert_eq!(reads, 3);
 }
 
 /// Whoever is killed at any instant leaves the old frame or the new one, and
-/// files that the next step can do with.
+/// a file that the next step can do with.
 #[test]
 fn every_half_way_state_is_gone_on_from() {
     let case = Case::new();
-    let [record, temporary, making] =
-        ["json", "tmp", "lock"].map(|ending| case.path().with_extension(ending));
-    for half in ["", "half of the first rec"] {
-        fs::remove_file(&record).ok();
-        fs::write(&temporary, half).unwrap();
-        fs::write(&making, "").unwrap();
+    for made in [0, 1, 4095, 4096] {
+        fs::write(case.path(), vec![0; made]).unwrap();
+        case.store.records.take(Place::of("k").path());
         assert_eq!(case.read().unwrap(), Queue::default());
         let queue = case.held();
         assert_eq!(case.read().unwrap(), queue);
-        assert!(!temporary.exists() && !making.exists());
+        assert_eq!(fs::metadata(case.path()).unwrap().len(), 4096);
     }
-    let queue = case.held();
-    let before = fs::read(&record).unwrap();
-    case.write(&Queue::default());
-    let after = fs::read(&record).unwrap();
-    assert_eq!(before.len(), after.len(), "in the same file");
-    let changed: Vec<_> = (0..after.len())
-        .filter(|at| before[*at] != after[*at])
-        .collect();
-    // Wherever in the frame it was killed, what was there is whole.
-    for last in changed.iter().step_by(7) {
-        let mut torn = before.clone();
-        torn[..*last].copy_from_slice(&after[..*last]);
-        fs::write(&record, torn).unwrap();
-        assert_eq!(case.read().unwrap(), queue, "killed at {last}");
-        let next = case.held();
-        assert_eq!(case.read().unwrap(), next, "killed at {last}");
+    let long = || {
+        let mut queue = Queue::default();
+        for id in 0..40 {
+            queue.apply(&claim(id), case.store.clock.now());
+        }
+        queue
+    };
+    // In its place, to more room, and back to less.
+    let queues = [
+        case.held(),
+        Queue::default(),
+        long(),
+        long(),
+        Queue::default(),
+    ];
+    for (queue, next) in queues.iter().zip(&queues[1..]) {
+        case.write(queue);
+        let before = fs::read(case.path()).unwrap();
+        case.write(next);
+        let after = fs::read(case.path()).unwrap();
+        // What the file begins with is written last, and at once.
+        let changed: Vec<_> = (64..after.len())
+            .filter(|at| before.get(*at) != after.get(*at))
+            .collect();
+        for killed in (0..changed.len()).step_by(61) {
+            let mut torn = before.clone();
+            torn.resize(before.len().max(after.len()), 0);
+            for at in &changed[..killed] {
+                torn[*at] = after[*at];
+            }
+            fs::write(case.path(), torn).unwrap();
+            // It was another process.
+            case.store.records.take(Place::of("k").path());
+            assert_eq!(case.read().unwrap(), *queue, "killed at {killed}");
+            case.write(next);
+            assert_eq!(case.read().unwrap(), *next, "after a kill at {killed}");
+        }
     }
 }
 
@@ -166,60 +191,32 @@ fn a_record_has_the_room_that_it_needs() {
         assert_eq!(case.read().unwrap(), queue);
     }
     assert!(size() > 40_000);
-    let places = fs::read_dir(case.place.path().join("d/keys")).unwrap();
-    assert_eq!(places.count(), 1);
     case.write(&Queue::default());
     assert_eq!(size(), 4096);
     assert_eq!(case.read().unwrap(), Queue::default());
 }
 
-/// The first format is two lines and another file is locked.
+/// Where clients of earlier versions have been, and where they come later.
 #[test]
-fn a_record_of_the_first_format_is_gone_on_with() {
-    let case = Case::new();
-    let mut queue = Queue::default();
-    queue.apply(&claim(1), case.store.clock.now());
-    fs::write(case.path(), first_format(&case, &queue)).unwrap();
-    assert_eq!(case.read().unwrap(), queue);
-    let place = Place::of("k");
-    let stopped = File::create(case.path().with_extension("lock")).unwrap();
-    stopped.lock().unwrap();
+fn earlier_versions_are_refused_and_refuse() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("d");
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
+    fs::create_dir(path.join("keys")).unwrap();
+    let open = || Inner::open(path.clone(), Duration::from_secs(60));
+    let refused = open().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Refused);
     assert!(
-        place.try_lock(&case.store).unwrap().is_none(),
-        "a step of it"
+        refused.to_string().contains("of an earlier version"),
+        "{refused}"
     );
-    stopped.unlock().unwrap();
-    let mut locked = place.try_lock(&case.store).unwrap().unwrap();
-    let (found, at) = locked.read(&case.key).unwrap();
-    assert_eq!((&found, at), (&queue, None));
-    queue.apply(&claim(2), case.store.clock.now());
-    let now = case.store.clock.now();
-    let prepared = locked.prepare(&case.key, queue.clone(), at, now).unwrap();
-    locked.commit(prepared).unwrap();
-    drop(locked);
-    assert_eq!(case.read().unwrap(), queue);
-    // What older clients read first, and is refused by.
-    assert!(
-        fs::read(case.path())
-            .unwrap()
-            .starts_with(b"{\"leasehold\":2,")
-    );
-}
-
-fn first_format(case: &Case, queue: &Queue) -> String {
-    let (boot, now) = (case.store.clock.boot(), case.store.clock.now().0);
-    let body = serde_json::to_string(queue).unwrap();
-    let mut sum = xxhash_rust::xxh3::Xxh3::new();
-    for part in ["k", boot, &body] {
-        sum.update(&(part.len() as u64).to_le_bytes());
-        sum.update(part.as_bytes());
-    }
-    sum.update(&now.to_le_bytes());
-    let sum = format!("{:016x}", sum.digest());
-    let line = serde_json::json!({
-        "leasehold": 1, "key": "k", "boot": boot, "expires": now, "checksum": sum,
-    });
-    format!("{line}\n{body}\n\0\0\0")
+    fs::remove_dir(path.join("keys")).unwrap();
+    drop(open().unwrap());
+    // They make this directory, and files in it.
+    assert!(fs::create_dir(path.join("keys")).is_err());
+    assert!(fs::write(path.join("keys/k.lock"), "").is_err());
+    drop(open().unwrap());
 }
 
 /// A record that was written in another boot.
@@ -230,7 +227,7 @@ fn put_of_boot(case: &Case, boot: &Clock, queue: &Queue) {
         expires: boot.now(),
     };
     let frame = record::frame(7, &header, queue).unwrap();
-    fs::write(case.path(), record::file(7, &frame).0).unwrap();
+    fs::write(case.path(), record::file(7, &frame)).unwrap();
 }
 
 #[test]
@@ -309,8 +306,9 @@ fn a_torn_record_of_this_boot_is_left_as_it_is() {
     let case = Case::new();
     case.held();
     let whole = fs::read(case.path()).unwrap();
-    let used = whole.iter().rposition(|byte| *byte != 0).unwrap();
-    for cut in 0..=used {
+    // A frame ends with a line; after it there is room.
+    let used = whole.iter().rposition(|byte| *byte == b'\n').unwrap();
+    for cut in 1..=used {
         assert!(decode(&whole[..cut]).is_err(), "cut to {cut}");
     }
     for at in 64..=used {
@@ -329,7 +327,7 @@ fn a_torn_record_of_an_earlier_boot_is_void() {
     let case = Case::new();
     case.held();
     fs::write(case.path(), &fs::read(case.path()).unwrap()[..100]).unwrap();
-    let file = File::options().write(true).open(case.path()).unwrap();
+    let file = fs::File::options().write(true).open(case.path()).unwrap();
     file.set_modified(UNIX_EPOCH).unwrap();
     assert_eq!(case.read().unwrap(), Queue::default());
     let queue = case.held();

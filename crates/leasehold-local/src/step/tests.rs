@@ -26,21 +26,11 @@ async fn all(store: &Arc<Inner>, keys: &[&str]) -> Result<Taken, StoreError> {
 }
 
 fn left(path: &Path) -> Vec<String> {
-    let names = fs::read_dir(path.join("keys")).unwrap();
-    let mut names: Vec<_> = names
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| !name.ends_with(".lock") && !is_spare(path, name))
-        .collect();
+    let names = fs::read_dir(path.join("records")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
     names.sort();
     names
-}
-
-/// What a key in use keeps for its next record.
-fn is_spare(path: &Path, name: &str) -> bool {
-    let record = name
-        .strip_suffix(".tmp")
-        .map(|key| format!("keys/{key}.json"));
-    record.is_some_and(|record| path.join(record).exists())
 }
 
 #[tokio::test]
@@ -49,12 +39,12 @@ async fn nothing_is_written_where_one_record_cannot_be() {
     let path = place.path().join("d");
     let store = open(&path);
     // In the way of the last record.
-    fs::create_dir(path.join("keys/b.tmp")).unwrap();
+    fs::create_dir(path.join("records/b.rec")).unwrap();
     all(&store, &["c", "a", "b"]).await.unwrap_err();
-    assert_eq!(left(&path), ["b.tmp"]);
-    fs::remove_dir(path.join("keys/b.tmp")).unwrap();
+    assert_eq!(left(&path), ["b.rec"]);
+    fs::remove_dir(path.join("records/b.rec")).unwrap();
     all(&store, &["c", "a", "b"]).await.unwrap().unwrap();
-    assert_eq!(left(&path), ["a.json", "b.json", "c.json"]);
+    assert_eq!(left(&path), ["a.rec", "b.rec", "c.rec"]);
 }
 
 #[tokio::test]
@@ -65,7 +55,7 @@ async fn nothing_is_written_where_one_key_is_taken() {
     all(&other, &["b"]).await.unwrap().unwrap();
     let (part, refused) = all(&store, &["c", "b", "a"]).await.unwrap().unwrap_err();
     assert!(matches!((part, refused.reply), (1, Reply::Busy { .. })));
-    assert_eq!(left(&path), ["b.json"]);
+    assert_eq!(left(&path), ["b.rec"]);
 }
 
 /// A process killed between two records leaves one of its claims.
@@ -79,7 +69,7 @@ async fn the_dead_are_not_in_the_way() {
     drop((one, other));
     let granted = all(&store, &["a", "b", "c"]).await.unwrap().unwrap();
     assert_eq!(granted.len(), 3);
-    assert_eq!(left(&path), ["a.json", "b.json", "c.json"]);
+    assert_eq!(left(&path), ["a.rec", "b.rec", "c.rec"]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use leasehold_core::{
-    Arrival, ClaimId, Failure, Heard, Key, Life, Mode, Moment, Phase, Push, Transmit,
+    Arrival, ClaimId, Command, Failure, Heard, Key, Life, Mode, Moment, Phase, Push, Transmit,
 };
 
 use super::entry::{Carried, Entry, Send};
@@ -233,7 +233,10 @@ impl Registry {
         };
         let heard = match answer {
             Ok(answer) => {
-                entry.signal.set_error(answer.shortfall());
+                // That it could leave does not say why it was not granted.
+                if !matches!(*to.command, Command::Release(_)) {
+                    entry.signal.set_error(answer.shortfall());
+                }
                 if let Some(acknowledged) = answer.achieved() {
                     entry.signal.set_acknowledged(acknowledged);
                 }

@@ -202,7 +202,7 @@ fn last_frame(record: &Path) -> String {
 #[tokio::test]
 async fn killed_watchers_leave_the_record() {
     let place = Place::new();
-    let record = place.0.path().join("store/keys/k.json");
+    let record = place.0.path().join("store/records/k.rec");
     let size = || last_frame(&record).len();
     let store = open(&place.1).await;
     store.claim(&key("k"), &claim(&store, 1)).await.unwrap();

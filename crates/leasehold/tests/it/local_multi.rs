@@ -104,7 +104,7 @@ async fn nobody_holds_up_a_key_while_it_waits_for_another() {
         store.release(key, &release(1)).await.unwrap();
     }
     for locked in ["a", "b"] {
-        let lock = place.0.path().join(format!("store/keys/{locked}.json"));
+        let lock = place.0.path().join(format!("store/records/{locked}.rec"));
         let stopped = fs::File::open(lock).unwrap();
         stopped.lock().unwrap();
         let id = u128::from(locked.as_bytes()[0]);
@@ -139,7 +139,7 @@ async fn a_claim_that_was_given_up_leaves_no_lock() {
     for (key, _) in &both {
         store.release(key, &release(1)).await.unwrap();
     }
-    let lock = place.0.path().join("store/keys/b.json");
+    let lock = place.0.path().join("store/records/b.rec");
     let stopped = fs::File::open(&lock).unwrap();
     stopped.lock().unwrap();
     let given_up = parts(&store, &["a", "b"], 2);

@@ -64,13 +64,13 @@ fn move_away(directory: &Path) {
 }
 
 fn remove_the_records(directory: &Path) {
-    for file in fs::read_dir(directory.join("keys")).unwrap() {
+    for file in fs::read_dir(directory.join("records")).unwrap() {
         fs::remove_file(file.unwrap().path()).unwrap();
     }
 }
 
 fn remove_what_is_in_it(directory: &Path) {
-    for part in ["keys", "sessions", "inbox"] {
+    for part in ["records", "sessions", "inbox"] {
         fs::remove_dir_all(directory.join(part)).unwrap();
     }
 }
@@ -237,7 +237,7 @@ async fn symlinks_of_other_users_are_not_followed() {
     // Our own is followed, and so is one in a directory of that user.
     let own = link("own", "../ours".into(), None);
     let (_client, lease) = held(&own.join("new")).await;
-    assert!(ours.join("new/keys/k.json").exists());
+    assert!(ours.join("new/records/k.rec").exists());
     lease.release().await.unwrap();
     let home = place.path().join("home");
     fs::create_dir(&home).unwrap();

@@ -73,10 +73,7 @@ async fn nothing_new(store: &LocalStore, disk: &Mounted) {
     let error = store.claim(&new, &claim(store, 9)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(error.to_string().contains("the disk is full"), "{error}");
-    for ending in ["json", "tmp"] {
-        let file = disk.path().join(format!("keys/new.{ending}"));
-        assert!(!file.exists(), "{}", file.display());
-    }
+    assert!(!disk.path().join("records/new.rec").exists());
 }
 
 async fn what_is_held_goes_on(out: Out) {
@@ -130,7 +127,7 @@ async fn a_long_queue_is_served_without_a_free_byte() {
     for id in 1..=number {
         store.claim(&key, &claim(&store, id)).await.unwrap();
     }
-    let record = fs::metadata(disk.path().join("keys/k.json")).unwrap();
+    let record = fs::metadata(disk.path().join("records/k.rec")).unwrap();
     assert!(record.len() > 8 * 1024, "{record:?}");
     Out::OfBytes.fill(&disk);
     for id in 1..=number {

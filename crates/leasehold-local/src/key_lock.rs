@@ -95,7 +95,7 @@ impl<'a> KeyLock<'a> {
         // Many have waited here: who looks would go on reading as much.
         let smaller = next.filter(|_| queue.is_empty());
         let smaller = smaller.and_then(|next| next.smaller(frame.len()));
-        let fits = smaller.or(next.filter(|next| next.fits(frame.len())));
+        let fits = smaller.or_else(|| next.filter(|next| next.fits(frame.len())));
         let at = match fits {
             Some(at) => at,
             None => {

@@ -1,0 +1,315 @@
+"""Tables of what was measured: medians of the rounds, and between what the middle half of them lies."""
+
+import os
+import shutil
+import statistics
+
+import measure
+import peers
+
+BEGIN, END = "<!-- from bench/run: begin -->", "<!-- from bench/run: end -->"
+PAGE = os.path.join(peers.ROOT, "docs", "performance.md")
+PLOTS = os.path.join(peers.ROOT, "docs", "performance")
+
+
+def in_short(row):
+    """One line while it runs."""
+    if "failed" in row:
+        return row["failed"]
+    if "late_ms" in row:
+        return f"late by {row['late_ms']:.1f} ms" if row["late_ms"] is not None else "not in time"
+    trouble = "".join(f", {row[name]} {name}" for name in ["errors", "lost"] if row[name])
+    return f"{row['per_second']:,.0f}/s{trouble}"
+
+
+def violations(found):
+    """The rows in which exclusion was broken."""
+    return [
+        f"{row['peer']}, {row['case']}, round {row['round'] + 1}: {row['lost']}"
+        for row in found["rows"]
+        if row.get("lost")
+    ]
+
+
+class Results:
+    """The rows by case and lock."""
+
+    def __init__(self, found):
+        self.found = found
+        self.peers = found["about"]["peers"]
+        self.rows = {}
+        for row in found["rows"]:
+            self.rows.setdefault((row["case"], row["peer"]), []).append(row)
+
+    def values(self, case, peer, figure):
+        rows = self.rows.get((case, peer), [])
+        return [row[figure] for row in rows if row.get(figure) is not None]
+
+    def median(self, case, peer, figure):
+        values = self.values(case, peer, figure)
+        return statistics.median(values) if values else None
+
+    def quartiles(self, case, peer, figure):
+        values = self.values(case, peer, figure)
+        if len(values) < 2:
+            return None
+        low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+        return low, high
+
+    def ratio(self, case, peer, figure="per_second", base="leasehold"):
+        """The median of the ratios to leasehold in the same round."""
+        of_base = {row["round"]: row.get(figure) for row in self.rows.get((case, base), [])}
+        ratios = [
+            row[figure] / of_base[row["round"]]
+            for row in self.rows.get((case, peer), [])
+            if row.get(figure) is not None and of_base.get(row["round"])
+        ]
+        return statistics.median(ratios) if ratios else None
+
+    def measured(self, case):
+        """The locks that have a row of it."""
+        return [peer for peer in self.peers if (case, peer["name"]) in self.rows]
+
+    def cases(self, kind):
+        return [case for case in measure.CASES if case.kind == kind and self.measured(case.name)]
+
+
+def number(value, digits=0):
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def sized(value):
+    """With so many digits as it has some use for."""
+    if value is None:
+        return "–"
+    return number(value, 0 if abs(value) >= 10 else 1 if abs(value) >= 1 else 2)
+
+
+def spread(results, case, peer, figure, show=sized):
+    """The median, and the quartiles where there are several rounds."""
+    text = show(results.median(case, peer, figure))
+    quartiles = results.quartiles(case, peer, figure)
+    return f"{text} ({show(quartiles[0])} to {show(quartiles[1])})" if quartiles else text
+
+
+def table(head, lines, figures=True):
+    rule = ["---"] + ["---:" if figures else "---"] * (len(head) - 1)
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *lines]) + "\n"
+
+
+def title(peer):
+    return f"**{peer['title']}**" if peer["name"].startswith("leasehold") else peer["title"]
+
+
+def tables(found):
+    results = Results(found)
+    parts = [
+        head(found),
+        not_first(results),
+        pairs(results, "pairs", "Nobody else there: pairs of acquire and release, each task on its own key"),
+        handoffs(results, "hand-off", "One key, waiters of one process, nothing to do inside"),
+        handoffs(results, "hold", "One key, waiters of one process, held for 1 ms, then a pause of 1 ms"),
+        handoffs(results, "processes", f"One key, {measure.PROCESSES} processes of one waiter each, held for 1 ms"),
+        crashes(results),
+        pairs(results, "local-pairs", "One machine, no server: pairs, each task on its own key"),
+        handoffs(results, "local-hand-off", "One machine, no server: one key, waiters of one process"),
+        exclusion(found),
+        settings(found),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def head(found):
+    about = found["about"]
+    quick = "**A quick run: its figures say that the command works, and no more.** " if about["quick"] else ""
+    tools = ", ".join(f"{name} {number}" for name, number in about["tools"].items())
+    return (
+        f"{quick}{about['date']}, tree {about['commit'] or 'without a commit'}, {about['cores']} cores shared by clients and server, "
+        f"{about['system']}, Redis {about['redis']} without persistence on the loopback, {tools}. "
+        f"Rounds: {about['rounds']}, of {about['seconds']:g} s after {about['warm']:g} s that are not "
+        "counted. Medians, and in parentheses the quartiles.\n"
+    )
+
+
+# What leasehold is compared by: figure, whether more is better, which difference is none, and how
+# it is said.
+FIGURES = [
+    ("per_second", True, 0, "gets {} done, leasehold {} a second"),
+    ("server_us", False, 0, "costs the server {}, leasehold {} µs"),
+    ("client_us", False, 0, "costs the client {}, leasehold {} µs"),
+    ("late_ms", False, 1, "is late by {}, leasehold by {} ms"),
+]
+# Less than this is no difference either.
+NOTABLE = 1.05
+
+
+def not_first(results):
+    """Says plainly where another lock does better, and which does best."""
+    lines = []
+    for case in measure.CASES:
+        ours = "leasehold-local" if case.kind.startswith("local") else "leasehold"
+        for figure, more, least, words in FIGURES:
+            mine = results.median(case.name, ours, figure)
+            others = [
+                (results.median(case.name, peer["name"], figure), peer["title"])
+                for peer in results.measured(case.name)
+                if peer["name"] != ours
+            ]
+            better = [it for it in others if it[0] is not None and is_better(it[0], mine, more, least)]
+            if better:
+                value, name = max(better) if more else min(better)
+                also = f"; {len(better) - 1} more do better than leasehold" if len(better) > 1 else ""
+                lines.append(f"- `{case.name}`: {name} {words.format(sized(value), sized(mine))}{also}.")
+    if not lines:
+        return ""
+    return (
+        "### Where leasehold is not first\n\nBy more than 5 %, as `bench/run` finds it in the medians "
+        "(lateness: by more than a millisecond):\n\n" + "\n".join(lines) + "\n"
+    )
+
+
+def is_better(value, mine, more, least):
+    if mine is None:
+        return True
+    if more:
+        return value > mine * NOTABLE
+    return value < mine / NOTABLE and mine - value > least
+
+
+def pairs(results, kind, heading):
+    cases = results.cases(kind)
+    if not cases:
+        return ""
+    listed = results.measured(cases[0].name) or results.measured(cases[-1].name)
+    base = "leasehold-local" if kind.startswith("local") else "leasehold"
+    counts = [f"{case.tasks} task{'s' if case.tasks > 1 else ''}" for case in cases]
+    rates, ratios, cpu = [], [], []
+    for peer in listed:
+        name = peer["name"]
+        rates.append([title(peer), *(spread(results, case.name, name, "per_second") for case in cases)])
+        ratios.append([title(peer), *(number(results.ratio(case.name, name, base=base), 2) for case in cases)])
+        cpu.append([title(peer), *(costs(results, case.name, name) for case in cases)])
+    text = f"### {heading}\n\nPairs per second:\n\n" + table(["", *counts], rates)
+    text += f"\nRatio to leasehold in the same round:\n\n" + table(["", *counts], ratios)
+    if kind.startswith("local"):
+        return text
+    return text + "\nProcessor time of a pair, server / client, in µs:\n\n" + table(["", *counts], cpu)
+
+
+def costs(results, case, name):
+    server, client = (results.median(case, name, figure) for figure in ["server_us", "client_us"])
+    return f"{sized(server)} / {sized(client)}"
+
+
+def handoffs(results, kind, heading):
+    cases = results.cases(kind)
+    parts = [f"### {heading}\n"] if cases else []
+    for case in cases:
+        if kind != "processes":
+            parts.append(f"{case.tasks:,} waiters:\n")
+        base = "leasehold-local" if kind.startswith("local") else "leasehold"
+        lines = []
+        for peer in results.measured(case.name):
+            name = peer["name"]
+            lines.append([
+                title(peer),
+                spread(results, case.name, name, "per_second"),
+                number(results.ratio(case.name, name, base=base), 2),
+                sized(results.median(case.name, name, "grants_per_second")),
+                f"{sized(results.median(case.name, name, 'handoff_p50_us'))} / "
+                f"{sized(results.median(case.name, name, 'handoff_p99_us'))}",
+                turns(results, case.name, name),
+                costs(results, case.name, name),
+                number(results.median(case.name, name, "held_us")),
+            ])
+        parts.append(table(
+            ["", "hand-offs/s", "of leasehold", "grants/s", "p50 / p99 µs", "turns: most / fewest",
+             "server / client µs", "held µs"],
+            lines,
+        ))
+    return "\n".join(parts)
+
+
+def turns(results, case, name):
+    """Of the least fair round."""
+    rows = [row for row in results.rows[(case, name)] if "most_turns" in row]
+    if not rows:
+        return "–"
+    unfairest = max(rows, key=lambda row: row["most_turns"] - row["fewest_turns"])
+    return f"{unfairest['most_turns']:,} / {unfairest['fewest_turns']:,}"
+
+
+def crashes(results):
+    cases = results.cases("holder-dies") + results.cases("next-dies")
+    if not cases:
+        return ""
+    heads = {
+        "holder-dies": "holder killed: ms after its TTL was over",
+        "next-dies": "next in line killed: ms after the release",
+    }
+    lines = []
+    for peer in results.measured(cases[0].name):
+        cells = [late(results, case.name, peer["name"]) for case in cases]
+        lines.append([title(peer), *cells])
+    return (
+        f"### A process is killed\n\nA TTL of {measure.CRASH_TTL_SECONDS} s for all. When the one "
+        "behind has the lock:\n\n" + table(["", *(heads[case.name] for case in cases)], lines)
+    )
+
+
+def late(results, case, name):
+    rows = results.rows.get((case, name), [])
+    missed = sum(1 for row in rows if "late_ms" in row and row["late_ms"] is None)
+    if missed:
+        patience = measure.CRASH_TTL_SECONDS + measure.CRASH_PATIENCE_SECONDS
+        return f"not within {patience} s of asking in {missed} of {len(rows)}"
+    return spread(results, case, name, "late_ms")
+
+
+def exclusion(found):
+    rows = [row for row in found["rows"] if "lost" in row]
+    checked = sum(row["acquired"] for row in rows)
+    lost = sum(row["lost"] for row in rows)
+    seen = [f"{row['lost']:,} of {row['acquired']:,} ({row['language']}, {row['case']})" for row in found["broken"]]
+    text = (
+        f"### Exclusion\n\n{checked:,} acquisitions in {len(rows)} measurements were checked; "
+        f"**{lost:,} overlapped with another**. Of broken locks, measured first, the check saw "
+        f"{'; '.join(seen) or 'nothing: none was run'}.\n"
+    )
+    troubled = [row for row in found["rows"] if row.get("errors") or "failed" in row]
+    if troubled:
+        text += "\nErrors of the locks, counted and gone on after:\n\n" + table(
+            ["", "row", "errors", "the first"],
+            [[row["peer"], f"{row['case']}, round {row['round'] + 1}",
+              number(row.get("errors")), cleaned(row.get("failed") or row["first_error"])] for row in troubled],
+            figures=False,
+        )
+    return text
+
+
+def cleaned(text):
+    return text.replace("|", "/").replace("\n", " ")[:160]
+
+
+def settings(found):
+    lines = [[peer["title"], peer["version"], peer["settings"]] for peer in found["about"]["peers"]]
+    return "### Versions and settings\n\n" + table(["", "version", "used as"], lines, figures=False)
+
+
+def publish(found, text, plots):
+    """Puts the tables into the page, between its marks, and the plots beside it."""
+    with open(PAGE, encoding="utf-8") as file:
+        page = file.read()
+    before, mark, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise SystemExit(f"bench/run: {os.path.relpath(PAGE)} has lost its marks {BEGIN} and {END}")
+    os.makedirs(PLOTS, exist_ok=True)
+    shown = []
+    for plot in plots:
+        shutil.copy(plot, PLOTS)
+        name = os.path.basename(plot)
+        shown.append(f"![{name.removesuffix('.svg').replace('-', ' ')}](performance/{name})\n")
+    with open(PAGE, "w", encoding="utf-8") as file:
+        file.write(f"{before}{BEGIN}\n\n{''.join(line + chr(10) for line in shown)}{text}\n{END}{after}")
+    print(f"bench/run: wrote {os.path.relpath(PAGE)} and {len(plots)} plots beside it")

@@ -1,0 +1,117 @@
+"""A real redis-server for a run: on a free port of the loopback, without persistence."""
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+
+def die_with_parent():
+    """In a child: whatever ends the runner, also `kill -9`, ends this process."""
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
+class Server:
+    """Used in `with`; it ends with it."""
+
+    def __init__(self, directory):
+        self.program = os.environ.get("LEASEHOLD_REDIS_SERVER", "redis-server")
+        if not shutil.which(self.program):
+            raise SystemExit(f"bench/run: {self.program} is missing: scripts/test --install gets it")
+        self.directory = directory
+        self.process = self.connection = None
+
+    def __enter__(self):
+        for _ in range(5):
+            self.port = free_port()
+            self.process = subprocess.Popen(
+                [self.program, "--bind", "127.0.0.1", "--port", str(self.port), "--save", "",
+                 "--appendonly", "no", "--dir", self.directory, "--loglevel", "warning"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                preexec_fn=die_with_parent,
+            )
+            if self.connect():
+                return self
+            self.stop()
+        raise SystemExit(f"bench/run: {self.program} does not start")
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def connect(self):
+        """Whether it answers within ten seconds; somebody else may have taken its port."""
+        until = time.monotonic() + 10
+        while time.monotonic() < until and self.process.poll() is None:
+            try:
+                self.connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+                about = self.info("server")
+                return about["process_id"] == str(self.process.pid)
+            except OSError:
+                time.sleep(0.05)
+        return False
+
+    def stop(self):
+        if self.connection:
+            self.connection.close()
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}/"
+
+    def ask(self, *words):
+        """The answer as text: these commands have lines or one bulk string for an answer."""
+        self.connection.sendall(f"*{len(words)}\r\n".encode())
+        for word in words:
+            self.connection.sendall(f"${len(word)}\r\n{word}\r\n".encode())
+        answer = self.read_line()
+        if answer.startswith(b"$"):
+            wanted = int(answer[1:]) + 2
+            answer = b""
+            while len(answer) < wanted:
+                answer += self.receive(wanted - len(answer))
+        return answer.decode()
+
+    def read_line(self):
+        line = b""
+        while not line.endswith(b"\r\n"):
+            line += self.receive(1)
+        return line[:-2]
+
+    def receive(self, most):
+        received = self.connection.recv(most)
+        if not received:
+            raise OSError("the server has closed the connection")
+        return received
+
+    def info(self, section):
+        lines = self.ask("INFO", section).splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def cpu(self):
+        """Processor time that it has used, in seconds."""
+        used = self.info("cpu")
+        return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+
+    def version(self):
+        return self.info("server")["redis_version"]
+
+    def clear(self):
+        """Waits until the clients before are gone, and deletes what they have left."""
+        until = time.monotonic() + 10
+        while int(self.info("clients")["connected_clients"]) > 1 and time.monotonic() < until:
+            time.sleep(0.02)
+        self.ask("FLUSHALL", "SYNC")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

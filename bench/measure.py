@@ -24,6 +24,9 @@ CRASH_TTL_SECONDS = 3
 CRASH_PATIENCE_SECONDS = 20
 # So many processes share a key.
 PROCESSES = 8
+# So many times as long runs what is compiled while it runs, before it is measured; and again as
+# many times, if several such processes share the cores.
+WARM_JAVA, WARM_PROCESSES = 5, 2
 
 # A row of a table. `work` is the driver's word for it, `kind` the workload's name for `--workload`.
 Case = namedtuple("Case", "name kind work tasks hold_us pause_us")
@@ -39,7 +42,11 @@ CASES = [
     *(Case(f"local-hand-off-{tasks}", "local-hand-off", "key", tasks, 0, 0) for tasks in [2, 100, 1000]),
 ]
 # A broken lock, to be seen by the check: eight waiters, one of whom asks nobody.
-BROKEN = Case("broken", "broken", "key", 8, 1000, 1000)
+BROKEN = [
+    Case("one process", "broken", "key", 8, 1000, 1000),
+    Case("eight processes", "processes", "key", 1, 1000, 0),
+]
+BROKEN_LOCAL = [Case("one process", "local-broken", "key", 8, 1000, 1000)]
 
 
 class Failed(Exception):
@@ -51,7 +58,7 @@ class Bench:
 
     def __init__(self, server, commands, directory, warm, measured):
         self.server, self.commands, self.directory = server, commands, directory
-        self.warm, self.measured = warm, measured
+        self.least_warm, self.measured = warm, measured
 
     def run(self, case, peer, broken=False):
         """One measurement: a dictionary of figures."""
@@ -70,10 +77,17 @@ class Bench:
             return self.crash(case, peer, record)
         return self.throughput(case, peer, record, self.server.url, broken)
 
+    def warm(self, case, peer):
+        """For how many seconds it runs before it is measured."""
+        times = WARM_JAVA if peer.language == "java" else 1
+        if times > 1 and case.kind == "processes":
+            times *= WARM_PROCESSES
+        return self.least_warm * times
+
     def driver(self, case, peer, record, url, first=0, ttl=0, broken=False):
         words = {
             "peer": peer.name, "url": url, "work": case.work, "tasks": case.tasks, "first": first,
-            "hold-us": case.hold_us, "pause-us": case.pause_us, "warm-ms": int(self.warm * 1000),
+            "hold-us": case.hold_us, "pause-us": case.pause_us, "warm-ms": int(self.warm(case, peer) * 1000),
             "measured-ms": int(self.measured * 1000), "ttl-ms": int(ttl * 1000), "record": record,
             "broken": int(broken),
         }
@@ -93,7 +107,7 @@ class Bench:
             for driver in drivers:
                 driver.tell("go")
             for driver in drivers:
-                driver.expect("measuring", self.warm + ANSWER_SECONDS)
+                driver.expect("measuring", self.warm(case, peer) + ANSWER_SECONDS)
             began, cpu = time.monotonic(), self.server.cpu()
             results = [drivers[0].expect("result", self.measured + ANSWER_SECONDS)]
             server_share = (self.server.cpu() - cpu) / (time.monotonic() - began)

@@ -83,11 +83,12 @@ def all_peers():
         Peer("redisson-fair", "java", "Redisson RFairLock", redisson_version(),
              "the same with `getFairLock(key)`. Queue"),
         Peer("redis-py", "python", "redis-py Lock", python_version("redis"),
-             "`client.lock(key, timeout=30)`, a thread a waiter, its pool (a connection a thread). "
-             "Asks every 100 ms. TTL 30 s, given"),
+             "`client.lock(key, timeout=30)`, a thread a waiter, `max_connections` for as many. Asks "
+             "every 100 ms. TTL 30 s, given"),
         Peer("python-redis-lock", "python", "python-redis-lock", python_version("python-redis-lock"),
-             f"`Lock(client, key, expire=30)` on {redis_py}, a thread a waiter. Wakes one waiter by "
-             "a list. Without `auto_renewal`, its default. TTL 30 s, given"),
+             f"`Lock(client, key, expire=30)` on {redis_py}, a thread a waiter, `max_connections` for "
+             "as many, `socket_timeout=None`, as it waits for an answer. Wakes one waiter by a list. "
+             "Without `auto_renewal`, its default. TTL 30 s, given"),
         Peer("redlock", "node", "redlock (npm)", node_version("redlock"),
              f"`acquire([key], 30000)`, `release()`, on one connection of {ioredis}. Asks 11 times, "
              "every 200 to 300 ms, and is then asked again. TTL 30 s, given"),
@@ -217,5 +218,5 @@ def build(languages):
         try:
             commands[language] = BUILD[language]()
         except (Missing, OSError, subprocess.SubprocessError) as error:
-            print(f"bench/run: skipped what is written in {language}: {error}", file=sys.stderr)
+            print(f"bench/run: skipped what is written in {language}: {error}", file=sys.stderr, flush=True)
     return commands

@@ -15,7 +15,8 @@ from report import Results
 # Greys and colours that can be read on white and on black; the background is left out.
 TEXT, GRID = "#7d8590", "#7d859055"
 OURS = "#e8590c"
-OTHERS = ["#1c7ed6", "#37a14f", "#b14fc9", "#1098ad", "#a47b00", "#d6336c", "#6b7fd7", "#748091", "#9a7355"]
+OTHERS = ["#1c7ed6", "#37a14f", "#b14fc9", "#1098ad", "#a47b00", "#d6336c", "#6b7fd7", "#748091",
+          "#9a7355"]
 plt.rcParams.update({
     # Text stays text, and what is drawn twice is the same file.
     "svg.fonttype": "none",
@@ -41,7 +42,8 @@ def main():
     with open(source, encoding="utf-8") as file:
         results = Results(json.load(file))
     lines(results, directory, "pairs", "uncontended", "tasks, a key each", "pairs per second")
-    lines(results, directory, "hand-off", "hand-offs", "waiters for one key, nothing held", "hand-offs per second")
+    lines(results, directory, "hand-off", "hand-offs", "waiters for one key, nothing held",
+          "hand-offs per second")
     fairness(results, directory)
     processor_time(results, directory)
 

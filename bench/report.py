@@ -9,7 +9,14 @@ import peers
 
 BEGIN, END = "<!-- from bench/run: begin -->", "<!-- from bench/run: end -->"
 PAGE = os.path.join(peers.ROOT, "docs", "performance.md")
-PLOTS = os.path.join(peers.ROOT, "docs", "performance")
+BESIDE = os.path.join(peers.ROOT, "docs", "performance")
+# In the order in which they are shown, and what is said where they cannot be seen.
+PLOTS = {
+    "uncontended": "Pairs of acquire and release per second, by number of tasks",
+    "hand-offs": "Hand-offs of one key per second, by number of waiters",
+    "fairness": "Fewest and most turns of 100 waiters, by lock",
+    "processor-time": "Processor time of a pair at the server and at the client, by lock",
+}
 
 
 def in_short(row):
@@ -106,12 +113,12 @@ def tables(found):
     parts = [
         head(found),
         not_first(results),
-        pairs(results, "pairs", "Nobody else there: pairs of acquire and release, each task on its own key"),
+        pairs(results, "pairs", "Nobody else there: pairs of acquire and release, a key for each task"),
         handoffs(results, "hand-off", "One key, waiters of one process, nothing to do inside"),
         handoffs(results, "hold", "One key, waiters of one process, held for 1 ms, then a pause of 1 ms"),
-        handoffs(results, "processes", f"One key, {measure.PROCESSES} processes of one waiter each, held for 1 ms"),
+        handoffs(results, "processes", f"One key, {measure.PROCESSES} processes of a waiter, held for 1 ms"),
         crashes(results),
-        pairs(results, "local-pairs", "One machine, no server: pairs, each task on its own key"),
+        pairs(results, "local-pairs", "One machine, no server: pairs, a key for each task"),
         handoffs(results, "local-hand-off", "One machine, no server: one key, waiters of one process"),
         exclusion(found),
         settings(found),
@@ -121,23 +128,29 @@ def tables(found):
 
 def head(found):
     about = found["about"]
-    quick = "**A quick run: its figures say that the command works, and no more.** " if about["quick"] else ""
-    tools = ", ".join(f"{name} {number}" for name, number in about["tools"].items())
-    return (
-        f"{quick}{about['date']}, tree {about['commit'] or 'without a commit'}, {about['cores']} cores shared by clients and server, "
-        f"{about['system']}, Redis {about['redis']} without persistence on the loopback, {tools}. "
+    tools = ", ".join(f"{name} {version}" for name, version in about["tools"].items())
+    sentences = [
+        f"{about['date']}, tree {about['commit'] or 'without a commit'}.",
+        f"{about['cores']} cores shared by clients and server, {about['system']}, Redis {about['redis']} "
+        f"without persistence on the loopback, {tools}.",
         f"Rounds: {about['rounds']}, of {about['seconds']:g} s after {about['warm']:g} s that are not "
-        "counted. Medians, and in parentheses the quartiles.\n"
-    )
+        "counted (more in Java).",
+        "Medians, and in parentheses the quartiles.",
+    ]
+    if about["awake"]:
+        sentences.insert(2, "The cores were kept from sleeping.")
+    if about["short"]:
+        sentences.insert(0, "**A short run: its figures say that the command works, and no more.**")
+    return " ".join(sentences) + "\n"
 
 
 # What leasehold is compared by: figure, whether more is better, which difference is none, and how
 # it is said.
 FIGURES = [
-    ("per_second", True, 0, "gets {} done, leasehold {} a second"),
-    ("server_us", False, 0, "costs the server {}, leasehold {} µs"),
-    ("client_us", False, 0, "costs the client {}, leasehold {} µs"),
-    ("late_ms", False, 1, "is late by {}, leasehold by {} ms"),
+    ("per_second", True, 0, "does more, {} a second, leasehold {}"),
+    ("server_us", False, 0, "costs the server less, {} µs, leasehold {} µs"),
+    ("client_us", False, 0, "costs the client less, {} µs, leasehold {} µs"),
+    ("late_ms", False, 1, "is less late, by {} ms, leasehold by {} ms"),
 ]
 # Less than this is no difference either.
 NOTABLE = 1.05
@@ -158,8 +171,10 @@ def not_first(results):
             better = [it for it in others if it[0] is not None and is_better(it[0], mine, more, least)]
             if better:
                 value, name = max(better) if more else min(better)
-                also = f"; {len(better) - 1} more do better than leasehold" if len(better) > 1 else ""
-                lines.append(f"- `{case.name}`: {name} {words.format(sized(value), sized(mine))}{also}.")
+                said = words.format(sized(value), sized(mine))
+                others_too = ["", "; one other lock too", f"; {len(better) - 1} other locks too"]
+                also = others_too[min(len(better) - 1, 2)]
+                lines.append(f"- `{case.name}`: {name} {said}{also}.")
     if not lines:
         return ""
     return (
@@ -183,17 +198,29 @@ def pairs(results, kind, heading):
     listed = results.measured(cases[0].name) or results.measured(cases[-1].name)
     base = "leasehold-local" if kind.startswith("local") else "leasehold"
     counts = [f"{case.tasks} task{'s' if case.tasks > 1 else ''}" for case in cases]
-    rates, ratios, cpu = [], [], []
+    rates, ratios, waits, cpu = [], [], [], []
     for peer in listed:
         name = peer["name"]
         rates.append([title(peer), *(spread(results, case.name, name, "per_second") for case in cases)])
-        ratios.append([title(peer), *(number(results.ratio(case.name, name, base=base), 2) for case in cases)])
+        ratios.append([title(peer), *(ratio(results, case.name, name, base) for case in cases)])
+        waits.append([title(peer), *(times(results, case.name, name, "acquire") for case in cases)])
         cpu.append([title(peer), *(costs(results, case.name, name) for case in cases)])
     text = f"### {heading}\n\nPairs per second:\n\n" + table(["", *counts], rates)
-    text += f"\nRatio to leasehold in the same round:\n\n" + table(["", *counts], ratios)
+    text += "\nRatio to leasehold in the same round:\n\n" + table(["", *counts], ratios)
+    text += "\nTime of an acquire, p50 / p99, in µs:\n\n" + table(["", *counts], waits)
     if kind.startswith("local"):
         return text
     return text + "\nProcessor time of a pair, server / client, in µs:\n\n" + table(["", *counts], cpu)
+
+
+def ratio(results, case, name, base):
+    value = results.ratio(case, name, base=base)
+    return "<0.01" if value is not None and value < 0.01 else number(value, 2)
+
+
+def times(results, case, name, what):
+    p50, p99 = (results.median(case, name, f"{what}_{share}_us") for share in ["p50", "p99"])
+    return f"{sized(p50)} / {sized(p99)}"
 
 
 def costs(results, case, name):
@@ -214,10 +241,9 @@ def handoffs(results, kind, heading):
             lines.append([
                 title(peer),
                 spread(results, case.name, name, "per_second"),
-                number(results.ratio(case.name, name, base=base), 2),
+                ratio(results, case.name, name, base),
                 sized(results.median(case.name, name, "grants_per_second")),
-                f"{sized(results.median(case.name, name, 'handoff_p50_us'))} / "
-                f"{sized(results.median(case.name, name, 'handoff_p99_us'))}",
+                times(results, case.name, name, "handoff"),
                 turns(results, case.name, name),
                 costs(results, case.name, name),
                 number(results.median(case.name, name, "held_us")),
@@ -270,7 +296,10 @@ def exclusion(found):
     rows = [row for row in found["rows"] if "lost" in row]
     checked = sum(row["acquired"] for row in rows)
     lost = sum(row["lost"] for row in rows)
-    seen = [f"{row['lost']:,} of {row['acquired']:,} ({row['language']}, {row['case']})" for row in found["broken"]]
+    seen = [
+        f"{row['lost']:,} of {row['acquired']:,} ({row['language']}, {row['case']})"
+        for row in found["broken"]
+    ]
     text = (
         f"### Exclusion\n\n{checked:,} acquisitions in {len(rows)} measurements were checked; "
         f"**{lost:,} overlapped with another**. Of broken locks, measured first, the check saw "
@@ -280,8 +309,11 @@ def exclusion(found):
     if troubled:
         text += "\nErrors of the locks, counted and gone on after:\n\n" + table(
             ["", "row", "errors", "the first"],
-            [[row["peer"], f"{row['case']}, round {row['round'] + 1}",
-              number(row.get("errors")), cleaned(row.get("failed") or row["first_error"])] for row in troubled],
+            [
+                [row["peer"], f"{row['case']}, round {row['round'] + 1}", number(row.get("errors")),
+                 cleaned(row.get("failed") or row["first_error"])]
+                for row in troubled
+            ],
             figures=False,
         )
     return text
@@ -304,12 +336,14 @@ def publish(found, text, plots):
     _, end, after = rest.partition(END)
     if not mark or not end:
         raise SystemExit(f"bench/run: {os.path.relpath(PAGE)} has lost its marks {BEGIN} and {END}")
-    os.makedirs(PLOTS, exist_ok=True)
+    # Those of before go, also what is not drawn any more.
+    shutil.rmtree(BESIDE, ignore_errors=True)
+    os.makedirs(BESIDE)
     shown = []
     for plot in plots:
-        shutil.copy(plot, PLOTS)
+        shutil.copy(plot, BESIDE)
         name = os.path.basename(plot)
-        shown.append(f"![{name.removesuffix('.svg').replace('-', ' ')}](performance/{name})\n")
+        shown.append(f"![{PLOTS[name.removesuffix('.svg')]}](performance/{name})\n")
     with open(PAGE, "w", encoding="utf-8") as file:
         file.write(f"{before}{BEGIN}\n\n{''.join(line + chr(10) for line in shown)}{text}\n{END}{after}")
     print(f"bench/run: wrote {os.path.relpath(PAGE)} and {len(plots)} plots beside it")

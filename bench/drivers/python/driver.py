@@ -34,11 +34,15 @@ def arguments():
 
 def maker(args):
     """A function from a key to a lock: each as its documentation shows it, at its defaults."""
-    client = redis.Redis.from_url(args.url)
     ttl = args.ttl_ms / 1000 if args.ttl_ms else TTL
+    # A pool gives an error when it has lent its 100 connections: one for each thread.
+    most = max(100, args.tasks + 1)
     if args.peer == "redis-py":
+        client = redis.Redis.from_url(args.url, max_connections=most)
         return lambda key: client.lock(key, timeout=ttl)
     if args.peer == "python-redis-lock":
+        # It waits for an answer as long as the TTL; the default is to give up after five seconds.
+        client = redis.Redis.from_url(args.url, max_connections=most, socket_timeout=None)
         return lambda key: redis_lock.Lock(client, key, expire=int(ttl))
     sys.exit(f"no such peer: {args.peer}")
 

@@ -114,8 +114,7 @@ class Bench:
             for driver in drivers[1:]:
                 results.append(driver.expect("result", self.measured + ANSWER_SECONDS))
         finally:
-            for driver in drivers:
-                driver.end()
+            end(drivers)
         return figures(case, results, server_share, lost_updates(record, results))
 
     def crash(self, case, peer, record):
@@ -131,8 +130,7 @@ class Bench:
                 return self.holder_dies(*drivers, record)
             return self.next_dies(*drivers, record)
         finally:
-            for driver in drivers:
-                driver.end()
+            end(drivers)
 
     def holder_dies(self, holder, waiter, record):
         acquired = take(holder)
@@ -152,6 +150,14 @@ class Bench:
         holder.tell("release")
         released = holder.expect("released", ANSWER_SECONDS)["at_ns"]
         return after_crash(second, released, record, released, 2)
+
+
+def end(drivers):
+    """All at once, so that those that are left do not take the cores from those that end."""
+    for driver in drivers:
+        driver.process.kill()
+    for driver in drivers:
+        driver.end()
 
 
 def take(driver):

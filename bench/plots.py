@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from report import Results
 
 # Greys and colours that can be read on white and on black; the background is left out.
-TEXT, GRID = "#7d8590", "#7d859055"
+TEXT = "#7d8590"
 OURS = "#e8590c"
 OTHERS = ["#1c7ed6", "#37a14f", "#b14fc9", "#1098ad", "#a47b00", "#d6336c", "#6b7fd7", "#748091",
           "#9a7355"]
@@ -98,7 +98,7 @@ def lines(results, directory, kind, name, across, up):
     axes.set_xticks(range(len(cases)), [f"{case.tasks:,}" for case in cases])
     axes.set_xlabel(across)
     axes.set_ylabel(up)
-    axes.grid(axis="y", color=GRID, linewidth=0.6)
+    axes.grid(axis="y", color=TEXT, alpha=0.3, linewidth=0.6)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     save(figure, directory, name)
 
@@ -125,6 +125,7 @@ def fairness(results, directory):
                       xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
     axes.axvline(1, color=TEXT, linewidth=0.8, linestyle=":")
     axes.set_xscale("symlog", linthresh=1)
+    axes.set_xlim(left=-0.1)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_yticks(range(len(listed)), [peer["title"] for peer in listed])
     axes.set_xlabel("turns of a waiter, from fewest to most, as a multiple of an equal share\n"
@@ -149,7 +150,7 @@ def processor_time(results, directory):
                           va="center", fontsize=8)
         logarithmic(axes.set_xscale, axes.xaxis)
         axes.set_xlim(right=2 * max((value for value in values if value == value), default=1))
-        axes.grid(axis="both", color=GRID, linewidth=0.6)
+        axes.grid(axis="x", color=TEXT, alpha=0.3, linewidth=0.6)
         axes.set_xlabel(f"µs of processor time at the {label}\nfor a pair, 64 tasks")
     both[0].set_yticks(range(len(listed)), [peer["title"] for peer in listed])
     save(figure, directory, "processor-time")

@@ -162,7 +162,7 @@ def build_java():
     manifest, driver = (os.path.join(DRIVERS, "java", name) for name in ["pom.xml", "Driver.java"])
     fresh, stamp, text = built_from("java", ["java/pom.xml", "java/Driver.java"])
     if not fresh:
-        do(maven, "--batch-mode", "--quiet", "--file", manifest,
+        do(maven, "--batch-mode", "--quiet", "-Dstyle.color=never", "--file", manifest,
            "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies",
            f"-DoutputDirectory={out('java', 'lib')}")
         do(compiler, "-d", out("java", "classes"), "-cp", out("java", "lib", "*"), driver)

@@ -137,6 +137,8 @@ def head(found):
         "counted (more in Java).",
         "Medians, and in parentheses the quartiles.",
     ]
+    if about.get("rust_workers"):
+        sentences.insert(2, f"What is written in Rust had {about['rust_workers']} worker threads.")
     if about["awake"]:
         sentences.insert(2, "The cores were kept from sleeping.")
     if about["short"]:

@@ -14,8 +14,6 @@ use super::{file, walk};
 
 /// One file for each key.
 pub(super) const RECORDS: &str = "records";
-/// Where earlier versions had them, which find none of these.
-const EARLIER: &str = "keys";
 /// One locked file for each living client.
 pub(super) const SESSIONS: &str = "sessions";
 /// One socket for each client that listens.
@@ -43,7 +41,6 @@ impl Directory {
         let directory = Self { path, fd, inode };
         directory.check_owner()?;
         directory.check_local()?;
-        directory.check_version()?;
         for sub in [RECORDS, SESSIONS, INBOXES] {
             match mkdirat(&directory.fd, sub, Mode::RWXU) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -129,26 +126,6 @@ impl Directory {
     /// What to tell a caller when `doing` something in it failed.
     pub(super) fn failed(&self, doing: &str, errno: Errno) -> StoreError {
         failed(&self.path, doing, errno)
-    }
-
-    /// Clients of earlier versions would grant what is held here, and the other way round: where
-    /// they have been they may be, and where they come later they find a file in their way.
-    fn check_version(&self) -> Result<(), StoreError> {
-        let flags = OFlags::WRONLY | OFlags::CREATE;
-        match self.file(EARLIER, flags) {
-            Ok(_) => Ok(()),
-            Err(Errno::ISDIR) => {
-                let shown = self.path.join(EARLIER);
-                let shown = shown.display();
-                Err(refused(
-                    format!("{shown} is of an earlier version of leasehold, whose clients may run"),
-                    format!(
-                        "end them, then remove {shown}; or name another directory with local:/some/dir"
-                    ),
-                ))
-            }
-            Err(errno) => Err(self.failed("write to", errno)),
-        }
     }
 
     fn check_owner(&self) -> Result<(), StoreError> {

@@ -51,6 +51,7 @@ mod session;
 mod step;
 mod sweep;
 mod turn;
+mod version;
 mod walk;
 
 use std::fmt;
@@ -122,6 +123,7 @@ struct Inner {
 impl Inner {
     fn open(path: PathBuf, retention: Duration) -> Result<Self, StoreError> {
         let directory = Arc::new(Directory::open(path)?);
+        version::take_over(&directory)?;
         let inbox = Inbox::from_random(random_u64());
         let inner = Self {
             clock: Clock::open(&directory)?,

@@ -203,16 +203,21 @@ fn earlier_versions_are_refused_and_refuse() {
     let path = place.path().join("d");
     fs::create_dir(&path).unwrap();
     fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
-    fs::create_dir(path.join("keys")).unwrap();
+    for sub in ["keys", "sessions"] {
+        fs::create_dir(path.join(sub)).unwrap();
+    }
+    fs::write(path.join("keys/k.json"), "").unwrap();
+    let client = fs::File::create(path.join("sessions/one")).unwrap();
+    client.lock().unwrap();
     let open = || Inner::open(path.clone(), Duration::from_secs(60));
     let refused = open().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Refused);
-    assert!(
-        refused.to_string().contains("of an earlier version"),
-        "{refused}"
-    );
-    fs::remove_dir(path.join("keys")).unwrap();
+    let said = refused.to_string();
+    assert!(said.contains("a client of an earlier version"), "{said}");
+    assert!(path.join("keys/k.json").exists());
+    client.unlock().unwrap();
     drop(open().unwrap());
+    assert!(path.join("keys.earlier/k.json").exists());
     // They make this directory, and files in it.
     assert!(fs::create_dir(path.join("keys")).is_err());
     assert!(fs::write(path.join("keys/k.lock"), "").is_err());

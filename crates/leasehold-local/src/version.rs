@@ -5,7 +5,7 @@
 //! aside, and a file named `keys` is in the way of those that come later.
 
 use leasehold_store::StoreError;
-use rustix::fs::{OFlags, renameat};
+use rustix::fs::{AtFlags, FileType, OFlags, renameat, statat};
 use rustix::io::Errno;
 
 use super::directory::{Directory, SESSIONS, refused};
@@ -15,39 +15,45 @@ use super::session::is_dead_file;
 const RECORDS: &str = "keys";
 const ASIDE: &str = "keys.earlier";
 
-/// How often it begins again, where clients of an earlier version come meanwhile.
-const TRIES: usize = 3;
+/// How often it begins again, where other clients do the same at that time.
+const TRIES: usize = 8;
 
 pub(super) fn take_over(directory: &Directory) -> Result<(), StoreError> {
+    let shown = directory.path().join(RECORDS);
+    let shown = shown.display();
     for _ in 0..TRIES {
         match directory.file(RECORDS, OFlags::WRONLY | OFlags::CREATE) {
             Ok(_) => return Ok(()),
-            Err(Errno::ISDIR) if one_lives(directory) => break,
             Err(Errno::ISDIR) => {}
             Err(errno) => return Err(directory.failed("write to", errno)),
         }
-        if renameat(directory, RECORDS, directory, ASIDE).is_err() {
-            break;
+        // In this order: a client of this version lives only after theirs was put aside.
+        if one_lives(directory) && is_theirs(directory) {
+            return Err(refused(
+                format!("a client of an earlier version of leasehold uses {shown}"),
+                "wait until it has ended, or name another directory with local:/some/dir",
+            ));
         }
-        let (shown, aside) = (directory.path().display(), ASIDE);
-        tracing::warn!(
-            "the records of an earlier version in {shown} were put aside, to {aside}: \
-             minimum holds among them are over"
-        );
+        if renameat(directory, RECORDS, directory, ASIDE).is_ok() {
+            tracing::warn!(
+                "the records of an earlier version in {shown} were put aside, to {ASIDE} beside \
+                 it: minimum holds among them are over"
+            );
+        }
     }
-    let shown = directory.path().join(RECORDS);
-    let shown = shown.display();
     Err(refused(
-        format!("a client of an earlier version of leasehold uses {shown}"),
-        format!(
-            "wait until it has ended, then remove {shown}; or name another directory with local:/some/dir"
-        ),
+        format!("{shown} is of an earlier version of leasehold and cannot be put aside"),
+        format!("remove it and {ASIDE} beside it, or name another directory with local:/some/dir"),
     ))
 }
 
-/// Whether a client lives there. None of this version does, while theirs is a directory.
 fn one_lives(directory: &Directory) -> bool {
     let sessions = directory.names(SESSIONS, &[""], usize::MAX);
     let mut names = sessions.unwrap_or_default().into_iter();
     names.any(|name| !is_dead_file(directory, &name))
+}
+
+fn is_theirs(directory: &Directory) -> bool {
+    let stat = statat(directory, RECORDS, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }

@@ -216,8 +216,14 @@ fn earlier_versions_are_refused_and_refuse() {
     assert!(said.contains("a client of an earlier version"), "{said}");
     assert!(path.join("keys/k.json").exists());
     client.unlock().unwrap();
-    drop(open().unwrap());
+    // Several at once take it over, and none takes another for a client of then.
+    std::thread::scope(|scope| {
+        let opening: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+        let opened = opening.into_iter().map(|one| one.join().unwrap().unwrap());
+        assert_eq!(opened.collect::<Vec<_>>().len(), 8);
+    });
     assert!(path.join("keys.earlier/k.json").exists());
+    assert!(path.join("keys").is_file());
     // They make this directory, and files in it.
     assert!(fs::create_dir(path.join("keys")).is_err());
     assert!(fs::write(path.join("keys/k.lock"), "").is_err());

@@ -23,7 +23,7 @@ use super::file;
 
 const FILE: &str = "clock";
 const TEMPORARY: &str = "clock.tmp";
-const LOCK: &str = "clock.lock";
+pub(super) const LOCK: &str = "clock.lock";
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const SINCE_BOOT: ClockId = ClockId::Boottime;

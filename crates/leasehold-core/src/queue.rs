@@ -263,6 +263,20 @@ impl Queue {
         self.now(clock).0.check_until(StoreTime::FURTHEST)
     }
 
+    /// The last token given.
+    #[must_use]
+    pub fn last_token(&self) -> Token {
+        self.last_token
+    }
+
+    /// Whether there is nothing to remember but the last token: nobody holds, waits or watches,
+    /// and no request can be under way that would bring a released claim back. A store that
+    /// keeps a last token for all its keys ([`Now::last_token`]) removes the record then.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        self.is_empty() && self.watchers.is_empty() && self.released.is_empty()
+    }
+
     /// Whether nobody has ever claimed the key: nothing is to be remembered.
     fn is_blank(&self) -> bool {
         let unused = self.last_token.is_none() && self.last_arrival == Arrival::default();
@@ -328,10 +342,16 @@ impl Queue {
         (clock + offset, offset)
     }
 
-    fn begin(&mut self, Now { clock, closed }: Now) -> Step {
+    fn begin(&mut self, now: Now) -> Step {
+        let Now {
+            clock,
+            closed,
+            last_token,
+        } = now;
         let (now, offset) = self.now(clock);
         self.offset = offset;
         self.last_seen = clock;
+        self.last_token = self.last_token.max(last_token);
         Step {
             now,
             clock,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Invalid;
+use crate::{Invalid, Token};
 
 /// A duration in whole microseconds, as far as one fits.
 pub(crate) fn micros(duration: Duration) -> u64 {
@@ -93,16 +93,22 @@ instant! {
     Moment
 }
 
-/// The store's clock at a step, and from when on it grants.
+/// What a store knows at a step: its clock, from when on it grants, and its last token.
 ///
 /// A store that may have forgotten who holds is *closed* for a while: see
-/// [`crate::Marker`]. A plain [`StoreTime`] is that of a store which is open.
+/// [`crate::Marker`]. A plain [`StoreTime`] is that of a store which is open, and in which each
+/// key keeps a last token of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
     /// The clock, as it is read.
     pub clock: StoreTime,
     /// How long nothing is granted from now on; zero for a store that is open.
     pub closed: Duration,
+    /// The highest token that the store has given to any key; all that it gives from now on are
+    /// higher. With it the record of an idle key need not be kept: [`Queue::is_spent`].
+    ///
+    /// [`Queue::is_spent`]: crate::Queue::is_spent
+    pub last_token: Token,
 }
 
 impl From<StoreTime> for Now {
@@ -110,6 +116,7 @@ impl From<StoreTime> for Now {
         Self {
             clock,
             closed: Duration::ZERO,
+            last_token: Token::NONE,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Command, Event, Inbox, Key, Moment, Queue, Snapshot, StoreTime};
+use leasehold_core::{Command, Event, Inbox, Key, Moment, Now, Queue, Snapshot, StoreTime, Token};
 
 use tokio::task::coop::consume_budget;
 
@@ -50,10 +50,17 @@ pub struct MemoryStore {
 }
 
 struct Shared {
-    queues: Mutex<HashMap<Key, Queue>>,
+    kept: Mutex<Kept>,
     listeners: Mutex<HashMap<Inbox, Listener>>,
     epochs: AtomicU64,
     clock: Clock,
+}
+
+#[derive(Default)]
+struct Kept {
+    queues: HashMap<Key, Queue>,
+    /// Of all keys, so that those which nobody uses need not be kept.
+    last_token: Token,
 }
 
 #[derive(Clone)]
@@ -144,7 +151,7 @@ impl MemoryStore {
 impl Shared {
     fn new(clock: Clock) -> Arc<Self> {
         Arc::new(Self {
-            queues: Mutex::default(),
+            kept: Mutex::default(),
             listeners: Mutex::default(),
             epochs: AtomicU64::new(1),
             clock,
@@ -177,21 +184,27 @@ impl Records for MemoryStore {
         if !matches!(step, Step::One(Command::Release(_))) {
             consume_budget().await;
         }
-        let mut records = lock(&self.shared.queues);
-        let clock = self.shared.clock.now();
+        let mut kept = lock(&self.shared.kept);
+        let now = Now {
+            last_token: kept.last_token,
+            ..Now::from(self.shared.clock.now())
+        };
         let epoch = self.shared.epoch(&self.inbox);
-        let take = |key: &&Key| records.remove(*key).unwrap_or_default();
+        let take = |key: &&Key| kept.queues.remove(*key).unwrap_or_default();
         let mut queues: Vec<_> = keys.iter().map(take).collect();
-        let mut taken = step.apply(&mut queues, clock);
+        let mut taken = step.apply(&mut queues, now);
         let mut outcomes = taken.iter_mut().flatten();
         for (key, mut queue) in keys.iter().zip(queues) {
             if let Some(outcome) = outcomes.next() {
                 let events = std::mem::take(&mut outcome.events);
-                queue.deliver(events, clock, |event| {
+                queue.deliver(events, now, |event| {
                     self.shared.push(key, outcome.at, event)
                 });
             }
-            records.insert((*key).clone(), queue);
+            kept.last_token = kept.last_token.max(queue.last_token());
+            if !queue.is_spent() {
+                kept.queues.insert((*key).clone(), queue);
+            }
         }
         Ok(Transacted { taken, epoch })
     }
@@ -199,15 +212,15 @@ impl Records for MemoryStore {
     async fn look(&self, key: &Key) -> Result<Snapshot, StoreError> {
         consume_budget().await;
         let clock = self.shared.clock.now();
-        let records = lock(&self.shared.queues);
+        let kept = lock(&self.shared.kept);
         let nothing = Queue::default();
-        Ok(records.get(key).unwrap_or(&nothing).look(clock))
+        Ok(kept.queues.get(key).unwrap_or(&nothing).look(clock))
     }
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
         let clock = self.shared.clock.now();
-        let queues = lock(&self.shared.queues);
-        let queues = queues.iter().map(|(key, queue)| (key, Ok(queue)));
+        let kept = lock(&self.shared.kept);
+        let queues = kept.queues.iter().map(|(key, queue)| (key, Ok(queue)));
         Box::new(OnePage::new(queues, pattern, clock))
     }
 
@@ -314,7 +327,7 @@ impl ManualClock {
 
     /// Loses every record, as a restart without persistence would.
     pub fn lose_everything(&self) {
-        lock(&self.shared.queues).clear();
+        *lock(&self.shared.kept) = Kept::default();
         self.shift(|now| now + 1);
     }
 

@@ -75,7 +75,10 @@ impl Boot {
             Err(Closed::Quarantined { left }) => left,
             Err(Closed::Foreign) => return None,
         };
-        Some(Now { clock, closed })
+        Some(Now {
+            closed,
+            ..Now::from(clock)
+        })
     }
 }
 

@@ -19,8 +19,8 @@ fn after(seconds: u64) -> StoreTime {
 fn closed(seconds: u64) -> Now {
     let clock = after(seconds);
     Now {
-        clock,
         closed: after(10).since(clock),
+        ..Now::from(clock)
     }
 }
 

@@ -101,8 +101,8 @@ impl World {
 
     fn now(&self) -> Now {
         Now {
-            clock: self.clock,
             closed: self.opens.since(self.clock),
+            ..Now::from(self.clock)
         }
     }
 

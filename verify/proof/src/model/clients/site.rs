@@ -67,8 +67,8 @@ impl ClientsModel {
             Err(Closed::Quarantined { left }) => {
                 self.seen.note("quarantined");
                 Now {
-                    clock,
                     closed: left,
+                    ..Now::from(clock)
                 }
             }
             _ => clock.into(),

@@ -174,8 +174,12 @@ impl Queue {
         claims: &[Command],
         now: impl Into<Now>,
     ) -> Result<Vec<Outcome>, (usize, Outcome)> {
-        let now = now.into();
-        Self::claim_all_by(queues, claims, |queue, claim| queue.apply(claim, now))
+        let mut now = now.into();
+        Self::claim_all_by(queues, claims, |queue, claim| {
+            let outcome = queue.apply(claim, now);
+            now.last_token = now.last_token.map(|last| last.max(queue.last_token));
+            outcome
+        })
     }
 
     /// [`Queue::claim_all`] for a store that does more than to apply a claim.
@@ -274,7 +278,9 @@ impl Queue {
     /// keeps a last token for all its keys ([`Now::last_token`]) removes the record then.
     #[must_use]
     pub fn is_spent(&self) -> bool {
-        self.is_empty() && self.watchers.is_empty() && self.released.is_empty()
+        let now = self.last_seen + self.offset;
+        let nobody_watches = self.watchers.iter().all(|(_, until)| *until <= now);
+        self.is_empty() && nobody_watches && self.released.is_empty()
     }
 
     /// Whether nobody has ever claimed the key: nothing is to be remembered.
@@ -351,7 +357,7 @@ impl Queue {
         let (now, offset) = self.now(clock);
         self.offset = offset;
         self.last_seen = clock;
-        self.last_token = self.last_token.max(last_token);
+        self.last_token = self.last_token.max(last_token.unwrap_or_default());
         Step {
             now,
             clock,

@@ -105,10 +105,11 @@ pub struct Now {
     /// How long nothing is granted from now on; zero for a store that is open.
     pub closed: Duration,
     /// The highest token that the store has given to any key; all that it gives from now on are
-    /// higher. With it the record of an idle key need not be kept: [`Queue::is_spent`].
+    /// higher. With it the record of an idle key need not be kept: [`Queue::is_spent`]. None:
+    /// each key keeps a last token of its own.
     ///
     /// [`Queue::is_spent`]: crate::Queue::is_spent
-    pub last_token: Token,
+    pub last_token: Option<Token>,
 }
 
 impl From<StoreTime> for Now {
@@ -116,7 +117,7 @@ impl From<StoreTime> for Now {
         Self {
             clock,
             closed: Duration::ZERO,
-            last_token: Token::NONE,
+            last_token: None,
         }
     }
 }

@@ -186,7 +186,7 @@ impl Records for MemoryStore {
         }
         let mut kept = lock(&self.shared.kept);
         let now = Now {
-            last_token: kept.last_token,
+            last_token: Some(kept.last_token),
             ..Now::from(self.shared.clock.now())
         };
         let epoch = self.shared.epoch(&self.inbox);

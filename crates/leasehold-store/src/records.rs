@@ -67,7 +67,10 @@ impl Step<'_> {
     /// Changes the queues of the keys, which are in the order of the keys.
     pub fn apply(self, queues: &mut [Queue], now: impl Into<Now>) -> Taken {
         let now = now.into();
-        self.apply_by(queues, |queue, command| queue.apply(command, now))
+        match self {
+            Self::One(_) => self.apply_by(queues, |queue, command| queue.apply(command, now)),
+            Self::All(claims) => Queue::claim_all(queues, claims, now),
+        }
     }
 
     /// The same for a place that does more than to apply a command.

@@ -153,9 +153,14 @@ impl Queue {
     }
 
     /// Contiguous while the queue is not empty, so that the difference of two
-    /// numbers bounds a position; floored by the clock when it starts anew.
+    /// numbers bounds a position. When it starts anew it is the token that would be given
+    /// now: a store need keep but one number of a claim that holds alone.
     fn next_arrival(&mut self, step: &Step) -> Arrival {
-        let floor = if self.is_empty() { step.clock.0 } else { 0 };
+        let floor = if self.is_empty() {
+            self.next_token(step).0
+        } else {
+            0
+        };
         self.last_arrival = Arrival((self.last_arrival.0 + 1).max(floor));
         self.last_arrival
     }

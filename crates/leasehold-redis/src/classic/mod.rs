@@ -25,7 +25,7 @@ use leasehold_core::{
 use leasehold_store::{
     Answer, Capabilities, ErrorKind, Listening, Listing, LockStore, PushSink, StoreError, clock,
 };
-use redis::Value;
+use redis::{Cmd, Value};
 
 pub(super) use self::executor::ClassicExecutor;
 use self::list::ClassicListing;
@@ -37,6 +37,7 @@ use super::options::{RedisLayout, RedisOptions};
 use crate::claims::{ClaimTable, Known};
 use crate::codec::stores_own;
 use crate::connection::connect::Target;
+use crate::codec::script::Call;
 use crate::connection::step::at_primary;
 use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
@@ -126,9 +127,12 @@ impl ClassicStore {
                 asked.await.map_err(refusal::of)
             }
             Route::Cluster(cluster) => {
-                let keys = [&*name];
-                let asked = cluster.run(&verb::STEP, &keys, |call, _| step.add(call));
-                verb::read(&asked.await?.0).map_err(refusal::of)
+                let asked = Call {
+                    script: &verb::STEP,
+                    keys: &[&*name],
+                    arguments: |call: &mut Cmd| step.add(call),
+                };
+                verb::read(&cluster.run(&asked).await?.0).map_err(refusal::of)
             }
         }
     }
@@ -142,9 +146,12 @@ impl ClassicStore {
                 asked.await.map_err(refusal::of)
             }
             Route::Cluster(cluster) => {
-                let keys = [&*name];
-                let asked = cluster.run(&verb::LOOK, &keys, |_, _| {});
-                match asked.await?.0 {
+                let asked = Call {
+                    script: &verb::LOOK,
+                    keys: &[&*name],
+                    arguments: |_: &mut Cmd| {},
+                };
+                match cluster.run(&asked).await?.0 {
                     Value::Array(answers) => verb::read_found(&answers).map_err(refusal::of),
                     Value::ServerError(error) => Err(refusal::of_server(&error)),
                     other => Err(crate::codec::script::unreadable(&other)),

@@ -1,21 +1,26 @@
-//! What the scripts are given: arguments, flags, and the body of a claim.
+//! What the scripts are given: steps, flags, and the body of a claim.
 
 use std::time::Duration;
 
-use leasehold_core::{Capacity, Claim, ClientInfo, Inbox, Mode, Release, Renew, Rotate};
+use leasehold_core::{Capacity, Claim, ClientInfo, Command, Inbox, Mode, Release, Renew};
 use redis::Cmd;
 
 use super::record::trait_of;
+use super::script::{SCRIPTS, Script};
 
-/// How the scripts count their flags.
+/// How the script of the steps counts its flags, and those of a command.
 mod flag {
     /// The count of `PUBLISH` can be believed.
-    pub(super) const BELIEVED: u8 = 4;
-    pub(super) const IN_CLUSTER: u8 = 32;
-    pub(super) const GATED: u8 = 64;
-    pub(super) const LOOKS: u8 = 128;
+    pub(super) const BELIEVED: u16 = 4;
+    pub(super) const IN_CLUSTER: u16 = 32;
+    pub(super) const GATED: u16 = 64;
+    pub(super) const LOOKS: u16 = 128;
+    pub(super) const ALL: u16 = 256;
+    pub(super) const MIXED: u16 = 512;
     pub(super) const WAIT: u8 = 1;
     pub(super) const AHEAD: u8 = 2;
+    pub(super) const MIN_HOLD: u8 = 4;
+    pub(super) const OWNED: u8 = 8;
     pub(super) const HAND_OFF: u8 = 1;
     pub(super) const SETTLED: u8 = 2;
     pub(super) const UNUSED: u8 = 8;
@@ -25,72 +30,220 @@ mod flag {
     pub(super) const ADOPT: u8 = 16;
 }
 
-/// Where a script runs: see `way.lua`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Site {
-    Alone,
-    /// On a node of a cluster.
-    InCluster,
-    /// On a server that may have forgotten who holds; see [`Gated`](super::script::Gated).
-    Gated,
+/// The verbs of the steps; see `step.lua`.
+mod verb {
+    pub(super) const CLAIM: u8 = 1;
+    pub(super) const RENEW: u8 = 2;
+    pub(super) const RELEASE: u8 = 3;
+    pub(super) const BREAK: u8 = 4;
+    pub(super) const RESIZE: u8 = 5;
+    pub(super) const WATCH: u8 = 6;
 }
 
-/// What does not change from call to call.
+/// What a script is told besides, where the server may have forgotten who holds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
-    pub(crate) site: Site,
-    /// How long an idle key keeps its last token.
+pub(crate) struct Gated<'a> {
+    pub(crate) marker: &'a str,
+    pub(crate) terms: &'a [u8],
+}
+
+/// What scripts are told of the server on which they run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    /// Where the last token of all keys is. In a cluster each key keeps its own.
+    pub(crate) last: Option<&'a str>,
+    pub(crate) gated: Option<Gated<'a>>,
+    /// How long an idle key of a cluster keeps its last token.
     pub(crate) retention: Duration,
     /// Whether the count of `PUBLISH` can be believed.
     pub(crate) believed: bool,
 }
 
-impl Terms {
-    fn flags(self) -> u8 {
-        let believed = if self.believed { flag::BELIEVED } else { 0 };
-        believed | self.way()
+/// What is asked of a server: a script, its keys, and what it is given.
+pub(crate) trait Request {
+    fn script(&self) -> &Script;
+
+    fn keys(&self) -> &[&str];
+
+    /// The command, with the hash of the script or with the script itself.
+    fn command(&self, in_full: bool, terms: Terms<'_>) -> Cmd;
+
+    /// A single step and its key: it may travel with others in one call.
+    fn single(&self) -> Option<(&str, &[u8])> {
+        None
+    }
+}
+
+/// A call of a script that needs to know nothing of the server.
+pub(crate) struct Call<'a, F> {
+    pub(crate) script: &'a Script,
+    pub(crate) keys: &'a [&'a str],
+    pub(crate) arguments: F,
+}
+
+/// A script that is given this, by its hash.
+#[cfg(test)]
+pub(crate) fn by_hash(script: &Script, keys: &[&str], arguments: impl Fn(&mut Cmd)) -> Cmd {
+    let mut call = call_of(script, false, keys.len(), 0);
+    call.arg(keys);
+    arguments(&mut call);
+    call
+}
+
+fn call_of(script: &Script, in_full: bool, keys: usize, size: usize) -> Cmd {
+    let (verb, name) = match in_full {
+        true => ("EVAL", &script.text),
+        false => ("EVALSHA", &script.hash),
+    };
+    let mut call = Cmd::with_capacity(2 * keys + 8, name.len() + 256 + size);
+    call.arg(verb).arg(name).arg(keys);
+    call
+}
+
+impl<F: Fn(&mut Cmd)> Request for Call<'_, F> {
+    fn script(&self) -> &Script {
+        self.script
     }
 
-    fn way(self) -> u8 {
-        match self.site {
-            Site::Alone => 0,
-            Site::InCluster => flag::IN_CLUSTER,
-            Site::Gated => flag::GATED,
+    fn keys(&self) -> &[&str] {
+        self.keys
+    }
+
+    fn command(&self, in_full: bool, _: Terms<'_>) -> Cmd {
+        let mut call = call_of(self.script, in_full, self.keys.len(), 0);
+        call.arg(self.keys);
+        (self.arguments)(&mut call);
+        call
+    }
+}
+
+/// A look at a key.
+pub(crate) struct Look<'a> {
+    pub(crate) key: &'a str,
+}
+
+impl Request for Look<'_> {
+    fn script(&self) -> &Script {
+        &SCRIPTS.inspect
+    }
+
+    fn keys(&self) -> &[&str] {
+        std::slice::from_ref(&self.key)
+    }
+
+    fn command(&self, in_full: bool, terms: Terms<'_>) -> Cmd {
+        let count = 1 + usize::from(terms.last.is_some());
+        let mut call = call_of(self.script(), in_full, count, 0);
+        call.arg(self.key).arg(terms.last);
+        call
+    }
+}
+
+/// Steps, one a key.
+pub(crate) struct Steps<'a> {
+    pub(crate) keys: &'a [&'a str],
+    /// As [`pack`] packs them.
+    pub(crate) steps: &'a [&'a [u8]],
+    /// All are taken, or none.
+    pub(crate) all: bool,
+}
+
+impl Request for Steps<'_> {
+    fn script(&self) -> &Script {
+        &SCRIPTS.step
+    }
+
+    fn keys(&self) -> &[&str] {
+        self.keys
+    }
+
+    fn command(&self, in_full: bool, terms: Terms<'_>) -> Cmd {
+        let Self { keys, steps, .. } = *self;
+        let beside = usize::from(terms.last.is_some()) + usize::from(terms.gated.is_some());
+        let size = steps.iter().zip(keys).map(|(step, key)| step.len() + key.len() + 32);
+        let mut call = call_of(self.script(), in_full, keys.len() + beside, size.sum());
+        call.arg(keys).arg(terms.last);
+        call.arg(terms.gated.map(|gated| gated.marker));
+        call.arg(self.flags(terms));
+        // Elsewhere nothing is kept.
+        call.arg(terms.last.map_or(micros(terms.retention), |_| 0));
+        for step in steps {
+            call.arg(*step);
+        }
+        call.arg(terms.gated.map(|gated| gated.terms));
+        call
+    }
+
+    fn single(&self) -> Option<(&str, &[u8])> {
+        match (self.keys, self.steps) {
+            ([key], [step]) if !self.all && step[0] <= verb::RELEASE => Some((key, step)),
+            _ => None,
         }
     }
 }
 
-pub(crate) fn add_claim(call: &mut Cmd, claim: &Claim, terms: Terms) {
-    call.arg(claim.id.expose())
-        .arg(micros(claim.lease_ttl))
-        .arg(micros(claim.waiter_ttl))
-        .arg(claim_flags(claim, terms))
-        .arg(micros(terms.retention))
-        .arg(pack_body(claim).as_slice());
-}
-
-pub(crate) fn add_claims<'a>(
-    call: &mut Cmd,
-    claims: impl IntoIterator<Item = &'a Claim>,
-    terms: Terms,
-) {
-    call.arg(terms.way()).arg(micros(terms.retention));
-    for claim in claims {
-        call.arg(claim.id.expose())
-            .arg(micros(claim.lease_ttl))
-            .arg(micros(claim.waiter_ttl))
-            .arg(claim_flags(claim, terms))
-            .arg(pack_body(claim).as_slice());
+impl Steps<'_> {
+    fn flags(&self, terms: Terms<'_>) -> u16 {
+        let mixed = self.steps.iter().any(|step| step[0] != verb::CLAIM);
+        let looks = self.steps.iter().all(|step| step[0] == verb::WATCH);
+        [
+            (terms.believed, flag::BELIEVED),
+            (terms.last.is_none(), flag::IN_CLUSTER),
+            (terms.gated.is_some(), flag::GATED),
+            (looks, flag::LOOKS),
+            (self.all, flag::ALL),
+            (mixed, flag::MIXED),
+        ]
+        .into_iter()
+        .map(|(asked, flag)| if asked { flag } else { 0 })
+        .sum()
     }
 }
 
-fn claim_flags(claim: &Claim, terms: Terms) -> u8 {
-    let wait = if claim.wait { flag::WAIT } else { 0 };
-    let ahead = if claim.ahead { flag::AHEAD } else { 0 };
-    wait | ahead | terms.flags()
+/// A step as the script takes it; `None` for what a store tells itself.
+pub(crate) fn pack(command: &Command) -> Option<Vec<u8>> {
+    let mut step = Vec::with_capacity(160);
+    match command {
+        Command::Claim(claim) => pack_claim(&mut step, claim),
+        Command::Renew(renew) => pack_renew(&mut step, renew),
+        Command::Release(release) => pack_release(&mut step, release),
+        Command::Break => step.push(verb::BREAK),
+        Command::Resize { from, to } => {
+            step.push(verb::RESIZE);
+            step.extend_from_slice(&from.to_le_bytes());
+            step.extend_from_slice(&to.to_le_bytes());
+        }
+        Command::Watch { inbox, ttl } => {
+            step.push(verb::WATCH);
+            push_number(&mut step, micros(*ttl));
+            push_short(&mut step, inbox.as_str());
+        }
+        Command::Unheard { .. } | Command::Bury { .. } => return None,
+    }
+    Some(step)
 }
 
-pub(crate) fn add_renew(call: &mut Cmd, renew: &Renew, terms: Terms) {
+fn flags<const N: usize>(all: [(bool, u8); N]) -> u8 {
+    all.into_iter()
+        .map(|(asked, flag)| if asked { flag } else { 0 })
+        .sum()
+}
+
+fn pack_claim(step: &mut Vec<u8>, claim: &Claim) {
+    let flags = flags([
+        (claim.wait, flag::WAIT),
+        (claim.ahead, flag::AHEAD),
+        (!claim.min_hold.is_zero(), flag::MIN_HOLD),
+        (claim.secret.is_some(), flag::OWNED),
+    ]);
+    step.extend_from_slice(&[verb::CLAIM, flags]);
+    push_number(step, micros(claim.lease_ttl));
+    push_number(step, micros(claim.waiter_ttl));
+    push_short(step, claim.id.expose());
+    push_body(step, claim);
+}
+
+fn pack_renew(step: &mut Vec<u8>, renew: &Renew) {
     let Renew {
         id,
         ttl,
@@ -101,62 +254,35 @@ pub(crate) fn add_renew(call: &mut Cmd, renew: &Renew, terms: Terms) {
         confirms: _,
     } = renew;
     let adopt = rotate.as_ref().and_then(|rotate| rotate.adopt.as_ref());
-    let mut flags = terms.flags();
-    for (asked, flag) in [
+    let flags = flags([
         (*downgrade, flag::DOWNGRADE),
         (note.is_some(), flag::NOTE),
         (rotate.is_some(), flag::ROTATE),
         (adopt.is_some(), flag::ADOPT),
-    ] {
-        flags |= if asked { flag } else { 0 };
-    }
-    call.arg(id.expose())
-        .arg(micros(*ttl))
-        .arg(flags)
-        .arg(micros(terms.retention));
+    ]);
+    step.extend_from_slice(&[verb::RENEW, flags]);
+    push_number(step, micros(*ttl));
+    push_short(step, id.expose());
     if note.is_none() && rotate.is_none() {
         return;
     }
-    let (to, version) = rotate
-        .as_ref()
-        .map_or(("", 0), |Rotate { to, version, .. }| {
-            (to.expose(), *version)
-        });
-    let mut client = Vec::new();
+    push_long(step, note.as_ref().map_or("", |note| note.as_str()));
+    let to = rotate.as_ref().map_or("", |rotate| rotate.to.expose());
+    push_short(step, to);
+    push_number(step, rotate.as_ref().map_or(0, |rotate| rotate.version));
     if let Some(adopt) = adopt {
-        push_client(&mut client, adopt.inbox.as_ref(), &adopt.owner);
+        push_client(step, adopt.inbox.as_ref(), &adopt.owner);
     }
-    call.arg(note.as_ref().map_or("", |note| note.as_str()))
-        .arg(to)
-        .arg(version)
-        .arg(client);
 }
 
-pub(crate) fn add_release(call: &mut Cmd, release: &Release, terms: Terms) {
-    let hand_off = if release.hand_off { flag::HAND_OFF } else { 0 };
-    let settled = if release.settled { flag::SETTLED } else { 0 };
-    let unused = if release.unused { flag::UNUSED } else { 0 };
-    call.arg(release.id.expose())
-        .arg(hand_off | settled | unused | terms.flags())
-        .arg(micros(terms.retention));
-}
-
-pub(crate) fn add_resize(call: &mut Cmd, from: u32, to: u32, terms: Terms) {
-    call.arg(from)
-        .arg(to)
-        .arg(terms.flags())
-        .arg(micros(terms.retention));
-}
-
-pub(crate) fn add_watch(call: &mut Cmd, inbox: &Inbox, ttl: Duration, terms: Terms) {
-    call.arg(inbox.as_str())
-        .arg(micros(ttl))
-        .arg(terms.way() | flag::LOOKS)
-        .arg(micros(terms.retention));
-}
-
-pub(crate) fn add_break(call: &mut Cmd, terms: Terms) {
-    call.arg(terms.flags()).arg(micros(terms.retention));
+fn pack_release(step: &mut Vec<u8>, release: &Release) {
+    let flags = flags([
+        (release.hand_off, flag::HAND_OFF),
+        (release.settled, flag::SETTLED),
+        (release.unused, flag::UNUSED),
+    ]);
+    step.extend_from_slice(&[verb::RELEASE, flags]);
+    push_short(step, release.id.expose());
 }
 
 pub(crate) fn micros(duration: Duration) -> u64 {
@@ -164,41 +290,47 @@ pub(crate) fn micros(duration: Duration) -> u64 {
 }
 
 /// The body of a claim: see `record.rs`.
-fn pack_body(claim: &Claim) -> Vec<u8> {
+fn push_body(body: &mut Vec<u8>, claim: &Claim) {
     let permits = match claim.mode.capacity() {
         Capacity::Lock => 0,
         Capacity::Permits(permits) => permits,
     };
     // At most 2^32 - 1.
     let weight = u32::try_from(claim.mode.weight()).unwrap_or(u32::MAX);
-    let mut body = Vec::with_capacity(192);
+    let traits = body.len();
     body.push(0);
     body.extend_from_slice(&permits.to_le_bytes());
     body.extend_from_slice(&weight.to_le_bytes());
-    push_client(&mut body, claim.inbox.as_ref(), &claim.owner);
+    push_client(body, claim.inbox.as_ref(), &claim.owner);
     if let Some(secret) = claim.secret.filter(|_| claim.mode == Mode::EXCLUSIVE) {
-        body[0] |= trait_of::SECRET;
-        push_short(&mut body, &secret.expose());
+        body[traits] |= trait_of::SECRET;
+        push_short(body, &secret.expose());
     }
     if !claim.min_hold.is_zero() {
-        body[0] |= trait_of::MIN_HOLD;
-        #[allow(
-            clippy::cast_precision_loss,
-            reason = "no number on the wire is above 2^53"
-        )]
-        body.extend_from_slice(&(micros(claim.min_hold) as f64).to_le_bytes());
+        body[traits] |= trait_of::MIN_HOLD;
+        push_number(body, micros(claim.min_hold));
         // The store notes the renewals.
-        body.extend_from_slice(&0_f64.to_le_bytes());
+        push_number(body, 0);
     }
     if let Some(note) = &claim.note {
-        body[0] |= trait_of::NOTE;
-        let note = note.as_str().as_bytes();
-        // At most 1024.
-        let size = u16::try_from(note.len()).unwrap_or(u16::MAX);
-        body.extend_from_slice(&size.to_le_bytes());
-        body.extend_from_slice(note);
+        body[traits] |= trait_of::NOTE;
+        push_long(body, note.as_str());
     }
-    body
+}
+
+fn push_number(out: &mut Vec<u8>, number: u64) {
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "no number on the wire is above 2^53"
+    )]
+    out.extend_from_slice(&(number as f64).to_le_bytes());
+}
+
+/// A text after its length in two bytes: a note, of 1024 bytes at most.
+fn push_long(out: &mut Vec<u8>, text: &str) {
+    let size = u16::try_from(text.len()).unwrap_or(u16::MAX);
+    out.extend_from_slice(&size.to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
 }
 
 /// Who claims: the inbox, and the owner.

@@ -2,27 +2,29 @@
 //!
 //! Numbers are doubles, little-endian, always whole and below 2^53; u8, u16 and
 //! u32 are little-endian integers; `text` is one byte of length and so many
-//! bytes; times are microseconds since 1970. Both forms begin with `lh`, the
-//! version 1 (u8, at most 31), then the numbers `last_seen`, `offset`, `last_token`,
-//! `last_arrival`, `furthest` and `expires` (until when the key itself lives at
-//! least), and `buried` u8: how many released ids there are.
+//! bytes; times are microseconds since 1970. Everything begins with `lh` and a version
+//! u8, at most 31.
 //!
-//! **The string**, while nobody waits or watches and at most one holds, whose own
-//! capacity is the one in use, goes on with:
-//! - the size of the claim u16, 0 if there is none
-//! - the claim: `deadline`, `since`, `id` text, body; its token and its arrival
-//!   are the last
-//! - the released ids: `forget`, whether the claim lives on under another id u8,
-//!   `id` text each
+//! **The string** (version 2), while one claim holds alone and has held since nobody did:
+//! - `since`, `last_seen`, `deadline`, the token, the `id` text, body
 //!
-//! **The hash**, from the second claim, the first watcher, or a change of capacity
-//! on, until it is empty:
-//! - field `" head"` goes on with the numbers `capacity` (−1 for a lock, else the
+//! Its arrival is its token, and the key expires with it: nothing is left when it is
+//! released, or lapses. `<prefix>last` keeps the last token of all keys, in decimal
+//! digits.
+//!
+//! **The hash** (version 1), from the second claim, the first watcher or released id, or
+//! anything else that the string has no place for, until it is empty; in a cluster, where
+//! each key keeps its own last token, always:
+//! - field `" head"`: `last_seen`, `offset`, `last_token`, `last_arrival`, `furthest` and
+//!   `expires` (until when the key itself lives at least), and `buried` u8: how many
+//!   released ids there are; then
+//!   the numbers `capacity` (−1 for a lock, else the
 //!   permits, 0 while nobody holds or waits), `used`, `earliest`, how many claims
 //!   are `granted` and `waiting`, and the `watchers`; of the first waiting claim
 //!   `arrival`, `deadline` and `weight`; the ids of the first and last granted and
 //!   the first and last waiting claim, text each
-//! - field `" released"`: the released ids, as above
+//! - field `" released"`: the released ids: `forget`, whether the claim lives on under
+//!   another id u8, `id` text each
 //! - one field a claim, by its id (which has no spaces): the ids `next` text and
 //!   `prev` text, then `arrival`, `token` (0 while it waits), `deadline`, `since`,
 //!   body. Granted claims are linked in order of tokens and arrival (claims of one
@@ -32,6 +34,10 @@
 //!   arrival, text each
 //! - field `" watchers"` while there are any: until when, `inbox` text each. One
 //!   that is over means nothing, and may be left out.
+//!
+//! Earlier versions of leasehold wrote a string of version 1, with the numbers of the head up to
+//! `buried`, the size of the claim u16 (0 if there is none), `deadline`, `since`, `id` text
+//! and body of a claim, and the released ids. It is read, and written anew.
 //!
 //! **The body**, the part that hardly ever changes: the traits u8, the permits there are u32
 //! (0: a lock), the weight u32, `inbox` text, then the client: `pid` u32, `host` text, `label`
@@ -59,6 +65,7 @@ use crate::refusal;
 
 const MAGIC: &[u8] = b"lh";
 const VERSION: u8 = 1;
+const LEAN: u8 = 2;
 
 /// What a claim may have besides its kind.
 pub(crate) mod trait_of {
@@ -78,6 +85,8 @@ pub(crate) struct Record {
     pub(crate) last_token: Token,
     pub(crate) last_arrival: Arrival,
     pub(crate) furthest: StoreTime,
+    /// Until when the key lives, at least; zero where it lives as long as the claim.
+    pub(crate) expires: StoreTime,
     pub(crate) capacity: Option<Capacity>,
     pub(crate) used: u64,
     pub(crate) earliest: StoreTime,
@@ -136,12 +145,11 @@ impl Record {
             other => return Err(unreadable(&other)),
         };
         let mut items = items.into_iter();
-        let Some(clock) = items.next().and_then(|item| match item {
-            Value::Int(clock) => u64::try_from(clock).ok().map(StoreTime),
-            _ => None,
-        }) else {
-            return Err(refusal::damaged());
+        let mut number = || match items.next() {
+            Some(Value::Int(number)) => u64::try_from(number).map_err(|_| refusal::damaged()),
+            _ => Err(refusal::damaged()),
         };
+        let (clock, last) = (StoreTime(number()?), Token(number()?));
         let texts: Option<Vec<Vec<u8>>> = items
             .map(|item| match item {
                 Value::BulkString(bytes) => Some(bytes),
@@ -149,20 +157,55 @@ impl Record {
             })
             .collect();
         let texts = texts.ok_or_else(refusal::damaged)?;
-        let record = match texts.as_slice() {
-            [] => Ok(Self::default()),
-            [text] => Self::of_string(text),
-            fields => Self::of_hash(fields),
+        let mut record = match texts.as_slice() {
+            [] => Self::default(),
+            [text] => Self::of_string(text)?,
+            fields => Self::of_hash(fields)?,
         };
-        Ok((record?, clock))
+        record.last_token = record.last_token.max(last);
+        Ok((record, clock))
     }
 
     fn of_string(text: &[u8]) -> Result<Self, StoreError> {
+        if text.starts_with(&[MAGIC[0], MAGIC[1], LEAN]) {
+            return Self::parse_lean(&text[3..]).ok_or_else(refusal::damaged);
+        }
         check_magic(text, "string")?;
-        Self::parse_string(text).ok_or_else(refusal::damaged)
+        Self::parse_earlier(text).ok_or_else(refusal::damaged)
     }
 
-    fn parse_string(text: &[u8]) -> Option<Self> {
+    fn parse_lean(text: &[u8]) -> Option<Self> {
+        let mut bytes = Bytes(text);
+        let (since, last_seen, deadline) = (bytes.time()?, bytes.time()?, bytes.time()?);
+        let token = bytes.number()?;
+        let id = bytes.id()?;
+        let mut record = Self {
+            last_seen,
+            last_token: Token(token),
+            last_arrival: Arrival(token),
+            furthest: deadline,
+            ..Self::default()
+        };
+        record.hold_alone(deadline, since, id, Body::parse(&mut bytes)?);
+        Some(record)
+    }
+
+    /// The only claim, under the last token.
+    fn hold_alone(&mut self, deadline: StoreTime, since: StoreTime, id: ClaimId, body: Body) {
+        self.capacity = Some(body.mode.capacity());
+        self.used = body.mode.weight();
+        self.earliest = deadline;
+        self.granted.push(Entry {
+            id,
+            arrival: self.last_arrival,
+            token: self.last_token,
+            deadline,
+            since,
+            body,
+        });
+    }
+
+    fn parse_earlier(text: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(text);
         let (mut record, buried) = Self::parse_start(&mut bytes)?;
         let size = bytes.u16()?;
@@ -170,17 +213,7 @@ impl Record {
             let mut claim = Bytes(bytes.take(size.into())?);
             let (deadline, since, id) = (claim.time()?, claim.time()?, claim.id()?);
             let body = Body::parse(&mut claim)?;
-            record.capacity = Some(body.mode.capacity());
-            record.used = body.mode.weight();
-            record.earliest = deadline;
-            record.granted.push(Entry {
-                id,
-                arrival: record.last_arrival,
-                token: record.last_token,
-                deadline,
-                since,
-                body,
-            });
+            record.hold_alone(deadline, since, id, body);
         }
         record.parse_released(&mut bytes, buried)?;
         Some(record)
@@ -226,9 +259,9 @@ impl Record {
             last_token: Token(bytes.number()?),
             last_arrival: Arrival(bytes.number()?),
             furthest: bytes.time()?,
+            expires: bytes.time()?,
             ..Self::default()
         };
-        let _expires = bytes.time()?;
         Some((record, bytes.u8()?))
     }
 

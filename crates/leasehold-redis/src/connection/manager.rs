@@ -227,6 +227,7 @@ impl ConnectionManager {
         });
         let wire = Arc::new(Connection::new(
             self.target.connect(Some(hearing)).await?,
+            &self.target,
             link,
         ));
         self.inbox.decide(wire.server.rights.push());

@@ -2,15 +2,17 @@
 //!
 //! A command that finds nothing in flight is sent at once from its caller's
 //! task. The others queue up; a short-lived task lets every ready caller add
-//! its own (one `yield_now`) and sends all of them as one pipeline. Measured in
-//! `docs/adr/0003-redis-record.md`: twice the throughput from 64 tasks on,
-//! nothing lost with one.
+//! its own (one `yield_now`) and sends all of them together: steps as one call of
+//! their script, which costs the server half of what one call each does, the rest as
+//! one pipeline. Measured in `docs/adr/0003-redis-record.md`: twice the throughput
+//! from 64 tasks on, nothing lost with one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use leasehold_store::StoreError;
 use redis::aio::MultiplexedConnection;
@@ -19,15 +21,17 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::acker::Acker;
-use super::connect::Opened;
+use super::connect::{Opened, Target};
+use super::gate::Gate;
 use super::manager::ConnectionManager;
 use super::server::Server;
+use crate::codec::script::{Request as _, Steps, Terms};
 use crate::lock::lock;
 use crate::refusal;
 
-/// How many commands travel as one pipeline at most. All answers of a pipeline
-/// come together: in one of hundreds, client and server would take turns instead
-/// of working at the same time.
+/// How many commands travel as one pipeline, and steps in one call, at most. All
+/// answers come together: in one of hundreds, client and server would take turns
+/// instead of working at the same time.
 const PIPELINE: usize = 16;
 
 /// A connection on which nothing was answered for so long, of all that was
@@ -67,6 +71,11 @@ pub(crate) struct Connection {
     pub(crate) server: Server,
     /// The connections for what must be acknowledged, where a policy asks for it.
     pub(crate) acker: Option<Acker>,
+    /// Where the last token of all keys is.
+    last: String,
+    retention: Duration,
+    /// Whether no two keys can be in one call: in a cluster they lie on several servers.
+    parted: AtomicBool,
     link: Weak<ConnectionManager>,
     queue: Mutex<Vec<Job>>,
     in_flight: AtomicUsize,
@@ -77,13 +86,24 @@ pub(crate) struct Connection {
 }
 
 struct Job {
-    command: Cmd,
+    work: Work,
     answer: oneshot::Sender<RedisResult<Value>>,
 }
 
+/// What is to be sent.
+enum Work {
+    Command(Cmd),
+    /// A step of a key.
+    Step(String, Vec<u8>),
+}
+
 impl Connection {
-    pub(crate) fn new(opened: Opened, link: Weak<ConnectionManager>) -> Self {
+    pub(crate) fn new(opened: Opened, target: &Target, link: Weak<ConnectionManager>) -> Self {
+        let options = &target.options;
         Self {
+            last: format!("{}last", options.prefix),
+            retention: options.retention,
+            parted: AtomicBool::new(target.is_cluster()),
             connection: opened.connection,
             acker: opened.server.demand.map(Acker::new),
             server: opened.server,
@@ -100,15 +120,48 @@ impl Connection {
         self.signals.epoch.load(Ordering::Acquire)
     }
 
+    /// What scripts are told of this server.
+    pub(crate) fn terms(&self) -> Terms<'_> {
+        let parted = self.parted.load(Ordering::Relaxed);
+        Terms {
+            last: (!parted).then_some(&self.last),
+            gated: self.server.gate.as_ref().map(Gate::gated),
+            retention: self.retention,
+            believed: self.server.rights.counts && !parted,
+        }
+    }
+
+    /// From now on each call has one key. Says whether it had more before.
+    pub(crate) fn part_keys(&self) -> bool {
+        !self.parted.swap(true, Ordering::Relaxed)
+    }
+
     /// Sends one command and waits for its answer, which may be an error of the
     /// server ([`Value::ServerError`]). May be dropped at any point.
     pub(crate) async fn send(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
+        self.carry(Work::Command(command)).await
+    }
+
+    /// The same for a step, which may travel with others.
+    pub(crate) async fn step(self: &Arc<Self>, key: &str, step: &[u8]) -> RedisResult<Value> {
+        let work = match self.parted.load(Ordering::Relaxed) {
+            true => Work::Command(call(&[(key, step)], self.terms())),
+            false => Work::Step(key.to_owned(), step.to_vec()),
+        };
+        self.carry(work).await
+    }
+
+    async fn carry(self: &Arc<Self>, work: Work) -> RedisResult<Value> {
         let mut flight = InFlight::start(self);
         let answer = async {
             if flight.alone {
+                let command = match work {
+                    Work::Command(command) => command,
+                    Work::Step(key, step) => call(&[(&key, &step)], self.terms()),
+                };
                 self.connection.clone().send_packed_command(&command).await
             } else {
-                self.send_batched(command).await
+                self.send_batched(work).await
             }
         };
         let answer = if self.server.named.is_some() {
@@ -158,11 +211,11 @@ impl Connection {
         answer
     }
 
-    async fn send_batched(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
+    async fn send_batched(self: &Arc<Self>, work: Work) -> RedisResult<Value> {
         let (answer, answered) = oneshot::channel();
         let first = {
             let mut queue = self.queue();
-            queue.push(Job { command, answer });
+            queue.push(Job { work, answer });
             queue.len() == 1
         };
         if first {
@@ -299,29 +352,77 @@ impl Batch {
         // From here on the queue belongs to the next batch.
         self.sent = true;
         jobs.retain(|job| !job.answer.is_closed());
-        let mut pipelines = FuturesUnordered::new();
-        let mut jobs = jobs.into_iter().peekable();
-        while jobs.peek().is_some() {
-            let pipeline = jobs.by_ref().take(PIPELINE).collect();
-            pipelines.push(carry(self.wire.connection.clone(), pipeline));
+        let (mut commands, mut steps) = (Vec::new(), Vec::new());
+        for Job { work, answer } in jobs {
+            match work {
+                Work::Command(command) => commands.push((command, answer)),
+                Work::Step(key, step) => steps.push((key, step, answer)),
+            }
         }
-        while pipelines.next().await.is_some() {}
+        let mut parcels: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+        for steps in in_parts(steps) {
+            parcels.push(Box::pin(send_steps(&self.wire, steps)));
+        }
+        for commands in in_parts(commands) {
+            parcels.push(Box::pin(send_commands(&self.wire, commands)));
+        }
+        while parcels.next().await.is_some() {}
+    }
+}
+
+type Answer = oneshot::Sender<RedisResult<Value>>;
+
+/// Parts of the size that travels together.
+fn in_parts<T>(all: Vec<T>) -> impl Iterator<Item = Vec<T>> {
+    let mut all = all.into_iter();
+    std::iter::from_fn(move || {
+        let part: Vec<_> = all.by_ref().take(PIPELINE).collect();
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// One call for all these steps.
+fn call(steps: &[(&str, &[u8])], terms: Terms<'_>) -> Cmd {
+    let (keys, steps): (Vec<_>, Vec<_>) = steps.iter().copied().unzip();
+    let all = false;
+    let (keys, steps) = (&keys, &steps);
+    Steps { keys, steps, all }.command(false, terms)
+}
+
+/// Sends steps in one call, and hands out the answers one by one.
+async fn send_steps(wire: &Connection, steps: Vec<(String, Vec<u8>, Answer)>) {
+    let parts: Vec<_> = steps.iter().map(|(key, step, _)| (&**key, &**step)).collect();
+    let command = call(&parts, wire.terms());
+    let sent = wire.connection.clone().send_packed_command(&command).await;
+    let alone = steps.len() == 1;
+    let mut answers = match sent {
+        Ok(Value::Array(values)) if !alone => Ok(values.into_iter()),
+        other => Err(other),
+    };
+    for (.., answer) in steps {
+        let value = match &mut answers {
+            Ok(values) => Ok(values.next().unwrap_or(Value::Nil)),
+            // One for all: nothing was done, or nobody knows.
+            Err(value) => value.clone(),
+        };
+        // A caller that has left does not mind.
+        let _ = answer.send(value);
     }
 }
 
 /// Sends one pipeline, and hands out its answers one by one.
-async fn carry(mut connection: MultiplexedConnection, jobs: Vec<Job>) {
-    let mut pipeline = redis::Pipeline::with_capacity(jobs.len());
-    let mut answers = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        pipeline.add_command(job.command);
-        answers.push(job.answer);
+async fn send_commands(wire: &Connection, commands: Vec<(Cmd, Answer)>) {
+    let mut pipeline = redis::Pipeline::with_capacity(commands.len());
+    let mut answers = Vec::with_capacity(commands.len());
+    for (command, answer) in commands {
+        pipeline.add_command(command);
+        answers.push(answer);
     }
+    let mut connection = wire.connection.clone();
     let sent = connection.send_packed_commands(&pipeline, 0, answers.len());
     match sent.await {
         Ok(values) => {
             for (answer, value) in answers.into_iter().zip(values) {
-                // A caller that has left does not mind.
                 let _ = answer.send(Ok(value));
             }
         }

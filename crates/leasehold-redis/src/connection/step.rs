@@ -7,11 +7,10 @@ use leasehold_store::{Acknowledged, Answer, StoreError};
 use redis::{Cmd, RedisError, ServerError, Value};
 use tokio::time::Instant;
 
-use super::gate::Gate;
 use super::manager::ConnectionManager;
 use super::multiplexed::Connection;
 use super::rights::Sending;
-use crate::codec::script::{Call, Script, Site, Terms};
+use crate::codec::script::{Call, Request, Script};
 use crate::refusal;
 
 /// How a script is sent.
@@ -97,45 +96,32 @@ where
     }
 }
 
-/// Runs a script on the primary.
+/// Asks the primary to run a script.
 pub(crate) async fn ask_primary(
     shared: &Arc<ConnectionManager>,
     way: Way<'_>,
-    script: &Script,
-    keys: &[&str],
-    arguments: impl Fn(&mut Cmd, Terms),
+    request: &impl Request,
 ) -> Result<(Value, Context), StoreError> {
-    let arguments = &arguments;
     let asked = at_primary(shared, |wire| async move {
-        // Read before sending: what is sent before the inbox is open may be
-        // answered with pushes that nobody hears.
-        let epoch = wire.epoch();
-        let gate = wire.server.gate.as_ref();
-        let terms = Terms {
-            site: match gate {
-                Some(_) => Site::Gated,
-                None if shared.target().is_cluster() => Site::InCluster,
-                None => Site::Alone,
-            },
-            retention: shared.target().options.retention,
-            believed: wire.server.rights.counts,
-        };
-        let gated = gate.map(Gate::gated);
-        let call = Call {
-            script,
-            keys,
-            gated,
-        };
-        let (value, acknowledged) = run_by(&wire, way, call, |call| arguments(call, terms)).await?;
-        let context = Context {
-            epoch,
-            acknowledged,
-        };
-        match value {
-            Value::ServerError(error) if refusal::is_elsewhere(&error) => {
-                Err(Failure::Server(error))
+        loop {
+            // Read before sending: what is sent before the inbox is open may be
+            // answered with pushes that nobody hears.
+            let epoch = wire.epoch();
+            let (value, acknowledged) = send(&wire, way, request).await?;
+            match value {
+                Value::ServerError(error) if refusal::is_elsewhere(&error) => {
+                    return Err(Failure::Server(error));
+                }
+                // Behind one address are several servers, and keys lie apart.
+                Value::ServerError(error) if error.code() == "CROSSSLOT" && wire.part_keys() => {}
+                value => {
+                    let context = Context {
+                        epoch,
+                        acknowledged,
+                    };
+                    return Ok((value, context));
+                }
             }
-            value => Ok((value, context)),
         }
     });
     asked
@@ -151,30 +137,40 @@ pub(crate) async fn run(
     keys: &[&str],
     arguments: impl Fn(&mut Cmd),
 ) -> Result<Value, StoreError> {
-    let (value, _) = run_by(wire, way, Call::new(script, keys), arguments).await?;
+    let call = Call {
+        script,
+        keys,
+        arguments,
+    };
+    run_request(wire, way, &call).await
+}
+
+/// The same for any request.
+pub(crate) async fn run_request(
+    wire: &Arc<Connection>,
+    way: Way<'_>,
+    request: &impl Request,
+) -> Result<Value, StoreError> {
+    let (value, _) = send(wire, way, request).await?;
     Ok(value)
 }
 
-/// Runs a script, which the server is told in full if it does not know it.
-async fn run_by(
+/// Sends a script, which the server is told in full if it does not know it.
+async fn send(
     wire: &Arc<Connection>,
     way: Way<'_>,
-    call: Call<'_>,
-    arguments: impl Fn(&mut Cmd),
+    request: &impl Request,
 ) -> Result<(Value, Option<Result<Acknowledged, StoreError>>), StoreError> {
     let send = async |in_full| {
-        let call = if in_full {
-            call.in_full(&arguments)
-        } else {
-            call.by_hash(&arguments)
-        };
-        let value = match (way, &wire.acker) {
-            (Way::Acknowledged(claims), Some(acker)) => {
-                let (value, acknowledged) = acker.send(wire, call, claims).await?;
+        let command = || request.command(in_full, wire.terms());
+        let value = match (way, &wire.acker, request.single()) {
+            (Way::Acknowledged(claims), Some(acker), _) => {
+                let (value, acknowledged) = acker.send(wire, command(), claims).await?;
                 return Ok((value, Some(acknowledged)));
             }
-            (Way::Asking, _) => wire.send_asking(call).await,
-            (Way::Plain | Way::Acknowledged(_), _) => wire.send(call).await,
+            (Way::Asking, _, _) => wire.send_asking(command()).await,
+            (_, _, Some((key, step))) if !in_full => wire.step(key, step).await,
+            _ => wire.send(command()).await,
         };
         Ok((value.map_err(refusal::of_connection)?, None))
     };
@@ -186,7 +182,7 @@ async fn run_by(
     }
     if sending == Sending::ByHash {
         let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(&call.script.text);
+        load.arg("LOAD").arg(&request.script().text);
         if let Value::ServerError(error) = wire.send(load).await.map_err(refusal::of_connection)? {
             return Err(refusal::of_server(&error));
         }

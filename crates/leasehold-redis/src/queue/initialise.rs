@@ -41,7 +41,7 @@ impl RedisStore {
         let target = Target::new(&options)?;
         let opened = target.connect(None).await?;
         let run_id = opened.server.run_id.clone();
-        let wire = Arc::new(Connection::new(opened, Weak::new()));
+        let wire = Arc::new(Connection::new(opened, &target, Weak::new()));
         let marker = marker_key(&options.prefix);
         mark(&wire, &marker, &run_id, &quarantine.terms()).await
     }

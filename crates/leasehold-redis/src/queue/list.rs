@@ -8,7 +8,7 @@ use redis::Value;
 
 use super::RedisStore;
 use crate::codec::record::Record;
-use crate::codec::script::SCRIPTS;
+use crate::codec::script::Look;
 use crate::connection::step::Way;
 use crate::refusal;
 use crate::routing::names::{Names, as_key};
@@ -42,11 +42,8 @@ impl<'a> QueueListing<'a> {
             Err(error) => return Ok(Err(error)),
         };
         let redis_key = self.store.redis_key(key.as_str());
-        let keys = [&*redis_key];
-        let asked = self
-            .store
-            .ask(Way::Plain, &SCRIPTS.inspect, &keys, |_, _| {});
-        let (value, _) = asked.await?;
+        let look = Look { key: &redis_key };
+        let (value, _) = self.store.ask(Way::Plain, &look).await?;
         match &value {
             // It is about the server or the user, and not about this key.
             Value::ServerError(error) if !matches!(error.code(), "LHTYPE" | "LHVERSION") => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, Command, Inbox, Key, Release, Renew, Snapshot};
+use leasehold_core::{Claim, Command, Inbox, Key, Snapshot};
 use leasehold_store::{
     Acknowledges, AllAnswer, Answer, Capabilities, ErrorKind, Listening, Listing, LockStore,
     PushSink, StoreError, check_parts,
@@ -18,7 +18,7 @@ use redis::{Cmd, Value};
 
 use crate::codec::push;
 use crate::codec::record::Record;
-use crate::codec::script::{self, SCRIPTS, Script, Terms};
+use crate::codec::script::{self, Call, Look, Request, Script, Steps};
 use crate::codec::stores_own;
 use crate::connection::connect::Target;
 use crate::connection::step::{Context, Way, ask_primary};
@@ -130,36 +130,47 @@ impl RedisStore {
         format!("{}lock:{name}", self.prefix())
     }
 
-    async fn run(
+    /// Takes a step.
+    async fn take(
         &self,
         way: Way<'_>,
-        script: &Script,
         key: &Key,
-        arguments: impl Fn(&mut Cmd, Terms),
+        command: &Command,
     ) -> Result<Answer, StoreError> {
+        let Some(step) = script::pack(command) else {
+            return Err(stores_own(command));
+        };
         let key = self.redis_key(key.as_str());
-        let (value, context) = self.ask(way, script, &[&key], arguments).await?;
+        let steps = Steps {
+            keys: &[&key],
+            steps: &[&step],
+            all: false,
+        };
+        let (value, context) = self.ask(way, &steps).await?;
         context.answer(script::read_reply(&value)?)
     }
 
     /// Runs a script that knows nothing of queues where a key is.
     pub(crate) async fn run_on(&self, script: &Script, key: &Key) -> Result<Value, StoreError> {
         let key = self.redis_key(key.as_str());
-        let asked = self.ask(Way::Plain, script, &[&key], |_, _| {}).await;
-        asked.map(|(value, _)| value)
+        let call = Call {
+            script,
+            keys: &[&*key],
+            arguments: |_: &mut Cmd| {},
+        };
+        let (value, _) = self.ask(Way::Plain, &call).await?;
+        Ok(value)
     }
 
     /// Runs a script where its keys are.
     async fn ask(
         &self,
         way: Way<'_>,
-        script: &Script,
-        keys: &[&str],
-        arguments: impl Fn(&mut Cmd, Terms),
+        request: &impl Request,
     ) -> Result<(Value, Context), StoreError> {
         match &self.route {
-            Route::One(shared) => ask_primary(shared, way, script, keys, arguments).await,
-            Route::Cluster(cluster) => cluster.run(script, keys, arguments).await,
+            Route::One(shared) => ask_primary(shared, way, request).await,
+            Route::Cluster(cluster) => cluster.run(request).await,
         }
     }
 }
@@ -176,58 +187,6 @@ fn check_layout(options: &RedisOptions) -> Result<(), StoreError> {
     .with_hint("open them with ClassicStore"))
 }
 
-impl RedisStore {
-    async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
-        claim.mode.check()?;
-        self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
-        self.note_claim();
-        let way = Way::Acknowledged(&[&claim.id]);
-        self.run(way, &SCRIPTS.claim, key, |call, terms| {
-            script::add_claim(call, claim, terms);
-        })
-        .await
-    }
-
-    async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
-        self.check_ttl(renew.ttl)?;
-        // Also for who took a lease over, and has claimed nothing itself.
-        self.note_claim();
-        let id = [&renew.id];
-        let way = match renew.confirms {
-            true => Way::Acknowledged(&id),
-            false => Way::Plain,
-        };
-        self.run(way, &SCRIPTS.renew, key, |call, terms| {
-            script::add_renew(call, renew, terms);
-        })
-        .await
-    }
-
-    async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
-        if let (Route::One(shared), false) = (&self.route, release.settled) {
-            shared.abandoned().landed(&release.id).await;
-        }
-        self.run(Way::Plain, &SCRIPTS.release, key, |call, terms| {
-            script::add_release(call, release, terms);
-        })
-        .await
-    }
-
-    async fn resize(&self, key: &Key, from: u32, to: u32) -> Result<Answer, StoreError> {
-        self.run(Way::Plain, &SCRIPTS.resize, key, |call, terms| {
-            script::add_resize(call, from, to, terms);
-        })
-        .await
-    }
-
-    async fn watch(&self, key: &Key, inbox: &Inbox, ttl: Duration) -> Result<Answer, StoreError> {
-        self.run(Way::Plain, &SCRIPTS.watch, key, |call, terms| {
-            script::add_watch(call, inbox, ttl, terms);
-        })
-        .await
-    }
-}
-
 #[async_trait]
 impl LockStore for RedisStore {
     fn capabilities(&self) -> Capabilities {
@@ -242,16 +201,31 @@ impl LockStore for RedisStore {
 
     async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
         match command {
-            Command::Claim(claim) => self.claim(key, claim).await,
-            Command::Renew(renew) => self.renew(key, renew).await,
-            Command::Release(release) => self.release(key, release).await,
-            Command::Resize { from, to } => self.resize(key, *from, *to).await,
-            Command::Watch { inbox, ttl } => self.watch(key, inbox, *ttl).await,
-            Command::Break => {
-                self.run(Way::Plain, &SCRIPTS.break_key, key, script::add_break)
-                    .await
+            Command::Claim(claim) => {
+                claim.mode.check()?;
+                self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
+                self.note_claim();
+                let way = Way::Acknowledged(&[&claim.id]);
+                self.take(way, key, command).await
             }
-            Command::Unheard { .. } | Command::Bury { .. } => Err(stores_own(command)),
+            Command::Renew(renew) => {
+                self.check_ttl(renew.ttl)?;
+                // Also for who took a lease over, and has claimed nothing itself.
+                self.note_claim();
+                let id = [&renew.id];
+                let way = match renew.confirms {
+                    true => Way::Acknowledged(&id),
+                    false => Way::Plain,
+                };
+                self.take(way, key, command).await
+            }
+            Command::Release(release) => {
+                if let (Route::One(shared), false) = (&self.route, release.settled) {
+                    shared.abandoned().landed(&release.id).await;
+                }
+                self.take(Way::Plain, key, command).await
+            }
+            _ => self.take(Way::Plain, key, command).await,
         }
     }
 
@@ -270,11 +244,17 @@ impl LockStore for RedisStore {
         }
         self.note_claim();
         let ids: Vec<_> = parts.iter().map(|(_, claim)| &claim.id).collect();
-        let way = Way::Acknowledged(&ids);
-        let asked = self.ask(way, &SCRIPTS.claim_all, &keys, |call, terms| {
-            script::add_claims(call, parts.iter().map(|(_, claim)| claim), terms);
-        });
-        let (value, context) = asked.await?;
+        let packed: Vec<_> = parts
+            .iter()
+            .filter_map(|(_, claim)| script::pack(&Command::Claim(claim.clone())))
+            .collect();
+        let packed: Vec<_> = packed.iter().map(Vec::as_slice).collect();
+        let steps = Steps {
+            keys: &keys,
+            steps: &packed,
+            all: true,
+        };
+        let (value, context) = self.ask(Way::Acknowledged(&ids), &steps).await?;
         if matches!(&value, Value::ServerError(error) if error.code() == "TRYAGAIN") {
             // Their slot is on its way, and some have arrived before others.
             return Ok(None);
@@ -295,9 +275,7 @@ impl LockStore for RedisStore {
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
         let key = self.redis_key(key.as_str());
-        let keys = [&*key];
-        let asked = self.ask(Way::Plain, &SCRIPTS.inspect, &keys, |_, _| {});
-        let (value, _) = asked.await?;
+        let (value, _) = self.ask(Way::Plain, &Look { key: &key }).await?;
         let (record, clock) = Record::read(value)?;
         Ok(record.look(clock))
     }

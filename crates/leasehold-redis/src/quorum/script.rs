@@ -13,9 +13,10 @@ use super::super::refusal;
 use crate::codec::record::Bytes;
 use crate::codec::script::{MARKER, Script, assemble, micros, push_short, unreadable};
 
-const PARTS: [(&str, &str); 5] = [
+const PARTS: [(&str, &str); 6] = [
     ("time", include_str!("../codec/lua/time.lua")),
     ("node", include_str!("lua/node.lua")),
+    ("tell", include_str!("../codec/lua/tell.lua")),
     ("gate", include_str!("lua/gate.lua")),
     ("marker", MARKER),
     ("vote", include_str!("lua/vote.lua")),

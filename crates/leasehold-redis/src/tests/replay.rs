@@ -216,6 +216,47 @@ fn claims_on_several_keys_are_all_or_nothing() {
     }
 }
 
+/// What a client sends at the same time is one call: several keys, and some of them more than
+/// once.
+#[test]
+fn steps_that_travel_together_are_taken_one_after_the_other() {
+    let server = RedisServer::start();
+    for kind in [Kind::Alone, Kind::Gated] {
+        let mut twin = Twin::of(&server, &HEARD, kind);
+        for (number, mix) in (0..).zip(mixes()) {
+            for seed in 0..runs() / (1 + u64::from(kind == Kind::Gated)) {
+                run_together(&mut twin, 100_000 * (number + 1) + seed, 60, &mix);
+            }
+        }
+        let kinds = ["granted", "waiting", "released", "told granted", "unheard"];
+        assert_seen(&twin, &kinds);
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+fn run_together(twin: &mut Twin, seed: u64, rounds: u64, mix: &Mix) {
+    let names = ["a", "b c", "d"].map(|name| format!("{name} {seed}"));
+    twin.restart_all(&[&names[0], &names[1], &names[2]]);
+    let mut histories: Vec<_> = (0..3).map(|at| History::new(seed + at, mix)).collect();
+    for _ in 0..rounds {
+        histories[0].pause(&twin.places[0].queue);
+        let clock = histories[0].clock;
+        let count = 1 + histories[0].dice.roll(8);
+        twin.full = histories[0].dice.one_in(16);
+        let mut steps = Vec::new();
+        for _ in 0..count {
+            let at = usize::try_from(histories[0].dice.roll(3)).unwrap();
+            histories[at].clock = clock;
+            steps.push((at, histories[at].command(&twin.places[at].queue)));
+        }
+        let asked: Vec<_> = steps.iter().map(|(at, command)| (*at, command)).collect();
+        let replies = traced(&names[0], &(clock, &steps), || twin.together(&asked, clock));
+        for ((at, command), reply) in steps.iter().zip(replies) {
+            histories[*at].learn(command, reply);
+        }
+    }
+}
+
 fn run_several(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
     let names = ["a", "b c", "d"].map(|name| format!("{name} {seed}"));
     let count = usize::from(seed.is_multiple_of(2)) + 2;

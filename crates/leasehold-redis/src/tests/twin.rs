@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Claim, Closed, Command, Event, Holder, Key, Marker, Now, Outcome, Queue, Reply, SetTerms,
-    Snapshot, StoreTime,
+    Snapshot, StoreTime, Token,
 };
 use leasehold_store::{ErrorKind, Push};
 use leasehold_testkit::server::RedisServer;
@@ -16,7 +16,7 @@ use super::super::refusal;
 use super::record;
 use crate::codec::push;
 use crate::codec::record::Record;
-use crate::codec::script::{self, Call, SCRIPTS, Script, Site, Terms};
+use crate::codec::script::{self, Look, Request, SCRIPTS, Script, Steps, Terms};
 use crate::connection::gate::Gate;
 
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3600);
@@ -28,6 +28,10 @@ const SENTINEL: &str = "all-told";
 const CLOCK: &str = "local time = redis.call('TIME')\n";
 const GIVEN: &str = "local time = {0, table.remove(ARGV)}\n";
 
+/// The line that says how long a string lives by the server's clock, and what replaces it.
+const LIVES: &str = "  return math.max(math.ceil(micros / 1000), 1)\n";
+const LIVES_ON: &str = "  return 3600000\n";
+
 /// Which of its scripts a server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -38,13 +42,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn terms(self, believed: bool) -> Terms {
+    pub(super) fn terms(self, gate: &Gate, believed: bool) -> Terms<'_> {
         Terms {
-            site: match self {
-                Self::Alone => Site::Alone,
-                Self::InCluster => Site::InCluster,
-                Self::Gated => Site::Gated,
-            },
+            last: (self != Self::InCluster).then_some("leasehold:last"),
+            gated: (self == Self::Gated).then(|| gate.gated()),
             retention: RETENTION,
             believed,
         }
@@ -107,10 +108,13 @@ impl Place {
 pub(super) struct Twin {
     connection: redis::Connection,
     subscriber: redis::Connection,
-    scripts: BTreeMap<&'static str, Script>,
+    /// Of the steps, and of looks.
+    scripts: [Script; 2],
     inboxes: BTreeSet<String>,
     pub(super) places: Vec<Place>,
     kind: Kind,
+    /// The core's last token of all keys.
+    last_token: Token,
     pub(super) boot: Boot,
     /// Whether the memory is full when a step needs none.
     pub(super) full: bool,
@@ -131,33 +135,27 @@ impl Twin {
             subscriber.as_pubsub_without_unsubscribe(&channel);
         }
         let mut connection = client.get_connection().unwrap();
-        let scripts = [
-            ("claim", &SCRIPTS.claim),
-            ("claim all", &SCRIPTS.claim_all),
-            ("renew", &SCRIPTS.renew),
-            ("release", &SCRIPTS.release),
-            ("resize", &SCRIPTS.resize),
-            ("watch", &SCRIPTS.watch),
-            ("break", &SCRIPTS.break_key),
-            ("inspect", &SCRIPTS.inspect),
-        ]
-        .map(|(verb, script)| {
+        let () = connection.del("leasehold:last").unwrap();
+        let scripts = [&SCRIPTS.step, &SCRIPTS.inspect].map(|script| {
             let lines = script.text.matches(CLOCK).count();
-            assert_eq!(lines, 1, "one line of {verb} reads the clock");
-            assert!(!script.text.contains("-- include"), "{verb} is assembled");
-            let script = script.with_text(script.text.replace(CLOCK, GIVEN));
+            assert_eq!(lines, 1, "one line reads the clock");
+            assert!(!script.text.contains("-- include"), "it is assembled");
+            let text = script.text.replace(CLOCK, GIVEN);
+            let script = Script::new(text.replace(LIVES, LIVES_ON));
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(&script.text);
             let _: String = load.query(&mut connection).unwrap();
-            (verb, script)
+            script
         });
+        assert!(scripts[0].text.contains(LIVES_ON));
         Self {
             connection,
             subscriber,
-            scripts: scripts.into(),
+            scripts,
             inboxes: heard.iter().map(|name| (*name).to_owned()).collect(),
             places: vec![Place::new("a key")],
             kind,
+            last_token: Token::NONE,
             boot: Boot {
                 run: 0,
                 terms: SetTerms {
@@ -191,36 +189,49 @@ impl Twin {
         self.forget_marker();
     }
 
-    fn eval(
-        &mut self,
-        verb: &str,
-        places: &[usize],
-        arguments: impl Fn(&mut redis::Cmd, Terms),
-        clock: StoreTime,
-    ) -> Value {
-        self.try_eval(verb, places, arguments, clock).unwrap()
+    fn look(&mut self, place: usize, clock: StoreTime) -> Value {
+        let key = self.places[place].redis_key();
+        let gate = self.boot.gate();
+        let look = Look { key: &key }.command(false, self.kind.terms(&gate, true));
+        self.run(look, 1, clock).unwrap()
     }
 
-    fn try_eval(
+    /// Takes steps at these places.
+    fn eval(
         &mut self,
-        verb: &str,
-        places: &[usize],
-        arguments: impl Fn(&mut redis::Cmd, Terms),
+        steps: &[(usize, &Command)],
+        all: bool,
         clock: StoreTime,
     ) -> redis::RedisResult<Value> {
-        let script = &self.scripts[verb];
-        let keys = places.iter().map(|place| self.places[*place].redis_key());
+        let keys = steps.iter().map(|(at, _)| self.places[*at].redis_key());
         let keys: Vec<_> = keys.collect();
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        let packed = steps.iter().map(|(_, step)| script::pack(step).unwrap());
+        let packed: Vec<_> = packed.collect();
+        let packed: Vec<_> = packed.iter().map(Vec::as_slice).collect();
         let gate = self.boot.gate();
-        let call = Call {
-            script,
-            keys: &keys,
-            gated: (self.kind == Kind::Gated).then(|| gate.gated()),
-        };
-        let mut call = call.by_hash(|call| arguments(call, self.kind.terms(true)));
-        call.arg(clock.0);
-        call.query(&mut self.connection)
+        let (keys, steps) = (&keys, &packed);
+        let steps = Steps { keys, steps, all };
+        let call = steps.command(false, self.kind.terms(&gate, true));
+        self.run(call, 0, clock)
+    }
+
+    /// Runs one of the scripts at a time that is given.
+    fn run(
+        &mut self,
+        call: redis::Cmd,
+        script: usize,
+        clock: StoreTime,
+    ) -> redis::RedisResult<Value> {
+        let mut patched = redis::cmd("EVALSHA");
+        patched.arg(&self.scripts[script].hash);
+        for argument in call.args_iter().skip(2) {
+            if let redis::Arg::Simple(argument) = argument {
+                patched.arg(argument);
+            }
+        }
+        patched.arg(clock.0);
+        patched.query(&mut self.connection)
     }
 
     fn limit_memory(&mut self, bytes: u8) {
@@ -236,34 +247,57 @@ impl Twin {
 
     /// One step on both; panics where they differ.
     pub(super) fn step_at(&mut self, place: usize, command: &Command, clock: StoreTime) -> Reply {
-        let (verb, arguments) = call_of(command);
+        self.together(&[(place, command)], clock)[0]
+    }
+
+    /// Steps that travel together: they are taken one after the other.
+    pub(super) fn together(
+        &mut self,
+        steps: &[(usize, &Command)],
+        clock: StoreTime,
+    ) -> Vec<Reply> {
         // What only lets go or holds on works when the memory is full.
-        let full = self.full && matches!(verb, "renew" | "release" | "break");
+        let must = |(_, command): &(usize, &Command)| {
+            matches!(command, Command::Renew(_) | Command::Release(_) | Command::Break)
+        };
+        let full = self.full && steps.iter().all(must);
         if full {
             self.limit_memory(1);
         }
-        let value = self.eval(verb, &[place], arguments, clock);
+        let value = self.eval(steps, false, clock).unwrap();
         if full {
             self.limit_memory(0);
         }
-        let (reply, at) = script::read_reply(&value).unwrap();
+        let values = match value {
+            Value::Array(values) => values,
+            value => vec![value],
+        };
+        assert_eq!(values.len(), steps.len(), "{values:?}");
         let heard = self.heard();
 
-        let looks = matches!(command, Command::Watch { .. });
-        let now = self.now(clock, full, looks);
-        let expected = self.places[place].queue.apply(command, now);
-        assert_eq!((reply, at), (expected.reply, expected.at), "the answer");
         let mut told = Heard::new();
-        self.deliver(place, expected, now, &mut told);
-        if !now.closed.is_zero() {
-            self.count("closed");
+        let mut replies = Vec::new();
+        for (value, (place, command)) in values.iter().zip(steps) {
+            let (reply, at) = script::read_reply(value).unwrap();
+            let looks = steps.iter().all(|(_, it)| matches!(it, Command::Watch { .. }));
+            let now = self.now(clock, full, looks);
+            let expected = self.places[*place].queue.apply(command, now);
+            assert_eq!((reply, at), (expected.reply, expected.at), "the answer");
+            self.deliver(*place, expected, now, &mut told);
+            if !now.closed.is_zero() {
+                self.count("closed");
+            }
+            let look = self.places[*place].queue.look(clock);
+            self.note_holders(command, &look);
+            self.tidy(*place);
+            self.count(kind(&reply));
+            replies.push(reply);
         }
         assert_eq!(heard, told, "what the inboxes heard");
-        self.compare_records(place, clock);
-        let look = self.places[place].queue.look(clock);
-        self.note_holders(command, &look);
-        self.count(kind(&reply));
-        reply
+        for place in steps.iter().map(|(place, _)| *place).collect::<BTreeSet<_>>() {
+            self.compare_records(place, clock);
+        }
+        replies
     }
 
     /// A step at a clock that is too late: refused, and nothing is changed.
@@ -271,8 +305,7 @@ impl Twin {
         let Place { queue, .. } = &self.places[0];
         queue.check_clock(clock).unwrap_err();
         let before = self.record(0);
-        let (verb, arguments) = call_of(command);
-        let answer = self.try_eval(verb, &[0], arguments, clock);
+        let answer = self.eval(&[(0, command)], false, clock);
         let refused = refusal::of_connection(answer.unwrap_err());
         assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
         assert!(
@@ -293,8 +326,9 @@ impl Twin {
     /// Claims on the first so many places, of both; panics where they differ.
     pub(super) fn claim_all(&mut self, claims: &[Claim], clock: StoreTime) -> bool {
         let all: Vec<_> = (0..claims.len()).collect();
-        let arguments = |call: &mut redis::Cmd, terms| script::add_claims(call, claims, terms);
-        let value = self.eval("claim all", &all, arguments, clock);
+        let commands: Vec<_> = claims.iter().cloned().map(Command::Claim).collect();
+        let steps: Vec<_> = all.iter().copied().zip(&commands).collect();
+        let value = self.eval(&steps, true, clock).unwrap();
         let found = script::read_replies(&value, claims.len()).unwrap();
         let heard = self.heard();
 
@@ -302,7 +336,6 @@ impl Twin {
             .iter()
             .map(|at| self.places[*at].queue.clone())
             .collect();
-        let commands: Vec<_> = claims.iter().cloned().map(Command::Claim).collect();
         let mut told = Heard::new();
         let answer = |outcome: &Outcome| (outcome.reply, outcome.at);
         let now = self.now(clock, false, false);
@@ -321,6 +354,11 @@ impl Twin {
         }
         assert_eq!(heard, told, "what the inboxes heard");
         for at in all {
+            let highest = self.places[at].queue.last_token();
+            self.last_token = self.last_token.max(highest);
+        }
+        for at in (0..claims.len()).filter(|_| found.is_ok()) {
+            self.tidy(at);
             self.compare_records(at, clock);
         }
         self.count(if found.is_ok() { "all" } else { "not all" });
@@ -356,8 +394,12 @@ impl Twin {
 
     /// What the core makes of the time, and of the server's restarts.
     fn now(&mut self, clock: StoreTime, full: bool, looks: bool) -> Now {
+        let last_token = (self.kind != Kind::InCluster).then_some(self.last_token);
         if self.kind != Kind::Gated {
-            return clock.into();
+            return Now {
+                last_token,
+                ..Now::from(clock)
+            };
         }
         let before = self.boot.marker.clone();
         let now = self
@@ -368,7 +410,19 @@ impl Twin {
             // There is no room for a new mark: it is closed all the same.
             self.boot.marker = before;
         }
-        now
+        Now { last_token, ..now }
+    }
+
+    /// A record of which nothing is left but the last token is not kept.
+    fn tidy(&mut self, place: usize) {
+        let queue = &mut self.places[place].queue;
+        if self.kind == Kind::InCluster {
+            return;
+        }
+        self.last_token = self.last_token.max(queue.last_token());
+        if queue.is_spent() {
+            *queue = Queue::default();
+        }
     }
 
     fn deliver(&mut self, place: usize, outcome: Outcome, now: Now, told: &mut Heard) {
@@ -417,50 +471,36 @@ impl Twin {
     }
 
     fn compare_records(&mut self, place: usize, clock: StoreTime) {
-        let value = self.eval("inspect", &[place], |_, _| {}, clock);
+        let value = self.look(place, clock);
         let queue = self.places[place].queue.clone();
         let look = queue.look(clock);
-        record::compare(&value, &queue, look.at);
-        let (record, _) = Record::read(value).unwrap();
-        assert_eq!(record.look(clock), look, "the look");
-
         let redis_key = self.places[place].redis_key();
         let left: i64 = self.connection.pttl(redis_key).unwrap();
         if left == -2 {
             assert_eq!(queue, Queue::default(), "no record");
             return;
         }
-        let keep = queue
-            .keep_for(clock, RETENTION)
-            .saturating_sub(RETENTION / 16);
-        let slack = Duration::from_secs(30);
+        let last_token = queue.last_token().max(self.last_token);
+        record::compare(&value, &queue, last_token, look.at);
+        let (record, _) = Record::read(value).unwrap();
+        let expires = record.expires;
+        let look = Snapshot { last_token, ..look };
+        assert_eq!(record.look(clock), look, "the look");
+
+        assert!(left > 0, "it expires");
+        let keep = match self.kind {
+            Kind::InCluster => queue
+                .keep_for(clock, RETENTION)
+                .saturating_sub(RETENTION / 16),
+            // A string lives as long as its claim.
+            _ if expires == StoreTime(0) => return,
+            _ => queue.keep_for(clock, Duration::from_secs(60)),
+        };
         assert!(
-            Duration::from_millis(u64::try_from(left).expect("it expires")) + slack > keep,
-            "the record lives {left} ms, too short for {keep:?}"
+            expires >= clock + keep,
+            "the record lives until {expires:?}, too short for {keep:?} from {clock:?}"
         );
     }
-}
-
-/// The script of a command, and what it is given.
-fn call_of(command: &Command) -> (&'static str, impl Fn(&mut redis::Cmd, Terms)) {
-    let verb = match command {
-        Command::Claim(_) => "claim",
-        Command::Renew(_) => "renew",
-        Command::Release(_) => "release",
-        Command::Resize { .. } => "resize",
-        Command::Watch { .. } => "watch",
-        Command::Break => "break",
-        _ => panic!("no verb of a store"),
-    };
-    let arguments = move |call: &mut redis::Cmd, terms| match command {
-        Command::Claim(claim) => script::add_claim(call, claim, terms),
-        Command::Renew(renew) => script::add_renew(call, renew, terms),
-        Command::Release(release) => script::add_release(call, release, terms),
-        Command::Resize { from, to } => script::add_resize(call, *from, *to, terms),
-        Command::Watch { inbox, ttl } => script::add_watch(call, inbox, *ttl, terms),
-        _ => script::add_break(call, terms),
-    };
-    (verb, arguments)
 }
 
 trait SubscribeRaw {

@@ -55,12 +55,16 @@ impl Flaw {
         match self {
             Self::LeasesEndEarly => &[
                 (
-                    "deadline = now + ARGV[2]\n",
-                    "deadline = now + math.floor(ARGV[2] * 0.75)\n",
+                    "= last_token + 1, clock + ttl\n",
+                    "= last_token + 1, clock + math.floor(ttl * 0.75)\n",
                 ),
                 (
-                    "local raised = now + ARGV[2]\n",
-                    "local raised = now + math.floor(ARGV[2] * 0.75)\n",
+                    "local raised = clock + unpack_from('<d', command, 3)\n",
+                    "local raised = clock + math.floor(unpack_from('<d', command, 3) * 0.75)\n",
+                ),
+                (
+                    "earliest = now + lease_ttl\n",
+                    "earliest = now + math.floor(lease_ttl * 0.75)\n",
                 ),
                 (
                     "math.max(now + held, ",
@@ -75,14 +79,19 @@ impl Flaw {
             Self::TokensStandStill => &[
                 ("last_token = next_token()\n  used", "used"),
                 ("token = token + 1\n", ""),
+                ("= last_token + 1, clock + ttl\n", "= last_token, clock + ttl\n"),
+                (
+                    "if token < clock then",
+                    "if token < clock and last_token == 0 then",
+                ),
             ],
             Self::PushBeforeGrant => &[(
                 "tell('n', claim, '%.0f %.0f ', blocked, now)",
                 "tell('g', claim, '%.0f %.0f ', last_token + 1, now)",
             )],
             Self::ReleaseDoesNothing => &[
-                ("if settled and claim_size > 0 then", "if false then"),
-                ("and flags % 4 == 3 then", "and false then"),
+                ("if marks % 4 >= 2 then", "if false then"),
+                ("if marks % 4 ~= 3 or", "if true or"),
                 ("    remove(claim)\n    return false", "    return false"),
             ],
             Self::NoQuarantine | Self::OpenGate => &[

@@ -34,8 +34,9 @@ end
 
 -- Tells whoever is next, and those after it while nobody listens. Whether
 -- somebody did not.
-local function relay(next, rounds, believed)
+local function relay(next, rounds)
   local cut = false
+  local prefix = names()
   for _ = 1, rounds do
     if not next or publish(prefix, next.inbox, next.line) or not believed then
       break
@@ -46,9 +47,8 @@ local function relay(next, rounds, believed)
   return cut
 end
 
--- Queue::deliver, with one message for all that an inbox should hear. Where the
--- count cannot be believed, everything counts as heard.
-local function deliver(believed)
+-- Queue::deliver, with one message for all that an inbox should hear.
+local function deliver()
   local order, lines, told, next = {}, {}, {}, nil
   for _, event in ipairs(events) do
     if event.kind == 'n' then
@@ -65,7 +65,7 @@ local function deliver(believed)
       end
     end
   end
-  local cut = false
+  local cut, prefix = false, names()
   for i, inbox in ipairs(order) do
     local text = lines[inbox]
     local both = i == #order and next and next.inbox == inbox
@@ -79,7 +79,7 @@ local function deliver(believed)
       next = nil
     end
   end
-  return relay(next, UNHEARD_ROUNDS, believed) or cut
+  return relay(next, UNHEARD_ROUNDS) or cut
 end
 
 -- Queue::apply, after the verb.
@@ -93,22 +93,16 @@ end
 
 -- Writes the record and delivers the events; answers an error if nothing could
 -- be written.
-local function commit(must, retention, believed)
-  local refused = save(must, retention)
+local function commit(must)
+  local refused = save(must)
   if refused then
     return refused
   end
-  if #events > 0 and deliver(believed) then
-    save(true, retention)
+  if #events > 0 and deliver() then
+    save(true)
   end
 end
 
 local function pack_answer(answer)
   return struct.pack('<B' .. string.rep('d', #answer - 1), unpack(answer))
-end
-
--- The end of every script on one key.
-local function finish(answer, must, retention, believed)
-  conclude()
-  return commit(must, retention, believed) or pack_answer(answer)
 end

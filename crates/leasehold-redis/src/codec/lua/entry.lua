@@ -1,9 +1,6 @@
 -- One claim: how it is read and packed. `record.rs` documents the body.
 local SECRET, MIN_HOLD, NOTE, ROTATED, KEPT = 4, 8, 16, 32, 64
 
--- By id: claims that were read (false: known not to be there), changed, removed.
-local claims, changed, gone = {}, {}, {}
-
 -- `body` is what hardly ever changes: capacity, weight, inbox, owner, and what only some have.
 local function new_claim(id, body)
   local traits, of, weight, inbox = struct.unpack('<BI4I4Bc0', body)

@@ -19,8 +19,6 @@ end
 
 -- ---- Queue::siblings: one field an owner, with the ids in order of arrival ----
 
-local siblings, siblings_changed = {}, {}
-
 local function siblings_of(secret)
   local ids = siblings[secret]
   if not ids then

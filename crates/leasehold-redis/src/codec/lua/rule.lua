@@ -1,8 +1,6 @@
 -- The rule: who is granted, and how a hold ends.
 local LOCK, PROMOTED_FLOOR, DROPS_PER_STEP = 1048576, 3000000, 256
 
-local drops_left = DROPS_PER_STEP
-
 local function units()
   return capacity == -1 and LOCK or capacity
 end

@@ -1,12 +1,15 @@
 -- Who is told, and what is answered.
 
-local events = {}
-local prefix, name = string.match(key, '^(.-)lock:(.*)$')
+-- The prefix of all keys, and the name of this one.
+local function names()
+  return string.match(key, '^(.-)lock:(.*)$')
+end
 
 -- A line names no claim id; the key comes last, since it may hold spaces. What begins or
 -- ends a hold is proved: `Push::of` does the same.
 local function tell(kind, claim, format, ...)
   if claim.inbox ~= '' then
+    local _, name = names()
     local said = string.format(kind .. ' %.0f ' .. format, claim.arrival, ...)
     local hint = kind == 'n' or kind == 'c'
     local line = '2 ' .. said .. (hint and '' or prove(claim.id, said .. name) .. ' ') .. name
@@ -60,8 +63,6 @@ local function raise(claim, held, waited)
 end
 
 -- ---- those who watch: until when, and the inbox ----
-
-local watching, watching_changed
 
 -- Reads them when somebody asks. What is over is left out: it means nothing.
 local function all_watching()

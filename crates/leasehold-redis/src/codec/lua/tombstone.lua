@@ -1,8 +1,6 @@
 -- Released ids: until when, whether the claim lives on under another id, the id.
 local TOMBSTONE_LIFE, TOMBSTONES = 60000000, 64
 
-local buried, buried_changed = '', false
-
 -- Queue::tombstone: whether there is one, and whether it was rotated. The search
 -- comes first; a hit is confirmed entry by entry.
 local function is_buried(id)

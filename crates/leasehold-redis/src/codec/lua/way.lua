@@ -15,7 +15,7 @@ local closed_for = 0
 if gated then
 -- include marker.lua
   local terms = ARGV[#ARGV]
-  closed_for = admit(table.remove(KEYS), terms, flags >= 128)
+  closed_for = admit(table.remove(KEYS), terms, flags % 256 >= 128)
   if not closed_for then
     return {err = 'LHFOREIGN settings'}
   elseif type(closed_for) == 'table' then

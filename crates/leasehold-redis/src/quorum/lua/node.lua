@@ -70,6 +70,7 @@ local function save(retention, firm)
   end
 end
 
+-- include tell.lua
 -- Tells an inbox; whether anybody may have heard it. What ends a hold is proved by the
 -- claim's id.
 local prefix, name = string.match(key, '^(.-)lock:(.*)$')

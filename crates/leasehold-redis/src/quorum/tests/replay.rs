@@ -13,7 +13,8 @@ use leasehold_testkit::server::RedisServer;
 use redis::Commands;
 
 use super::super::script::{Ask, SCRIPTS, read_look, read_vote};
-use crate::codec::script::{Call, Script, micros};
+use crate::codec::call::by_hash;
+use crate::codec::script::{Script, micros};
 use crate::connection::gate::read_left;
 
 const CLOCK: &str = "local time = redis.call('TIME')\n";
@@ -153,7 +154,7 @@ impl Twin {
             &keys[..1]
         };
         let script = &self.scripts[verb];
-        let asked = Call::new(script, keys).by_hash(|call| {
+        let asked = by_hash(script, keys, |call| {
             ask.add(call, run, inbox, terms, RETENTION);
             call.arg(at.0);
         });
@@ -225,7 +226,7 @@ impl Twin {
 
     /// The record as it lies there, without what has lapsed in it.
     fn compare(&mut self, at: StoreTime) {
-        let look = Call::new(&self.scripts["inspect"], &[&self.key]).by_hash(|call| {
+        let look = by_hash(&self.scripts["inspect"], &[&self.key], |call| {
             call.arg(at.0);
         });
         let value = look.query(&mut self.connection).unwrap();
@@ -358,7 +359,7 @@ fn marking_is_what_the_core_does() {
             quarantine: Duration::from_secs(1 + dice.roll(5) / 4),
         };
         let run = format!("run {}", dice.roll(3) / 2);
-        let asked = Call::new(&twin.scripts["init"], &["leasehold:boot"]).by_hash(|call| {
+        let asked = by_hash(&twin.scripts["init"], &["leasehold:boot"], |call| {
             call.arg(&run)
                 .arg(&terms.set)
                 .arg(micros(terms.quarantine))

@@ -26,7 +26,7 @@ use std::time::Duration;
 use leasehold_core::{Backoff, Inbox};
 use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, Listening, PushSink, StoreError};
-use redis::{Cmd, Value};
+use redis::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -36,11 +36,11 @@ pub use self::options::RedisClusterOptions;
 use self::redirect::Redirect;
 use self::subscription_node::SubscriptionNode;
 use self::topology::Address;
-use crate::codec::script::{Script, Site, Terms};
+use crate::codec::script::Request;
 use crate::connection::connect::Target;
 use crate::connection::multiplexed::Connection;
 use crate::connection::rights::ReportedMissing;
-use crate::connection::step::{Context, Way, run};
+use crate::connection::step::{Context, Way, run_request};
 use crate::lock::lock;
 use crate::refusal;
 
@@ -126,18 +126,16 @@ impl Cluster {
     /// Runs a script at the node of its keys, which all lie in one slot. With several keys, `TRYAGAIN` is an answer.
     pub(crate) async fn run(
         self: &Arc<Self>,
-        script: &Script,
-        keys: &[&str],
-        arguments: impl Fn(&mut Cmd, Terms),
+        request: &impl Request,
     ) -> Result<(Value, Context), StoreError> {
-        let slot = slots::common_slot(keys).unwrap_or_default();
+        let slot = slots::common_slot(request.keys()).unwrap_or_default();
         let limit = self.options.node.response_timeout;
         let mut unsettled = Unsettled {
             cluster: self,
             why: refusal::no_connection(None),
             settled: false,
         };
-        let followed = self.follow(slot, script, keys, arguments, &mut unsettled.why);
+        let followed = self.follow(slot, request, &mut unsettled.why);
         let answer = match timeout(limit, followed).await {
             Ok(answer) => answer?,
             Err(_) => return Err(unsettled.why.clone()),
@@ -154,12 +152,9 @@ impl Cluster {
     async fn follow(
         self: &Arc<Self>,
         slot: u16,
-        script: &Script,
-        keys: &[&str],
-        arguments: impl Fn(&mut Cmd, Terms),
+        request: &impl Request,
         why: &mut StoreError,
     ) -> Result<(Value, u64), StoreError> {
-        let terms = self.terms();
         // The node to which the slot is on its way, if one was named.
         let (mut asking, mut hops) = (None, 0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, u64::from(slot));
@@ -180,9 +175,7 @@ impl Cluster {
             *why = unanswered();
             // Before sending: what is sent before the inbox is open may go without pushes.
             let epoch = self.home.epoch();
-            let asked = run(&connection, way, script, keys, |call| {
-                arguments(call, terms);
-            });
+            let asked = run_request(&connection, way, request);
             let asked = self.unless_replaced(&address, way, asked);
             let answer = asked.await.unwrap_or_else(|| Err(why.clone()))?;
             let Value::ServerError(said) = &answer else {
@@ -196,7 +189,7 @@ impl Cluster {
             match redirect {
                 Redirect::Moved(slot, node) => self.moved(slot, node),
                 Redirect::Ask(node) => asking = Some(node),
-                Redirect::Torn if keys.len() > 1 => return Ok((answer, epoch)),
+                Redirect::Torn if request.keys().len() > 1 => return Ok((answer, epoch)),
                 Redirect::Torn => hops += HOPS,
                 Redirect::Elsewhere => {
                     hops += HOPS;
@@ -263,15 +256,6 @@ impl Cluster {
             answer = asked => Some(answer),
             () = replaced, if way == Way::Plain => None,
             () = wonder => None,
-        }
-    }
-
-    fn terms(&self) -> Terms {
-        Terms {
-            site: Site::InCluster,
-            retention: self.options.node.retention,
-            // It counts those at one node only.
-            believed: false,
         }
     }
 }

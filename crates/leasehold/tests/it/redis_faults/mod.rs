@@ -119,18 +119,28 @@ async fn granted(waiting: JoinHandle<Result<Lease, leasehold::Error>>) -> Lease 
     soon("the key", waiting).await.unwrap().unwrap()
 }
 
-// The scripts are told apart by how much they are given.
-
 fn is_claim(command: &Command) -> bool {
-    command.is("EVALSHA") && command.arguments().len() == 10 && command.has(KEY)
+    is_step(command, 1)
 }
 
 fn is_renewal(command: &Command) -> bool {
-    command.is("EVALSHA") && command.arguments().len() == 8 && command.has(KEY)
+    is_step(command, 2)
 }
 
 fn is_release(command: &Command) -> bool {
-    command.is("EVALSHA") && command.arguments().len() == 7 && command.has(KEY)
+    is_step(command, 3)
+}
+
+/// Whether a step of our key with this verb is in the call: see `step.lua`.
+fn is_step(command: &Command, verb: u8) -> bool {
+    let arguments = command.arguments();
+    let keys = arguments.get(2).and_then(|count| std::str::from_utf8(count).ok());
+    let Some(keys) = keys.and_then(|count| count.parse::<usize>().ok()) else {
+        return false;
+    };
+    // The flags and the retention come before the steps.
+    let mut steps = arguments.iter().skip(3 + keys + 2);
+    command.is("EVALSHA") && command.has(KEY) && steps.any(|step| step.first() == Some(&verb))
 }
 
 /// How many listen for grants.

@@ -1,0 +1,50 @@
+-- What administrators and onlookers do.
+
+-- Queue::break_all: takes a key from all who hold it, after raising the token. Works when the
+-- memory is full.
+local function break_all()
+  local raised = next_token()
+  last_token = raised
+  local held = {}
+  local id = first_granted
+  for i = 1, granted do
+    held[i] = find(id)
+    id = held[i].next
+  end
+  for _, claim in ipairs(held) do
+    remove(claim)
+    bury(claim.id)
+    forget_buried()
+    tell('r', claim, '%.0f ', now)
+  end
+  promote()
+  return {7, now, #held, raised}, true
+end
+
+-- Queue::resize: changes the number of permits of a semaphore in use.
+local function resize(command)
+  local _, from, to = struct.unpack('<BI4I4', command)
+  promote()
+  reclaim()
+  if granted + waiting == 0 then
+    return {5, now}, false
+  elseif capacity ~= from and capacity ~= to then
+    return {6, now, capacity}, false
+  end
+  capacity = to
+  promote()
+  return {10, now}, false
+end
+
+-- Queue::watch: lets an inbox hear when another holds first, or its note has changed.
+local function watch_key(command)
+  local _, ttl, inbox = struct.unpack('<BdBc0', command)
+  watch(inbox, ttl)
+  -- Queue::is_blank, by and large: in a cluster, too, who watches a key that nobody uses leaves
+  -- nothing.
+  if in_cluster and last_token + last_arrival + buried_count + granted + waiting == 0 then
+    -- What the record says of its end is made true again, also where it said more.
+    SPARE, expires = watchers > 0 and math.min(SPARE, 60000000) or 0, 0
+  end
+  return {11, now}, ttl == 0
+end

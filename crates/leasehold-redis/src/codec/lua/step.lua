@@ -1,0 +1,147 @@
+-- Takes steps, one after the other: each claims, renews or releases a key, or changes it as
+-- an administrator does. The twin of `Queue::apply`.
+--
+-- KEYS     <prefix>lock:<name>, one a step; then, not in a cluster, <prefix>last: the last
+--          token of all keys; then, where way.lua says so, <prefix>boot
+-- ARGV[1]  flags: 4 the count of PUBLISH can be believed, 256 all or nothing (the steps are
+--          claims, each of another key), 512 not all are claims, and the way
+-- ARGV[2]  in a cluster, for how long an idle key keeps its last token, in microseconds
+-- then a command a step: its verb u8, and (as record.rs counts; TTLs in microseconds)
+--   1 claim    flags u8 (1 it stays when it cannot be granted at once, 2 it may pass those who
+--              wait, 4 it has a minimum hold, 8 an owner's secret), lease TTL, waiter TTL, id text, body
+--   2 renew    flags u8 (1 a writer becomes a reader, 2 there is a new note, 8 there is a new
+--              id, 16 and a new client), TTL, id text; with 2 or 8 the new note u16 and bytes,
+--              the new id text, the version that the claim has now, the new client as in a body
+--   3 release  flags u8 (1 the step hands on to the next in line, 2 settled: no claim with this
+--              id can still be under way, 8 what it holds was never used: no minimum hold is
+--              kept), id text
+--   4 break
+--   5 resize   the permits there are u32, and shall be u32
+--   6 watch    for how long (0: no longer), inbox text
+--
+-- Returns an answer a step, packed as one byte and doubles
+--   1, at, arrival, token or 0, position, deadline, blocked until or 0  standing
+--   2, at, blocked until                                                busy
+--   3, at                                                               gone
+--   4, at, 1 if it held else 0                                          released
+--   5, at                                                               absent
+--   6, at, permits in use or -1 for a lock                              mismatch
+--   7, at, how many held, the raised token: tokens up to it are void    broken
+--   8, at                                                               superseded
+--   9, at                                                               taken
+--   10, at                                                              resized
+--   11, at                                                              done
+--   12, at, until                                                       quarantined
+-- or the error LHTYPE, LHVERSION, LHCLOCK, OOM: in an array, unless there is one step; with
+-- 256, where not all are granted, nothing is done, and the answer is the number of the first
+-- that is not, from 0, and what it would have been told.
+local flags = ARGV[1] + 0
+-- include time.lua
+-- include way.lua
+local byte, sub, pack, unpack_from = string.byte, string.sub, struct.pack, struct.unpack
+local steps = #KEYS - (in_cluster and 0 or 1)
+
+-- The strings at the keys, as far as they are known (false: another type, or nothing), and the
+-- last token of all of them. A cluster has neither: there a record is a hash, and a key keeps
+-- its own last token. MGET answers nil for a key of another type where GET would fail, and
+-- failed calls show up in the server's statistics.
+local values, last_before = {}, 0
+if in_cluster then
+elseif flags >= 512 then
+  values = call('MGET', unpack(KEYS))
+  last_before = values[steps + 1] or 0
+else
+  last_before = call('GET', KEYS[steps + 1]) or 0
+end
+last_before = last_before + 0
+local last_token = last_before
+
+-- Keys to be removed at the end, by one DEL; and those whose value is not as it was read.
+local spent, touched = {}, {}
+
+-- Reads a key again that a step before has changed.
+local function refresh(at)
+  if #spent > 0 then
+    call('DEL', unpack(spent))
+    spent = {}
+  end
+  values[at] = call('MGET', KEYS[at])[1]
+end
+
+-- For how long a key lives that is needed for so many microseconds.
+local function millis(micros)
+  return math.max(math.ceil(micros / 1000), 1)
+end
+
+-- How long a record is kept that is not needed any more, so that its end need not be moved at
+-- each step: a sixteenth of it may go by. Released ids are kept for as long as the rest of it.
+local SPARE = in_cluster and ARGV[2] + 0 or 64000000
+-- Whether the count of PUBLISH can be believed; where not, everything counts as heard.
+local believed = flags % 8 >= 4
+-- include tell.lua
+-- include lean_queue.lua
+-- include machine.lua
+
+-- A step at length. The machine is made when it is first needed.
+local take, cut
+local function at_length(at, dry)
+  if not take then
+    take, cut = machine()
+  end
+  if not in_cluster and (touched[KEYS[at]] or values[at] == nil) then
+    refresh(at)
+  end
+  touched[KEYS[at]] = true
+  local well, answer, said = pcall(take, at, dry)
+  if not well then
+    return type(answer) == 'table' and answer or {err = 'ERR ' .. tostring(answer)}
+  end
+  return answer, said
+end
+
+local all = flags % 512 >= 256
+if all then
+  for at = 1, steps do
+    local answer, said = at_length(at, true)
+    if not said then
+      return answer
+    elseif said[1] ~= 1 or said[4] == 0 then
+      return {at - 1, answer}
+    end
+  end
+  last_token = last_before
+end
+
+local answers = {}
+local released, lives_for, lives
+for at = 1, steps do
+  local key, command, answer = KEYS[at], ARGV[at + 2], nil
+  local verb, marks = byte(command, 1, 2)
+  if not in_cluster and verb < 4 then
+-- include lean.lua
+  end
+  if not answer and values[at] == nil and not in_cluster then
+    refresh(at)
+  end
+  if not answer and not values[at] and (verb == 1 and marks % 8 < 4 or verb == 3) then
+    local silent, granted
+    answer, silent, granted = in_queue(key, verb, marks, command)
+    if answer then
+      touched[key] = true
+    end
+    if silent then
+      if not take then
+        take, cut = machine()
+      end
+      cut(key, silent, granted)
+    end
+  end
+  answers[at] = answer or at_length(at)
+end
+if #spent > 0 then
+  call('DEL', unpack(spent))
+end
+if last_token > last_before and not in_cluster then
+  call('SET', KEYS[steps + 1], string.format('%.0f', last_token))
+end
+return steps == 1 and not all and answers[1] or answers

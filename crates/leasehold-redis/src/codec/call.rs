@@ -160,7 +160,10 @@ impl Request for Steps<'_> {
     fn command(&self, in_full: bool, terms: Terms<'_>) -> Cmd {
         let Self { keys, steps, .. } = *self;
         let beside = usize::from(terms.last.is_some()) + usize::from(terms.gated.is_some());
-        let size = steps.iter().zip(keys).map(|(step, key)| step.len() + key.len() + 32);
+        let size = steps
+            .iter()
+            .zip(keys)
+            .map(|(step, key)| step.len() + key.len() + 32);
         let mut call = call_of(self.script(), in_full, keys.len() + beside, size.sum());
         call.arg(keys).arg(terms.last);
         call.arg(terms.gated.map(|gated| gated.marker));

@@ -17,9 +17,10 @@ pub(crate) struct Script {
 
 /// What the scripts share, by the name in their `-- include` lines. A part comes before those
 /// that it is made of.
-const PARTS: [(&str, &str); 18] = [
+const PARTS: [(&str, &str); 19] = [
     ("time", include_str!("lua/time.lua")),
     ("way", include_str!("lua/way.lua")),
+    ("further", include_str!("lua/further.lua")),
     ("machine", include_str!("lua/machine.lua")),
     ("lean", include_str!("lua/lean.lua")),
     ("lean_queue", include_str!("lua/lean_queue.lua")),

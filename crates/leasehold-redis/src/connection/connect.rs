@@ -26,6 +26,8 @@ pub(crate) struct Target {
     place: Place,
     /// Whether the server was found to be part of a cluster.
     cluster: AtomicBool,
+    /// Whether it is reached as one node of a cluster.
+    of_cluster: bool,
     /// Where pushes would be heard: asked for at connect, if anybody wants to know.
     channel: Option<String>,
     /// Whether it keeps votes instead of locks.
@@ -94,6 +96,7 @@ impl Target {
             redacted: options.redacted_url(),
             place,
             cluster: AtomicBool::new(false),
+            of_cluster: false,
             channel: None,
             votes: false,
             reported: Arc::default(),
@@ -109,6 +112,12 @@ impl Target {
 
     fn is_classic(&self) -> bool {
         self.options.layout == RedisLayout::Classic
+    }
+
+    /// The same for a node of a cluster, whether it says so or not.
+    pub(crate) fn of_cluster(mut self) -> Self {
+        self.of_cluster = true;
+        self
     }
 
     /// The same for a server that keeps votes.
@@ -134,7 +143,7 @@ impl Target {
 
     /// Whether the server was found to be part of a cluster.
     pub(crate) fn is_cluster(&self) -> bool {
-        self.cluster.load(Ordering::Acquire)
+        self.of_cluster || self.cluster.load(Ordering::Acquire)
     }
 
     pub(super) fn found_cluster(&self, is_one: bool) {

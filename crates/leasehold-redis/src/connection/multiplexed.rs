@@ -391,7 +391,10 @@ fn call(steps: &[(&str, &[u8])], terms: Terms<'_>) -> Cmd {
 
 /// Sends steps in one call, and hands out the answers one by one.
 async fn send_steps(wire: &Connection, steps: Vec<(String, Vec<u8>, Answer)>) {
-    let parts: Vec<_> = steps.iter().map(|(key, step, _)| (&**key, &**step)).collect();
+    let parts: Vec<_> = steps
+        .iter()
+        .map(|(key, step, _)| (&**key, &**step))
+        .collect();
     let command = call(&parts, wire.terms());
     let sent = wire.connection.clone().send_packed_command(&command).await;
     let alone = steps.len() == 1;

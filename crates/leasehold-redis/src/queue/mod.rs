@@ -131,12 +131,7 @@ impl RedisStore {
     }
 
     /// Takes a step.
-    async fn take(
-        &self,
-        way: Way<'_>,
-        key: &Key,
-        command: &Command,
-    ) -> Result<Answer, StoreError> {
+    async fn take(&self, way: Way<'_>, key: &Key, command: &Command) -> Result<Answer, StoreError> {
         let Some(step) = script::pack(command) else {
             return Err(stores_own(command));
         };

@@ -251,14 +251,13 @@ impl Twin {
     }
 
     /// Steps that travel together: they are taken one after the other.
-    pub(super) fn together(
-        &mut self,
-        steps: &[(usize, &Command)],
-        clock: StoreTime,
-    ) -> Vec<Reply> {
+    pub(super) fn together(&mut self, steps: &[(usize, &Command)], clock: StoreTime) -> Vec<Reply> {
         // What only lets go or holds on works when the memory is full.
         let must = |(_, command): &(usize, &Command)| {
-            matches!(command, Command::Renew(_) | Command::Release(_) | Command::Break)
+            matches!(
+                command,
+                Command::Renew(_) | Command::Release(_) | Command::Break
+            )
         };
         let full = self.full && steps.iter().all(must);
         if full {
@@ -279,7 +278,9 @@ impl Twin {
         let mut replies = Vec::new();
         for (value, (place, command)) in values.iter().zip(steps) {
             let (reply, at) = script::read_reply(value).unwrap();
-            let looks = steps.iter().all(|(_, it)| matches!(it, Command::Watch { .. }));
+            let looks = steps
+                .iter()
+                .all(|(_, it)| matches!(it, Command::Watch { .. }));
             let now = self.now(clock, full, looks);
             let expected = self.places[*place].queue.apply(command, now);
             assert_eq!((reply, at), (expected.reply, expected.at), "the answer");
@@ -294,7 +295,11 @@ impl Twin {
             replies.push(reply);
         }
         assert_eq!(heard, told, "what the inboxes heard");
-        for place in steps.iter().map(|(place, _)| *place).collect::<BTreeSet<_>>() {
+        for place in steps
+            .iter()
+            .map(|(place, _)| *place)
+            .collect::<BTreeSet<_>>()
+        {
             self.compare_records(place, clock);
         }
         replies

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::redis_support::*;
 use leasehold::core::{
-    BreakReply, Claim, ClaimReply, Key, Mode, Note, ReleaseReply, Renew, RenewReply, Reply,
-    ResizeReply, Rotate, Standing, Token, WatchReply,
+    BreakReply, Claim, ClaimReply, Key, Mode, Note, Release, ReleaseReply, Renew, RenewReply,
+    Reply, ResizeReply, Rotate, Standing, Token, WatchReply,
 };
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{AllAnswer, Answer, LockStore, Push, Verbs as _};
@@ -104,15 +104,12 @@ async fn lists_by_pattern_under_its_own_prefix() {
     assert_eq!(names(plain.list("*").await.unwrap()), ["plain"]);
 }
 
-/// The record of a key that was used and is idle, as it lies on the server: under so many names.
-fn make_idle_keys(server: &RedisServer, of: &str, prefix: &str, count: u32) {
-    let script = "local record = redis.call('GET', KEYS[1]) \
+/// Keys that an earlier version has left: it kept the last token of each.
+fn make_idle_keys(server: &RedisServer, prefix: &str, count: u32) {
+    let script = "local record = struct.pack('<BBBddddddBI2', 108, 104, 1, 9, 0, 9, 9, 9, 9, 0, 0) \
                   for i = 1, ARGV[2] do redis.call('SET', ARGV[1] .. i, record) end";
-    let (of, prefix) = (
-        format!("leasehold:lock:{of}"),
-        format!("leasehold:lock:{prefix}"),
-    );
-    server.command(&["EVAL", script, "1", &of, &prefix, &count.to_string()]);
+    let prefix = format!("leasehold:lock:{prefix}");
+    server.command(&["EVAL", script, "0", &prefix, &count.to_string()]);
 }
 
 /// A listing of very many keys takes longer than an answer may take, and each page less.
@@ -123,11 +120,9 @@ async fn a_listing_takes_as_long_as_it_takes() {
     let settings = Settings::default().with_operation_timeout(limit);
     let client = Client::builder().store(server.url()).settings(settings);
     let client = client.connect().await.unwrap();
-    let used = client.mutex("used").unwrap().lock().await.unwrap();
-    used.release().await.unwrap();
     let _held = client.mutex("held").unwrap().lock().await.unwrap();
     for round in 1.. {
-        make_idle_keys(&server, "used", &format!("idle/{round}/"), 20_000);
+        make_idle_keys(&server, &format!("idle/{round}/"), 20_000);
         let begun = Instant::now();
         let mut listing = client.listing("*");
         let (mut live, mut parts) = (Vec::new(), 0);
@@ -257,14 +252,18 @@ async fn a_watched_semaphore_is_resized_and_forgotten() {
         store.resize(&key, 3, 1).await.unwrap().reply,
         ResizeReply::Resized
     );
-    store.release(&key, &release(1)).await.unwrap();
+    let settled = Release {
+        settled: true,
+        ..release(1)
+    };
+    store.release(&key, &settled).await.unwrap();
     assert!(matches!(next(&mut pushes).await, Push::Unfit { .. }));
     assert!(matches!(next(&mut pushes).await, Push::Changed { .. }));
     let kind: String = server.query(&["TYPE", "leasehold:lock:k"]);
     assert_eq!(kind, "hash");
     store.watch(&key, Duration::ZERO).await.unwrap();
     let kind: String = server.query(&["TYPE", "leasehold:lock:k"]);
-    assert_eq!(kind, "string", "nothing is left but the last token");
+    assert_eq!(kind, "none", "nothing is left");
 }
 
 #[tokio::test]
@@ -347,7 +346,10 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
     );
     for name in ["lone", "queued", "idle"] {
         let left: i64 = server.query(&["PTTL", &format!("leasehold:lock:{name}")]);
-        assert!(left > 23 * 3_600_000, "{name} expires in {left} ms");
+        assert!(
+            left > 55_000,
+            "{name} expires in {left} ms, and was released"
+        );
     }
 }
 
@@ -413,7 +415,7 @@ async fn a_newer_format_asks_for_an_upgrade() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let (string, hash) = ("leasehold:lock:string", "leasehold:lock:hash");
-    let newer = format!("lh\u{2}{}", "x".repeat(60));
+    let newer = format!("lh\u{3}{}", "x".repeat(60));
     server.command(&["SET", string, &newer]);
     server.command(&["HSET", hash, " head", &newer]);
     for name in ["string", "hash"] {
@@ -423,10 +425,101 @@ async fn a_newer_format_asks_for_an_upgrade() {
             store.release(&key, &release(1)).await.map(drop),
             store.inspect(&key).await.map(drop),
         ] {
-            assert!(refused(answer, "version 2").contains("upgrade"));
+            assert!(refused(answer, "version 3").contains("upgrade"));
         }
     }
     assert_eq!(server.query::<String>(&["GET", string]), newer);
+}
+
+/// What an earlier version has left at a key: its last token, and perhaps who holds it.
+fn set_earlier(server: &RedisServer, name: &str, last_token: u64, holder: Option<u128>) {
+    let key = format!("leasehold:lock:{name}");
+    let script = "local t = redis.call('TIME') local now = t[1] * 1000000 + t[2] \
+        local claim = '' \
+        if ARGV[2] ~= '' then \
+          claim = struct.pack('<ddBc0BI4I4BI4Bc0B', now + 30000000, now, #ARGV[2], ARGV[2], 0, 0, 1048576, \
+            0, 7, 4, 'host', 0) \
+        end \
+        local record = struct.pack('<BBBddddddBI2', 108, 104, 1, now, 0, ARGV[1], ARGV[1], now, \
+          now + 90000000, 0, #claim) .. claim \
+        redis.call('SET', KEYS[1], record, 'PX', 90000)";
+    let holder = holder.map_or(String::new(), |number| id(number).expose().to_owned());
+    server.command(&["EVAL", script, "1", &key, &last_token.to_string(), &holder]);
+}
+
+/// Its clients and ours exclude each other while both are in use.
+#[tokio::test]
+async fn what_an_earlier_version_has_left_is_taken_over() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let ahead = 8_000_000_000_000_000;
+    let (idle, held) = (key("idle"), key("held"));
+    set_earlier(&server, "idle", ahead, None);
+    set_earlier(&server, "held", ahead + 50, Some(7));
+    let token = |answer: Answer<ClaimReply>| standing(&answer).token;
+    let first = token(store.claim(&idle, &claim(&store, 1)).await.unwrap());
+    assert_eq!(first, Some(Token(ahead + 1)), "above those of the key");
+    assert_eq!(
+        token(store.claim(&held, &claim(&store, 1)).await.unwrap()),
+        None,
+        "it waits"
+    );
+    let look = store.inspect(&held).await.unwrap();
+    assert_eq!(look.holders[0].token, Token(ahead + 50));
+    // Its holder goes on, and leaves.
+    let renewed = store.renew(&held, &renew(7)).await.unwrap();
+    assert_eq!(standing(&renewed).token, Some(Token(ahead + 50)));
+    let released = store.release(&held, &release(7)).await.unwrap();
+    assert_eq!(released.reply, ReleaseReply::Released { held: true });
+    let ours = token(store.claim(&held, &claim(&store, 1)).await.unwrap());
+    assert_eq!(ours, Some(Token(ahead + 51)));
+}
+
+/// And tokens go on rising over all keys, also those of which nothing is left.
+#[tokio::test]
+async fn an_idle_key_leaves_nothing() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let mut last = Token(0);
+    for name in ["a", "b", "a"] {
+        let key = key(name);
+        let token = standing(&store.claim(&key, &claim(&store, 1)).await.unwrap()).token;
+        assert!(token.unwrap() > last);
+        last = token.unwrap();
+        let settled = Release {
+            settled: true,
+            ..release(1)
+        };
+        store.release(&key, &settled).await.unwrap();
+        assert_eq!(
+            server.query::<Vec<String>>(&["KEYS", "*"]),
+            ["leasehold:last"]
+        );
+    }
+    assert_eq!(store.inspect(&key("c")).await.unwrap().last_token, last);
+}
+
+/// The key itself ends with the lease, or soon after the queue.
+#[tokio::test]
+async fn what_the_dead_leave_expires() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let (alone, queued) = (key("alone"), key("queued"));
+    let lives = |name: &str| -> u64 {
+        let left: i64 = server.query(&["PTTL", &format!("leasehold:lock:{name}")]);
+        u64::try_from(left).expect("it expires")
+    };
+    store.claim(&alone, &claim(&store, 1)).await.unwrap();
+    let ttl = u64::try_from(claim(&store, 1).lease_ttl.as_millis()).unwrap();
+    assert!(lives("alone") <= ttl);
+    let longer = Renew::new(id(1), Duration::from_secs(3600));
+    store.renew(&alone, &longer).await.unwrap();
+    assert!((3_500_000..=3_600_000).contains(&lives("alone")));
+    for number in [1, 2] {
+        store.claim(&queued, &claim(&store, number)).await.unwrap();
+    }
+    store.renew(&queued, &longer).await.unwrap();
+    assert!((3_550_000..=3_664_000).contains(&lives("queued")));
 }
 
 #[tokio::test]

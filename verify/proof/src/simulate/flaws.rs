@@ -79,7 +79,10 @@ impl Flaw {
             Self::TokensStandStill => &[
                 ("last_token = next_token()\n  used", "used"),
                 ("token = token + 1\n", ""),
-                ("= last_token + 1, clock + ttl\n", "= last_token, clock + ttl\n"),
+                (
+                    "= last_token + 1, clock + ttl\n",
+                    "= last_token, clock + ttl\n",
+                ),
                 (
                     "if token < clock then",
                     "if token < clock and last_token == 0 then",

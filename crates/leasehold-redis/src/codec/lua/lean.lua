@@ -16,9 +16,9 @@
         if token < clock then token = clock end
         local done = redis.pcall('SET', key, pack('<BBBddddc0', 108, 104, 2, clock, clock, deadline, token,
           sub(command, 19)), 'NX', 'PX', lives)
-        if done then
+        if done and not done.err then
           last_token, touched[key] = token, true
-          answer = done.err and done or pack('<Bdddddd', 1, clock, token, token, 0, deadline, 0)
+          answer = pack('<Bdddddd', 1, clock, token, token, 0, deadline, 0)
         end
       end
     elseif value and byte(value, 3) == 2 and #value > 54 then

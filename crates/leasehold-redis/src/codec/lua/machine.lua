@@ -37,8 +37,9 @@ local function machine()
     -- Where commands have their id.
     local ids = {19, 11, 3}
 
-    -- Takes a step; answers what to say. `dry`: nothing is written.
-    return function(at, dry)
+    -- Takes a step; answers what to say. `dry`: nothing is written. `may_force`: where a step must
+    -- be written, it is even if the memory is full.
+    return function(at, dry, may_force)
       local command = ARGV[at + 2]
       local verb = byte(command)
       local failed = open(KEYS[at], values[at], ids[verb] and unpack_from('<Bc0', command, ids[verb]) or '')
@@ -47,7 +48,7 @@ local function machine()
       end
       local answer, must = verbs[verb](command)
       conclude()
-      return not dry and commit(must) or pack_answer(answer), answer
+      return not dry and commit(must and may_force) or pack_answer(answer), answer, must
     end,
     -- The lean way has told somebody who does not hear: of this grant, or that it is next.
     function(key, silent, granted_id)

@@ -51,7 +51,7 @@ elseif flags >= 512 then
   values = call('MGET', unpack(KEYS))
   last_before = values[steps + 1] or 0
 else
-  last_before = call('GET', KEYS[steps + 1]) or 0
+  last_before = call('MGET', KEYS[steps + 1])[1] or 0
 end
 last_before = last_before + 0
 local last_token = last_before
@@ -73,41 +73,39 @@ local function millis(micros)
   return math.max(math.ceil(micros / 1000), 1)
 end
 
--- How long a record is kept that is not needed any more, so that its end need not be moved at
--- each step: a sixteenth of it may go by. Released ids are kept for as long as the rest of it.
-local SPARE = in_cluster and ARGV[2] + 0 or 64000000
--- Whether the count of PUBLISH can be believed; where not, everything counts as heard.
-local believed = flags % 8 >= 4
--- include tell.lua
--- include lean_queue.lua
--- include machine.lua
+-- What the lean way leaves is done by these. They are made when they are first needed: to make
+-- a function takes longer than to run it.
+local further
+local function make_further()
+-- include further.lua
+end
 
--- A step at length. The machine is made when it is first needed.
-local take, cut
-local function at_length(at, dry)
-  if not take then
-    take, cut = machine()
-  end
+-- A step that is not lean. A damaged record must not keep the other steps from their end.
+local function take(at, dry, may_force)
+  further = further or make_further()
   if not in_cluster and (touched[KEYS[at]] or values[at] == nil) then
     refresh(at)
   end
   touched[KEYS[at]] = true
-  local well, answer, said = pcall(take, at, dry)
+  local well, answer, said, must = pcall(further, at, dry, may_force)
   if not well then
     return type(answer) == 'table' and answer or {err = 'ERR ' .. tostring(answer)}
   end
-  return answer, said
+  return answer, said, must
 end
 
-local all = flags % 512 >= 256
+-- All or nothing: first they are worked out, and then written. Once the first has been, the server
+-- lets the others pass even if the memory is full; so none may force its way unless all may.
+local all, may_force = flags % 512 >= 256, true
 if all then
   for at = 1, steps do
-    local answer, said = at_length(at, true)
+    local answer, said, must = take(at, true)
     if not said then
       return answer
     elseif said[1] ~= 1 or said[4] == 0 then
       return {at - 1, answer}
     end
+    may_force = may_force and must
   end
   last_token = last_before
 end
@@ -117,26 +115,10 @@ local released, lives_for, lives
 for at = 1, steps do
   local key, command, answer = KEYS[at], ARGV[at + 2], nil
   local verb, marks = byte(command, 1, 2)
-  if not in_cluster and verb < 4 then
+  if not in_cluster and verb < 4 and not all then
 -- include lean.lua
   end
-  if not answer and values[at] == nil and not in_cluster then
-    refresh(at)
-  end
-  if not answer and not values[at] and (verb == 1 and marks % 8 < 4 or verb == 3) then
-    local silent, granted
-    answer, silent, granted = in_queue(key, verb, marks, command)
-    if answer then
-      touched[key] = true
-    end
-    if silent then
-      if not take then
-        take, cut = machine()
-      end
-      cut(key, silent, granted)
-    end
-  end
-  answers[at] = answer or at_length(at)
+  answers[at] = answer or take(at, false, may_force)
 end
 if #spent > 0 then
   call('DEL', unpack(spent))

@@ -106,7 +106,8 @@ impl Cluster {
 
     /// A node, and how to connect to it.
     fn target(&self, node: &Address) -> Result<Target, StoreError> {
-        Ok(Target::new(&self.options.at(node))?.reporting(&self.reported))
+        let target = Target::new(&self.options.at(node))?;
+        Ok(target.of_cluster().reporting(&self.reported))
     }
 
     pub(crate) async fn listen(

@@ -134,7 +134,9 @@ fn is_release(command: &Command) -> bool {
 /// Whether a step of our key with this verb is in the call: see `step.lua`.
 fn is_step(command: &Command, verb: u8) -> bool {
     let arguments = command.arguments();
-    let keys = arguments.get(2).and_then(|count| std::str::from_utf8(count).ok());
+    let keys = arguments
+        .get(2)
+        .and_then(|count| std::str::from_utf8(count).ok());
     let Some(keys) = keys.and_then(|count| count.parse::<usize>().ok()) else {
         return false;
     };

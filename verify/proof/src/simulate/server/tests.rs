@@ -95,6 +95,20 @@ fn without_words(reply: Reply) -> Reply {
     }
 }
 
+/// How the script begins that answers with the fields of a hash, as they come.
+const INSPECT: &[u8] = b"-- Looks at a key";
+
+/// The same with the fields in order: a server has none where they are many or long.
+fn in_order(reply: Reply) -> Reply {
+    let Reply::Array(items) = reply else {
+        return reply;
+    };
+    let (start, fields) = items.split_at(items.len().min(2));
+    let mut fields: Vec<_> = fields.chunks(2).collect();
+    fields.sort_by_key(|field| format!("{:?}", field[0]));
+    Reply::Array([start, &fields.concat()].concat())
+}
+
 /// The same server, asked without a network.
 struct Direct(Arc<Server>);
 
@@ -141,6 +155,10 @@ fn compare(plan: Plan) -> usize {
             simulated.evaluate(&text, &call.keys, &call.arguments),
             ask(&mut real, &text, &call.keys, &call.arguments),
         ];
+        let answers = answers.map(|answer| match call.text.starts_with(INSPECT) {
+            true => in_order(answer),
+            false => answer,
+        });
         assert_eq!(answers[0], answers[1], "call {at}: {call}");
         for key in &call.keys {
             let key = std::slice::from_ref(key);

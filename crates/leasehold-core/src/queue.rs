@@ -357,7 +357,8 @@ impl Queue {
         let (now, offset) = self.now(clock);
         self.offset = offset;
         self.last_seen = clock;
-        self.last_token = self.last_token.max(last_token.unwrap_or_default());
+        let of_all = last_token.filter(|_| !mutated("last-token-lost"));
+        self.last_token = self.last_token.max(of_all.unwrap_or_default());
         Step {
             now,
             clock,

@@ -30,6 +30,9 @@ pub(super) const TICK: Duration = Duration::from_secs(1);
 /// When the model begins, by the store's clock.
 const START: u64 = 1_000_000_000;
 
+/// By how many ticks the store's clock steps back.
+const STEP_BACK: u64 = 2;
+
 /// A model of clients and one server.
 #[derive(Debug, Clone)]
 pub(super) struct ClientsModel {
@@ -44,6 +47,9 @@ pub(super) struct ClientsModel {
     /// For how long a server that may have forgotten grants nothing; `None`: it takes its
     /// chances.
     pub(super) quarantine: Option<Duration>,
+    /// Whether the server keeps one last token for all keys, and drops the record of an idle
+    /// one.
+    pub(super) counts_all: bool,
     /// Whether the store can tell that nobody listens at an inbox.
     pub(super) hears_silence: bool,
     /// What is promised here: not all of it where the assumptions do not hold.
@@ -94,6 +100,8 @@ pub(super) struct Budget {
     pub(super) failovers: u8,
     /// Its clock steps forward.
     pub(super) jumps: u8,
+    /// It steps back.
+    pub(super) steps_back: u8,
     /// A stranger pushes what it likes.
     pub(super) forged: u8,
 }
@@ -128,6 +136,8 @@ pub(super) enum Act {
     FailOver,
     /// The server's clock steps forward.
     Jump,
+    /// It steps back.
+    StepBack,
     /// A stranger who knows all but ids tells a client of a grant.
     Forge(usize),
 }
@@ -266,6 +276,11 @@ impl ClientsModel {
                 state.left.forged -= 1;
                 self.forge(state, client);
             }
+            Act::StepBack => {
+                state.left.steps_back -= 1;
+                state.ahead -= STEP_BACK;
+                self.set_clock(state);
+            }
             Act::Jump => {
                 state.left.jumps -= 1;
                 state.ahead += 2;
@@ -334,12 +349,12 @@ impl Subject for ClientsModel {
             connected: true,
             dead: false,
         });
-        State {
+        let mut state = State {
             queue: Queue::default(),
             site: self.site(),
             ticks: 0,
             clock: StoreTime(START),
-            ahead: 0,
+            ahead: STEP_BACK * u64::from(self.faults.steps_back),
             clients: clients.collect(),
             wire: Vec::new(),
             left: self.faults,
@@ -347,7 +362,9 @@ impl Subject for ClientsModel {
             highest: Token(0),
             given_up: false,
             broken: Broken::default(),
-        }
+        };
+        self.set_clock(&mut state);
+        state
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Act>) {
@@ -368,6 +385,7 @@ impl Subject for ClientsModel {
             (left.copies, Act::Copy),
             (left.failovers, Act::FailOver),
             (left.jumps, Act::Jump),
+            (left.steps_back, Act::StepBack),
         ];
         let may = events.into_iter().filter(|(times, _)| *times > 0);
         actions.extend(may.map(|(_, act)| act));

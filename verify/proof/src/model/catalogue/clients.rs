@@ -32,6 +32,7 @@ fn two_writers() -> ClientsModel {
         faults: Budget::default(),
         server_rate: 4_500,
         quarantine: None,
+        counts_all: false,
         hears_silence: true,
         promises: clients::ALL,
         seen: Seen::wanting(&["waits", "granted by a push"]),
@@ -50,6 +51,7 @@ const WEATHER: Budget = Budget {
     copies: 0,
     failovers: 0,
     jumps: 0,
+    steps_back: 0,
     forged: 0,
 };
 
@@ -76,6 +78,7 @@ fn crowd(modes: &[Mode]) -> ClientsModel {
 
 pub(super) fn all() -> Vec<Entry> {
     let mut all = every_order();
+    all.extend(counters());
     all.extend(failovers());
     all.extend(crowds());
     all
@@ -124,6 +127,49 @@ fn every_order() -> Vec<Entry> {
             ClientsModel {
                 seen: Seen::wanting(&["granted by a push", "not proved"]),
                 ..with(Budget { forged: 1, ..none })
+            },
+        ),
+    ]
+}
+
+/// A server that keeps one last token for all its keys, and nothing of an idle one: tokens rise
+/// also where its clock steps back.
+fn counters() -> Vec<Entry> {
+    let counts_all = true;
+    let none = Budget::default();
+    let steps_back = 1;
+    let counting = |faults| ClientsModel {
+        counts_all,
+        ..with(faults)
+    };
+    let late = Budget {
+        late: 1,
+        steps_back,
+        ..none
+    };
+    vec![
+        exhaustive(
+            "counter/steps back",
+            counting(Budget { steps_back, ..none }),
+        ),
+        exhaustive("counter/deaths", counting(Budget { deaths: 1, ..none })),
+        exhaustive("counter/late", counting(late)).long(),
+        exhaustive(
+            "counter/loss",
+            ClientsModel {
+                promises: clients::TOKENS,
+                ..counting(Budget { losses: 1, ..none })
+            },
+        ),
+        walks(
+            "counter/walks",
+            ClientsModel {
+                counts_all,
+                faults: Budget {
+                    steps_back,
+                    ..WEATHER
+                },
+                ..crowd(&[Mode::EXCLUSIVE, Mode::EXCLUSIVE, Mode::SHARED])
             },
         ),
     ]

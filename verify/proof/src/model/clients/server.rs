@@ -55,6 +55,7 @@ impl ClientsModel {
             }
             listens || !self.hears_silence
         });
+        Self::keep(state);
         for (client, event) in pushed {
             state.wire.push(Message {
                 client,

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use leasehold_core::{Closed, Marker, Now, Queue, SetTerms, StoreTime};
+use leasehold_core::{Closed, Marker, Now, Queue, SetTerms, StoreTime, Token};
 
 use super::wire::What;
 use super::{ClientsModel, START, State};
@@ -13,14 +13,17 @@ pub(super) struct Site {
     marker: Option<Marker>,
     /// Its run id.
     run: u8,
+    /// The last token of all keys, where the server keeps one and drops what is idle.
+    last: Option<Token>,
     /// What the replica has.
-    replica: (Queue, Option<Marker>),
+    replica: (Queue, Option<Marker>, Option<Token>),
 }
 
 impl Site {
     /// The data goes, and the marker with it.
     pub(super) fn forget(&mut self) {
         self.marker = None;
+        self.last = self.last.map(|_| Token::NONE);
     }
 
     /// Whether it has ever granted nothing for a while.
@@ -30,7 +33,9 @@ impl Site {
     }
 
     pub(super) fn hash_all<H: Hasher>(&self, clock: StoreTime, state: &mut H) {
+        let last = |last: Option<Token>| last.map(|last| last.0.saturating_sub(clock.0));
         (&self.marker, self.run, &self.replica.1).hash(state);
+        (last(self.last), last(self.replica.2)).hash(state);
         self.replica.0.hash_essence(clock, state);
     }
 }
@@ -49,18 +54,24 @@ impl ClientsModel {
         if let Some(terms) = self.terms() {
             Marker::init(&mut marker, "0", &terms, StoreTime(START));
         }
+        let last = self.counts_all.then_some(Token::NONE);
         Site {
-            replica: (Queue::default(), marker.clone()),
+            replica: (Queue::default(), marker.clone(), last),
             marker,
             run: 0,
+            last,
         }
     }
 
     /// The time of a step, and whether the server grants anything.
     pub(super) fn now(&self, state: &mut State) -> Now {
         let clock = state.clock;
+        let open = Now {
+            last_token: state.site.last,
+            ..Now::from(clock)
+        };
         let Some(terms) = self.terms() else {
-            return clock.into();
+            return open;
         };
         let run = state.site.run.to_string();
         match Marker::admit(&mut state.site.marker, &run, &terms, clock) {
@@ -68,10 +79,21 @@ impl ClientsModel {
                 self.seen.note("quarantined");
                 Now {
                     closed: left,
-                    ..Now::from(clock)
+                    ..open
                 }
             }
-            _ => clock.into(),
+            _ => open,
+        }
+    }
+
+    /// What the server keeps after a step.
+    pub(super) fn keep(state: &mut State) {
+        let Some(last) = &mut state.site.last else {
+            return;
+        };
+        *last = (*last).max(state.queue.last_token());
+        if state.queue.is_spent() {
+            state.queue = Queue::default();
         }
     }
 
@@ -83,7 +105,8 @@ impl ClientsModel {
 
     pub(super) fn copy(&self, state: &mut State) {
         state.left.copies -= 1;
-        state.site.replica = (state.queue.clone(), state.site.marker.clone());
+        let Site { marker, last, .. } = &state.site;
+        state.site.replica = (state.queue.clone(), marker.clone(), *last);
     }
 
     /// What the replica does not have is forgotten. The former primary takes no more
@@ -91,7 +114,7 @@ impl ClientsModel {
     pub(super) fn fail_over(&self, state: &mut State) {
         state.left.failovers -= 1;
         state.site.run += 1;
-        (state.queue, state.site.marker) = state.site.replica.clone();
+        (state.queue, state.site.marker, state.site.last) = state.site.replica.clone();
         Self::break_connections(state);
         // It is not promoted in the moment in which the primary ends.
         self.pass(state);

@@ -54,6 +54,11 @@ pub(super) const ALL: &[Mutant] = &[
         &["queue/mutex"],
     ),
     mutant(
+        "last-token-lost",
+        "a store that keeps nothing of an idle key forgets its last token",
+        &["counter/steps back"],
+    ),
+    mutant(
         "majority",
         "one vote less than a majority is enough",
         &["quorum/tokens"],

@@ -21,8 +21,8 @@ impl LastAnswer {
 
     /// Whether a grant pushed at `now` can be of a step at `at` with this token: not
     /// older than the answer that the claim waits, and neither further ahead than the
-    /// store's clock can have gone since. A token is never ahead of the step's time, so
-    /// none that would fence every later one is believed.
+    /// store's clock can have gone since. A token is far ahead of the step's time only where
+    /// the clock was stepped back, so none that would fence every later one is believed.
     #[must_use]
     pub(super) fn allows(&self, now: Moment, at: StoreTime, token: Token) -> bool {
         let passed = now.since(self.sent);

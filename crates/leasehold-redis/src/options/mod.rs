@@ -86,7 +86,8 @@ pub struct RedisOptions {
     /// What the names of all keys and channels begin with. Default `leasehold:`;
     /// nothing in the classic layout.
     pub prefix: String,
-    /// How long an idle key keeps its last token. Default 24 h; 1 min to 366 d.
+    /// How long an idle key keeps its last token, in a cluster and of a Redlock: one server
+    /// keeps nothing of it. Default 24 h; 1 min to 366 d.
     pub retention: Duration,
     /// How long opening a connection may take. Default 5 s.
     pub connect_timeout: Duration,
@@ -206,7 +207,7 @@ impl RedisOptions {
         self
     }
 
-    /// Sets how long an idle key keeps its last token.
+    /// Sets how long an idle key of a cluster or a Redlock keeps its last token.
     #[must_use]
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;

@@ -152,7 +152,7 @@ fn counters() -> Vec<Entry> {
             "counter/steps back",
             counting(Budget { steps_back, ..none }),
         ),
-        exhaustive("counter/deaths", counting(Budget { deaths: 1, ..none })),
+        exhaustive("counter/deaths", counting(Budget { deaths: 1, ..none })).long(),
         exhaustive("counter/late", counting(late)).long(),
         exhaustive(
             "counter/loss",
@@ -160,7 +160,8 @@ fn counters() -> Vec<Entry> {
                 promises: clients::TOKENS,
                 ..counting(Budget { losses: 1, ..none })
             },
-        ),
+        )
+        .long(),
         walks(
             "counter/walks",
             ClientsModel {

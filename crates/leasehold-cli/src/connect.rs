@@ -106,7 +106,7 @@ pub(crate) struct Measured {
     pub(crate) baseline: Option<Arc<Baseline>>,
 }
 
-/// Connects, for measuring: what is compared shares one connection.
+/// Connects, for measuring: the raw server by a plain connection of its own.
 pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Failure> {
     let Opening { url, access } = Opening::of(store)?;
     let options = RedisOptions::reads(&url).then(|| RedisOptions::from_url(&url));
@@ -123,7 +123,7 @@ pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Fa
     let store = options.redacted_url();
     let server = Arc::new(RedisStore::connect(options).await?);
     Ok(Measured {
-        baseline: Some(Arc::new(Baseline::new(server.clone()).await?)),
+        baseline: Some(Arc::new(Baseline::new(&server).await?)),
         client: Client::builder().with_store(server).connect().await?,
         store,
     })

@@ -284,7 +284,7 @@ pub(crate) struct InitArgs {
 /// Measure what a lock costs here, beside the raw server
 ///
 /// Uncontended locks at 1, 16, 64 and 256 tasks, and one key passed on among 2, 100 and 1,000
-/// waiters. Ratios compare with what the same server does in the same run through the same
+/// waiters. Ratios compare with what the same server does in the same run through a plain
 /// connection. Measure on a server that is idle otherwise.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold bench -S redis://127.0.0.1/")]

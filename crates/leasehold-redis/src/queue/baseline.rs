@@ -1,10 +1,11 @@
-//! What the raw server can do through the same connection and batcher: the
-//! measure of `leasehold bench`.
+//! What the raw server can do through a plain connection of its own, as other libraries use
+//! one: the measure of `leasehold bench`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use leasehold_store::{ErrorKind, StoreError};
+use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Script, Value, cmd};
 
 use super::RedisStore;
@@ -28,10 +29,11 @@ if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
 end
 return 0";
 
-/// Plain commands on the store's own connection: for measuring, not for locking.
+/// Plain commands on a connection beside the store's: for measuring, not for locking.
 #[derive(Debug, Clone)]
 pub struct Baseline {
-    store: Arc<RedisStore>,
+    connection: MultiplexedConnection,
+    prefix: String,
 }
 
 /// What the server has spent since it was started.
@@ -48,12 +50,22 @@ pub struct ServerCost {
 }
 
 impl Baseline {
-    /// The baseline of a store; loads its scripts.
+    /// The baseline of a store's server; connects, and loads its scripts.
     ///
     /// # Errors
     /// As [`RedisStore::connect`].
-    pub async fn new(store: Arc<RedisStore>) -> Result<Self, StoreError> {
-        let baseline = Self { store };
+    pub async fn new(store: &RedisStore) -> Result<Self, StoreError> {
+        let Route::One(shared) = &store.route else {
+            return Err(StoreError::new(
+                ErrorKind::Unsupported,
+                "a cluster has no one server to compare with",
+            )
+            .with_hint("measure one of its nodes alone"));
+        };
+        let baseline = Self {
+            connection: shared.target().connect(None).await?.connection,
+            prefix: store.prefix().to_owned(),
+        };
         for text in [RELEASE_TEXT, FENCED_TEXT] {
             let mut load = cmd("SCRIPT");
             load.arg("LOAD").arg(text);
@@ -140,19 +152,13 @@ impl Baseline {
     }
 
     fn key(&self, name: &str) -> String {
-        format!("{}bench:{name}", self.store.prefix())
+        format!("{}bench:{name}", self.prefix)
     }
 
     async fn send(&self, command: Cmd) -> Result<Value, StoreError> {
-        let Route::One(shared) = &self.store.route else {
-            return Err(StoreError::new(
-                ErrorKind::Unsupported,
-                "a cluster has no one server to compare with",
-            )
-            .with_hint("measure one of its nodes alone"));
-        };
-        let wire = shared.connection().await?;
-        match wire.send(command).await.map_err(refusal::of_connection)? {
+        let mut connection = self.connection.clone();
+        let answer = connection.send_packed_command(&command).await;
+        match answer.map_err(refusal::of_connection)? {
             Value::ServerError(error) => Err(refusal::of_server(&error)),
             value => Ok(value),
         }

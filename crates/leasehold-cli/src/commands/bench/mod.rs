@@ -1,7 +1,7 @@
 //! `leasehold bench`: what a lock costs here, beside the raw server.
 //!
 //! Times on a shared machine mean little; ratios to what the same server does
-//! in the same run, through the same connection, mean something.
+//! in the same run, through a plain connection of its own, mean something.
 
 mod figures;
 mod handoff;

@@ -122,7 +122,7 @@ impl Connection {
 
     /// What scripts are told of this server.
     pub(crate) fn terms(&self) -> Terms<'_> {
-        let parted = self.parted.load(Ordering::Relaxed);
+        let parted = self.has_parted();
         Terms {
             last: (!parted).then_some(&self.last),
             gated: self.server.gate.as_ref().map(Gate::gated),
@@ -131,9 +131,13 @@ impl Connection {
         }
     }
 
-    /// From now on each call has one key. Says whether it had more before.
-    pub(crate) fn part_keys(&self) -> bool {
-        !self.parted.swap(true, Ordering::Relaxed)
+    /// From now on each call has one key.
+    pub(crate) fn part(&self) {
+        self.parted.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_parted(&self) -> bool {
+        self.parted.load(Ordering::Relaxed)
     }
 
     /// Sends one command and waits for its answer, which may be an error of the
@@ -144,7 +148,7 @@ impl Connection {
 
     /// The same for a step, which may travel with others.
     pub(crate) async fn step(self: &Arc<Self>, key: &str, step: &[u8]) -> RedisResult<Value> {
-        let work = match self.parted.load(Ordering::Relaxed) {
+        let work = match self.has_parted() {
             true => Work::Command(call(&[(key, step)], self.terms())),
             false => Work::Step(key.to_owned(), step.to_vec()),
         };

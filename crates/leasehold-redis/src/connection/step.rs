@@ -107,13 +107,14 @@ pub(crate) async fn ask_primary(
             // Read before sending: what is sent before the inbox is open may be
             // answered with pushes that nobody hears.
             let epoch = wire.epoch();
+            let parted = wire.has_parted();
             let (value, acknowledged) = send(&wire, way, request).await?;
             match value {
                 Value::ServerError(error) if refusal::is_elsewhere(&error) => {
                     return Err(Failure::Server(error));
                 }
                 // Behind one address are several servers, and keys lie apart.
-                Value::ServerError(error) if error.code() == "CROSSSLOT" && wire.part_keys() => {}
+                Value::ServerError(error) if error.code() == "CROSSSLOT" && !parted => wire.part(),
                 value => {
                     let context = Context {
                         epoch,

@@ -388,6 +388,30 @@ async fn in_a_cluster() {
     assert_eq!(said.len(), 4, "of all nodes together: {said:#?}");
 }
 
+/// As behind a proxy over several servers: no call may have two keys.
+#[tokio::test]
+async fn where_nobody_says_that_keys_lie_apart() {
+    let server = forbidding(RedisServer::builder(), "-info");
+    let cluster = Cluster::builder().server(server).start();
+    let node = cluster
+        .url()
+        .replace("redis-cluster://", "redis://alice:secret@");
+    let store = connect(node.split(',').next().unwrap()).await.unwrap();
+    let keys: Vec<_> = (0..40).map(|number| key(&format!("k{number}"))).collect();
+    let claims = keys.iter().map(|key| {
+        let claim = claim(&store, 1);
+        let store = &store;
+        async move { store.claim(key, &claim).await.is_ok() }
+    });
+    let granted = futures_util::future::join_all(claims).await;
+    for (key, granted) in keys.iter().zip(&granted) {
+        // It serves a third of all slots, and refuses the others, whoever asks.
+        let renewed = store.renew(key, &renew(1)).await;
+        assert_eq!(renewed.is_ok(), *granted, "{key}: {renewed:?}");
+    }
+    assert!(granted.contains(&true) && granted.contains(&false));
+}
+
 #[tokio::test]
 async fn with_a_vote() {
     let open = async |rule: &str| {

@@ -288,7 +288,8 @@ pub struct Outcome {
 pub struct Snapshot {
     /// What the key can bear; `None` when nobody holds or waits.
     pub capacity: Option<Capacity>,
-    /// The highest token issued; zero if none is remembered.
+    /// No token of this key is higher: the last one, of all keys where the store keeps one for
+    /// them together; zero if none is remembered.
     pub last_token: Token,
     /// The store's time of the look.
     pub at: StoreTime,

@@ -17,7 +17,8 @@ pub struct Inspection {
     /// How many permits there are of a semaphore in use. `None`: a lock, or a key that nobody
     /// holds or waits for.
     pub permits: Option<u32>,
-    /// The highest token issued; zero if none is remembered.
+    /// No token of this key is higher: the last one, of all keys where the store keeps one for
+    /// them together; zero if none is remembered.
     pub last_token: Token,
     /// When the store was looked at, by its own clock.
     pub at: SystemTime,

@@ -168,8 +168,9 @@ impl Request for Steps<'_> {
         call.arg(keys).arg(terms.last);
         call.arg(terms.gated.map(|gated| gated.marker));
         call.arg(self.flags(terms));
-        // Elsewhere nothing is kept.
-        call.arg(terms.last.map_or(micros(terms.retention), |_| 0));
+        // Outside of a cluster nothing is kept of an idle key.
+        let kept = terms.retention * u32::from(terms.last.is_none());
+        call.arg(micros(kept));
         for step in steps {
             call.arg(*step);
         }

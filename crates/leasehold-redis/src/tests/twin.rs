@@ -193,7 +193,7 @@ impl Twin {
         let key = self.places[place].redis_key();
         let gate = self.boot.gate();
         let look = Look { key: &key }.command(false, self.kind.terms(&gate, true));
-        self.run(look, 1, clock).unwrap()
+        self.run(&look, 1, clock).unwrap()
     }
 
     /// Takes steps at these places.
@@ -213,13 +213,13 @@ impl Twin {
         let (keys, steps) = (&keys, &packed);
         let steps = Steps { keys, steps, all };
         let call = steps.command(false, self.kind.terms(&gate, true));
-        self.run(call, 0, clock)
+        self.run(&call, 0, clock)
     }
 
     /// Runs one of the scripts at a time that is given.
     fn run(
         &mut self,
-        call: redis::Cmd,
+        call: &redis::Cmd,
         script: usize,
         clock: StoreTime,
     ) -> redis::RedisResult<Value> {

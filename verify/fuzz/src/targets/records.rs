@@ -17,10 +17,11 @@ pub(crate) fn run(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else {
         return;
     };
-    let clock = Value::Int(NOW);
+    // The clock, and the last token of all keys.
+    let start = vec![Value::Int(NOW), Value::Int(NOW - 1)];
     match kind {
-        b's' => look(vec![clock, bulk(rest)], data.len()),
-        b'h' => look([vec![clock], fields(rest)].concat(), data.len()),
+        b's' => look([start, vec![bulk(rest)]].concat(), data.len()),
+        b'h' => look([start, fields(rest)].concat(), data.len()),
         b'n' => {
             let clock = bulk(NOW.to_string().as_bytes());
             match doors::node(&Value::Array(vec![clock, bulk(rest)])) {

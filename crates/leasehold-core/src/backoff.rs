@@ -9,8 +9,9 @@ use crate::time::micros;
 /// ("equal jitter").
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Backoff {
-    base: Duration,
-    cap: Duration,
+    /// Both in microseconds.
+    base: u64,
+    cap: u64,
     tries: u32,
     state: u64,
 }
@@ -20,8 +21,8 @@ impl Backoff {
     #[must_use]
     pub fn new(base: Duration, cap: Duration, seed: u64) -> Self {
         Self {
-            base,
-            cap,
+            base: micros(base),
+            cap: micros(cap),
             tries: 0,
             state: seed,
         }
@@ -29,12 +30,9 @@ impl Backoff {
 
     /// The next pause: between half and all of `base × 2^tries`, `cap` at most.
     pub fn pause(&mut self) -> Duration {
-        let grown = self
-            .base
-            .saturating_mul(1 << self.tries.min(20))
-            .min(self.cap);
+        let grown = self.base.saturating_mul(1 << self.tries.min(20));
         self.tries = self.tries.saturating_add(1);
-        let half = micros(grown) / 2;
+        let half = grown.min(self.cap) / 2;
         Duration::from_micros(half + self.draw() % (half + 1))
     }
 

@@ -54,7 +54,12 @@ impl ClaimId {
     /// The id made of 128 random bits.
     #[must_use]
     pub fn from_random(bits: u128) -> Self {
-        Self(format!("{bits:032x}").into())
+        let mut digits = [0; 32];
+        for (digit, byte) in digits.chunks_exact_mut(2).zip(bits.to_be_bytes()) {
+            let hex = |four: u8| b"0123456789abcdef"[usize::from(four & 15)];
+            digit.copy_from_slice(&[hex(byte >> 4), hex(byte)]);
+        }
+        Self(str::from_utf8(&digits).unwrap_or_default().into())
     }
 
     /// The whole secret, for the wire.

@@ -21,12 +21,10 @@ mod waiter;
 mod wishes;
 mod words;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::belief::HintLimit;
-use self::belief::LastAnswer;
 use self::changes::Changing;
 pub use self::changes::{Change, Changed};
 pub use self::facts::{Fact, Facts};
@@ -51,10 +49,11 @@ const EARLY_PUSHES: usize = 64;
 /// One claim of one client.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Life {
-    terms: Terms,
+    terms: Arc<Terms>,
     operation: Duration,
     seed: u64,
-    ask: Arc<Command>,
+    /// What brings it into being, until it is granted.
+    ask: Option<Arc<Command>>,
     identity: Identity,
     stage: Stage,
     /// How often it was asked for.
@@ -65,9 +64,8 @@ pub struct Life {
     /// Whether its caller has had it in hand.
     used: bool,
     arrival: Option<Arrival>,
-    answered: LastAnswer,
     hints: HintLimit,
-    early: VecDeque<Push>,
+    early: Vec<Push>,
     /// When the id was replaced last, or first used.
     rotated: Moment,
     changes: Vec<Changing>,
@@ -84,7 +82,8 @@ pub struct Life {
 
 #[derive(Debug, Clone, PartialEq, Hash)]
 enum Stage {
-    Waiting(Waiter),
+    // Apart, since most claims are held for most of their lives, and many may be.
+    Waiting(Box<Waiter>),
     Held(Renewal),
     Leaving(Leaving),
     Over,
@@ -105,14 +104,21 @@ enum Handing {
 impl Life {
     /// A claim that is asked for.
     #[must_use]
-    pub fn claim(claim: Claim, terms: Terms, limits: Limits, now: Moment) -> Self {
+    pub fn claim(claim: Claim, terms: impl Into<Arc<Terms>>, limits: Limits, now: Moment) -> Self {
         let identity = Identity::new(claim.id.clone());
-        Self::new(Command::Claim(claim), identity, terms, limits, now)
+        Self::new(Command::Claim(claim), identity, terms.into(), limits, now)
     }
 
     /// A claim of another client that is to be taken over: `id`, replaced as `rotate` says.
     #[must_use]
-    pub fn adopt(id: ClaimId, rotate: Rotate, terms: Terms, limits: Limits, now: Moment) -> Self {
+    pub fn adopt(
+        id: ClaimId,
+        rotate: Rotate,
+        terms: impl Into<Arc<Terms>>,
+        limits: Limits,
+        now: Moment,
+    ) -> Self {
+        let terms = terms.into();
         let identity = Identity::at(rotate.to.clone(), rotate.version.saturating_add(1));
         let renew = Renew {
             rotate: Some(rotate),
@@ -127,7 +133,13 @@ impl Life {
         }
     }
 
-    fn new(ask: Command, identity: Identity, terms: Terms, limits: Limits, now: Moment) -> Self {
+    fn new(
+        ask: Command,
+        identity: Identity,
+        terms: Arc<Terms>,
+        limits: Limits,
+        now: Moment,
+    ) -> Self {
         let config = WaiterConfig {
             lease_ttl: terms.ttl,
             waiter_ttl: terms.waiter_ttl,
@@ -137,19 +149,17 @@ impl Life {
         };
         let confirms = terms.acknowledges != Acknowledges::Nothing;
         Self {
-            terms,
             operation: limits.operation,
             seed: limits.seed,
-            ask: Arc::new(ask),
+            ask: Some(Arc::new(ask)),
             identity,
-            stage: Stage::Waiting(Waiter::new(config, now)),
+            stage: Stage::Waiting(Box::new(Waiter::new(config, now))),
             sends: 0,
             settled: false,
             used: false,
             arrival: None,
-            answered: LastAnswer::default(),
             hints: HintLimit::default(),
-            early: VecDeque::new(),
+            early: Vec::new(),
             rotated: terms.rotate_every.map(|_| now).unwrap_or_default(),
             changes: Vec::new(),
             last_change: ChangeId::default(),
@@ -162,6 +172,7 @@ impl Life {
             known: None,
             released: None,
             confirmed: false,
+            terms,
         }
     }
 
@@ -251,7 +262,8 @@ impl Life {
     /// Whether it may stand at the store under this id.
     #[must_use]
     pub fn may_be(&self, id: &ClaimId) -> bool {
-        self.identity.ids().contains(id) || self.changes.iter().any(|change| change.wants(id))
+        let mut own = self.identity.ids();
+        own.any(|own| own == id) || self.changes.iter().any(|change| change.wants(id))
     }
 
     /// What a release by its caller has found, once it is answered: whether the lease was
@@ -314,7 +326,7 @@ impl Life {
                 Request::Claim => {
                     self.sends = self.sends.saturating_add(1);
                     let end = waiter.poll_timeout().unwrap_or(now);
-                    (self.ask.clone(), Errand::Ask, end.since(now))
+                    (self.ask.clone()?, Errand::Ask, end.since(now))
                 }
                 Request::Renew(ttl) => {
                     let renew = Renew {

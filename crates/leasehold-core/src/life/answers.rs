@@ -1,9 +1,10 @@
 //! What comes to a claim: answers, pushes, lost connections; and what that makes of it.
 
+use super::belief::LastAnswer;
 use super::leaving::Left;
 use super::{
-    EARLY_PUSHES, End, Errand, Failure, Handing, Heard, LastAnswer, Life, Renewal, Request, Stage,
-    Transmit, Verdict,
+    EARLY_PUSHES, End, Errand, Failure, Handing, Heard, Life, Renewal, Request, Stage, Transmit,
+    Verdict,
 };
 use crate::mutant::mutated;
 use crate::{Arrival, Command, Loss, Moment, Push, Renew, Reply, Standpoint};
@@ -25,7 +26,7 @@ impl Life {
     }
 
     fn handle_asked(&mut self, now: Moment, to: &Transmit, heard: Result<Heard, Failure>) {
-        let adopts = matches!(*self.ask, Command::Renew(_));
+        let adopts = matches!(self.ask.as_deref(), Some(Command::Renew(_)));
         let Stage::Waiting(waiter) = &mut self.stage else {
             // It was given up meanwhile.
             return;
@@ -56,7 +57,7 @@ impl Life {
             self.handing = Handing::Fresh;
         }
         self.settled |= self.sends == 1 && matches!(heard.reply, Reply::Standing(_));
-        self.answered = LastAnswer::new(to.sent, heard.at);
+        waiter.answered = LastAnswer::new(to.sent, heard.at);
         waiter.handle_reply(
             now,
             to.sent,
@@ -81,7 +82,7 @@ impl Life {
             (Stage::Waiting(waiter), None) => waiter.handle_unanswered(now),
             (Stage::Held(renewal), None) => renewal.handle_unanswered(now),
             (Stage::Waiting(waiter), Some(heard)) => {
-                self.answered = LastAnswer::new(to.sent, heard.at);
+                waiter.answered = LastAnswer::new(to.sent, heard.at);
                 let request = Request::Renew(renew.ttl);
                 let Heard {
                     reply, at, epoch, ..
@@ -157,9 +158,9 @@ impl Life {
         match (&self.stage, self.arrival) {
             (Stage::Waiting(_), None) => {
                 if self.early.len() == EARLY_PUSHES {
-                    self.early.pop_front();
+                    self.early.remove(0);
                 }
-                self.early.push_back(push.clone());
+                self.early.push(push.clone());
                 return false;
             }
             (_, known) if known != Some(arrival) && !mutated("push-any-arrival") => return false,
@@ -185,7 +186,7 @@ impl Life {
                 Push::Granted {
                     epoch, token, at, ..
                 },
-            ) if counts && self.answered.allows(now, *at, *token) => {
+            ) if counts && waiter.answered.allows(now, *at, *token) => {
                 waiter.handle_granted(*epoch, arrival, *token, *at);
             }
             (Stage::Waiting(waiter), Push::Unfit { in_use, .. }) if counts => {
@@ -275,6 +276,7 @@ impl Life {
                 );
                 let renewal = renewal.of(arrival, token).at_most(self.terms.max_hold);
                 self.stage = Stage::Held(renewal);
+                self.ask = None;
                 self.arrival = Some(arrival);
                 return;
             }

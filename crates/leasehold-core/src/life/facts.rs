@@ -60,9 +60,11 @@ pub enum Fact {
 /// What was seen of a claim, so that the next look tells what is new.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts {
-    requested: Option<Moment>,
+    requested: bool,
     position: Option<u64>,
-    granted: Option<Moment>,
+    /// When it was asked for; once it is held, when it was granted.
+    since: Moment,
+    held: bool,
     standpoint: Option<Standpoint>,
     valid_until: Moment,
     over: bool,
@@ -73,9 +75,10 @@ impl Facts {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            requested: None,
+            requested: false,
             position: None,
-            granted: None,
+            since: Moment(0),
+            held: false,
             standpoint: None,
             valid_until: Moment(0),
             over: false,
@@ -87,30 +90,29 @@ impl Facts {
         if self.over {
             return;
         }
-        let begun = *self.requested.get_or_insert_with(|| {
+        if !std::mem::replace(&mut self.requested, true) {
+            self.since = now;
             tell(Fact::Requested);
-            now
-        });
+        }
         let position = life.position();
         if life.phase() == Phase::Waiting && position != self.position {
             self.position = position;
             let position = position.unwrap_or_default();
             tell(Fact::Queued { position });
         }
-        if life.phase() == Phase::Held && self.granted.is_none() {
-            self.granted = Some(now);
+        let waited = now.since(self.since);
+        if life.phase() == Phase::Held && !self.held {
+            (self.held, self.since) = (true, now);
             (self.standpoint, self.valid_until) = (life.standpoint(), life.valid_until());
-            let (token, waited) = (life.token().unwrap_or_default(), now.since(begun));
+            let token = life.token().unwrap_or_default();
             tell(Fact::Granted { token, waited });
         }
-        match self.granted {
-            Some(granted) => self.look_at_lease(life, now, now.since(granted), tell),
-            None if matches!(life.phase(), Phase::Leaving | Phase::Over) => {
-                self.over = true;
-                let (end, waited) = (life.end(), now.since(begun));
-                tell(Fact::Ended { end, waited });
-            }
-            None => {}
+        if self.held {
+            self.look_at_lease(life, now, now.since(self.since), tell);
+        } else if matches!(life.phase(), Phase::Leaving | Phase::Over) {
+            self.over = true;
+            let end = life.end();
+            tell(Fact::Ended { end, waited });
         }
     }
 

@@ -1,6 +1,5 @@
 //! How a claim leaves: told again until somebody has confirmed it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Failure;
@@ -11,8 +10,9 @@ use crate::{Backoff, Command, Moment, Reply};
 /// it has lapsed anyway.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub(super) struct Leaving {
-    /// One for each id under which it may stand.
-    releases: VecDeque<Arc<Command>>,
+    /// One for each id under which it may stand: the id, and the one that may have replaced it.
+    release: Arc<Command>,
+    another: Option<Arc<Command>>,
     until: Moment,
     due: Moment,
     in_flight: bool,
@@ -38,14 +38,16 @@ pub(super) struct Left {
 impl Leaving {
     /// Leaves at `now`, and has lapsed by `until`.
     pub(super) fn new(
-        releases: VecDeque<Arc<Command>>,
+        release: Command,
+        another: Option<Command>,
         now: Moment,
         until: Moment,
         seed: u64,
         reports: bool,
     ) -> Self {
         Self {
-            releases,
+            release: Arc::new(release),
+            another: another.map(Arc::new),
             until,
             due: now,
             in_flight: false,
@@ -69,7 +71,7 @@ impl Leaving {
         }
         self.in_flight = true;
         self.sends = self.sends.saturating_add(1);
-        self.releases.front().cloned()
+        Some(self.release.clone())
     }
 
     /// Whether it has left with this answer.
@@ -84,8 +86,11 @@ impl Leaving {
             _ => self.sends > 1,
         };
         self.sends = 0;
-        self.releases.pop_front();
-        self.releases.is_empty().then_some(Left {
+        if let Some(another) = self.another.take() {
+            self.release = another;
+            return None;
+        }
+        Some(Left {
             held: self.held,
             confirmed: self.confirmed,
             reports: self.reports,

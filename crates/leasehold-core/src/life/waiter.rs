@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::belief::LastAnswer;
 use super::timing::{ASK_PAUSE, ASK_SHARE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER};
 pub(super) use super::words::{Request, Verdict, WaiterConfig};
 use crate::mutant::mutated;
@@ -30,6 +31,8 @@ pub(super) struct Waiter {
     due: Moment,
     last_heard: Moment,
     backoff: Backoff,
+    /// The last answer about it.
+    pub(super) answered: LastAnswer,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,6 +68,7 @@ impl Waiter {
             due: now,
             last_heard: now,
             backoff,
+            answered: LastAnswer::default(),
         }
     }
 

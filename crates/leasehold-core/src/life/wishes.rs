@@ -1,13 +1,11 @@
 //! What the caller of a claim wants of it: to have it in hand, to give it back, to give it on.
 
-use std::sync::Arc;
-
 use super::changes::{Aim, Changed};
 use super::leaving::Leaving;
 use super::timing::MARGIN_OF_WAITING;
 use super::words::ChangeId;
 use super::{Collected, End, Handing, Life, Loss, RenewalPolicy, Stage, Standpoint};
-use crate::{Command, Moment, Release};
+use crate::{ClaimId, Command, Moment, Release};
 
 impl Life {
     /// Its caller gets it now, and may begin to work: from here on a minimum hold counts.
@@ -137,15 +135,17 @@ impl Life {
 
     fn set_leaving(&mut self, now: Moment, reports: bool) {
         let until = now + self.terms.ttl;
-        let releases = self.identity.ids().into_iter().map(|id| {
-            Arc::new(Command::Release(Release {
-                id,
+        let release = |id: &ClaimId| {
+            Command::Release(Release {
+                id: id.clone(),
                 hand_off: self.terms.hand_off,
                 settled: self.settled,
                 unused: !self.used,
-            }))
-        });
-        let leaving = Leaving::new(releases.collect(), now, until, self.seed, reports);
+            })
+        };
+        let another = self.identity.ids().nth(1).map(release);
+        let release = release(self.identity.id());
+        let leaving = Leaving::new(release, another, now, until, self.seed, reports);
         self.stage = Stage::Leaving(leaving);
         self.changes.clear();
     }

@@ -10,8 +10,8 @@ use leasehold_core::{
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::session::acquire::Grant;
 use crate::session::claimed::Claimed;
+use crate::session::live::LiveClaim;
 use crate::session::own_id::not_unique;
-use crate::session::signal::Signal;
 use crate::session::wish::Wish;
 use crate::settings::check_ttl;
 use crate::store::Acknowledged;
@@ -77,11 +77,11 @@ impl Hold {
     }
 
     pub(crate) fn acknowledged(&self) -> Option<Acknowledged> {
-        self.signal().acknowledged()
+        self.claim().acknowledged()
     }
 
     pub(crate) fn token(&self) -> Token {
-        self.signal().token()
+        self.claim().token()
     }
 
     pub(crate) fn waited(&self) -> Duration {
@@ -93,25 +93,25 @@ impl Hold {
     }
 
     pub(crate) fn valid_until(&self) -> Moment {
-        self.signal().valid_until()
+        self.claim().valid_until()
     }
 
     pub(crate) fn standpoint(&self) -> Standpoint {
-        self.signal().standpoint()
+        self.claim().standpoint()
     }
 
     /// Why the last renewal was not answered, if it was not.
     pub(crate) fn last_error(&self) -> Option<Error> {
-        let error = self.signal().last_error()?;
+        let error = self.claim().last_error()?;
         Some(self.error(Operation::Renew, error))
     }
 
-    pub(crate) fn signal(&self) -> &Arc<Signal> {
-        self.claimed.signal()
+    pub(crate) fn claim(&self) -> &Arc<LiveClaim> {
+        self.claimed.claim()
     }
 
     pub(crate) async fn lost(&self) -> Loss {
-        self.signal().lost().await
+        self.claim().lost().await
     }
 
     pub(crate) async fn renew(&self, ttl: Option<Duration>) -> Result<(), Error> {
@@ -172,9 +172,7 @@ impl Hold {
         Ok(self.identity())
     }
 
-    pub(crate) async fn release(self) -> Result<Released, Error> {
-        // Nothing is to be relied on once a release was sent.
-        self.signal().end();
+    pub(crate) async fn release(mut self) -> Result<Released, Error> {
         match self.claimed.release().await {
             Ok(true) => Ok(Released::StillOurs),
             Ok(false) => Ok(Released::AlreadyGone),
@@ -191,7 +189,7 @@ impl Hold {
 
     pub(crate) fn lost_error(&self, operation: Operation, loss: Loss) -> Error {
         let cause = match loss {
-            Loss::Unanswered => self.signal().last_error(),
+            Loss::Unanswered => self.claim().last_error(),
             _ => None,
         };
         let why = cause.as_ref().map(|cause| format!(" ({cause})"));

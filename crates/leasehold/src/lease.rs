@@ -193,7 +193,7 @@ impl<K: LeaseKind> Lease<K> {
     /// See [`LossSignal`].
     #[must_use]
     pub fn loss_signal(&self) -> LossSignal {
-        LossSignal::of([self.hold.signal().clone()])
+        LossSignal::of([self.hold.claim().clone()])
     }
 
     /// Completes when the lease is lost, with the reason: stop working then.

@@ -75,7 +75,7 @@ impl Lock {
         }
         self.wish.secret = Some(owner.secret());
         self.wish.ahead = false;
-        self.wish.terms.hand_off = true;
+        self.terms().hand_off = true;
         Ok(self)
     }
 
@@ -124,27 +124,16 @@ impl Lock {
 /// What the typed kinds are made of.
 impl Lock {
     pub(crate) fn new(session: Arc<Session>, key: Key, owner: ClientInfo, mode: Mode) -> Self {
-        let settings = &session.settings;
         let wish = Wish {
             key,
             mode,
-            terms: Terms {
-                ttl: settings.ttl,
-                waiter_ttl: settings.waiter_ttl.min(settings.ttl),
-                policy: RenewalPolicy::Automatic(settings.renew_at),
-                hand_off: true,
-                max_hold: None,
-                rotate_every: settings.rotate_every,
-                acknowledges: session.store.capabilities().acknowledges,
-                guessable: session.may_be_guessed(),
-            },
+            terms: session.terms.clone(),
             ahead: false,
             retry: None,
             owner,
             secret: None,
             min_hold: Duration::ZERO,
             note: None,
-            tells_position: false,
         };
         Self { session, wish }
     }
@@ -156,12 +145,17 @@ impl Lock {
         lock
     }
 
+    fn terms(&mut self) -> &mut Terms {
+        Arc::make_mut(&mut self.wish.terms)
+    }
+
     pub(crate) fn set_ttl(&mut self, ttl: Duration) -> Result<(), Error> {
         check_ttl(ttl).map_err(|invalid| self.error(invalid.into()))?;
         let max_hold = self.wish.terms.max_hold;
         let ttl = max_hold.map_or(ttl, |max_hold| ttl.min(max_hold));
-        self.wish.terms.ttl = ttl;
-        self.wish.terms.waiter_ttl = self.session.settings.waiter_ttl.min(ttl);
+        let waiter_ttl = self.session.settings.waiter_ttl.min(ttl);
+        let terms = self.terms();
+        (terms.ttl, terms.waiter_ttl) = (ttl, waiter_ttl);
         Ok(())
     }
 
@@ -169,13 +163,13 @@ impl Lock {
         if let RenewalPolicy::Automatic(share) = policy {
             check_renewal(share).map_err(|invalid| self.error(invalid.into()))?;
         }
-        self.wish.terms.policy = policy;
+        self.terms().policy = policy;
         Ok(())
     }
 
     pub(crate) fn set_max_hold(&mut self, max_hold: Duration) -> Result<(), Error> {
         check_ttl(max_hold.min(MAX_TTL)).map_err(|invalid| self.error(invalid.into()))?;
-        self.wish.terms.max_hold = Some(max_hold);
+        self.terms().max_hold = Some(max_hold);
         self.set_ttl(self.wish.terms.ttl)
     }
 
@@ -206,7 +200,7 @@ impl Lock {
             return;
         }
         self.wish.ahead = true;
-        self.wish.terms.hand_off = false;
+        self.terms().hand_off = false;
     }
 
     pub(crate) fn set_retry(&mut self, retry: Retry) {
@@ -221,14 +215,11 @@ impl Lock {
         let patience = patience(how.wait);
         let waited = || clock::now().since(started);
         let tell = |position, rejoined| how.tell(position, waited(), rejoined);
-        let wish = Wish {
-            tells_position: how.progress.is_some(),
-            ..self.wish.clone()
-        };
-        wish.mode
-            .check()
-            .map_err(|invalid| self.error(invalid.into()))?;
-        let grant = self.session.acquire(&wish, patience, tell).await;
+        let valid = self.wish.mode.check();
+        valid.map_err(|invalid| self.error(invalid.into()))?;
+        let tells = how.progress.is_some();
+        let grant = self.session.acquire(&self.wish, patience, tells, tell);
+        let grant = grant.await;
         let grant = grant.map_err(|error| self.error(error))?;
         let lease = |grant| Lease::new(grant, &self.wish, waited());
         Ok(grant.map(|grant| lease(grant).hand_out()))

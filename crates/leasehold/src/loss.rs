@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::select_all;
 use leasehold_core::Loss;
 
-use crate::session::signal::Signal;
+use crate::session::live::LiveClaim;
 
 /// Says when a lease is lost, to any task that watches: cheap to clone, and independent of the
 /// lease, which stays free to be released.
@@ -32,11 +32,11 @@ use crate::session::signal::Signal;
 /// ```
 #[derive(Clone)]
 pub struct LossSignal {
-    leases: Arc<[Arc<Signal>]>,
+    leases: Arc<[Arc<LiveClaim>]>,
 }
 
 impl LossSignal {
-    pub(crate) fn of(leases: impl IntoIterator<Item = Arc<Signal>>) -> Self {
+    pub(crate) fn of(leases: impl IntoIterator<Item = Arc<LiveClaim>>) -> Self {
         Self {
             leases: leases.into_iter().collect(),
         }

@@ -192,7 +192,7 @@ impl<K: LeaseKind> MultiLock<K> {
         let patience = patience(how.wait);
         let mut keys = self.keys.clone();
         keys.sort();
-        let wishes: Vec<_> = keys.into_iter().map(|key| self.wish(key, &how)).collect();
+        let wishes: Vec<_> = keys.into_iter().map(|key| self.wish(key)).collect();
         let together = self.lock.session.acquire_all(&wishes).await;
         match together.map_err(|(part, failed)| error(&wishes[part], failed))? {
             Together::Granted(grants) => {
@@ -213,7 +213,9 @@ impl<K: LeaseKind> MultiLock<K> {
                     rejoined + begun_again,
                 );
             };
-            match self.one_by_one(&wishes, patience, started, tell).await? {
+            let tells = how.progress.is_some();
+            let claimed = self.one_by_one(&wishes, patience, started, tells, tell);
+            match claimed.await? {
                 OneByOne::All(leases) => return Ok(Some(self.lease(leases))),
                 OneByOne::Busy => return Ok(None),
                 OneByOne::Lost => begun_again += 1,
@@ -228,6 +230,7 @@ impl<K: LeaseKind> MultiLock<K> {
         wishes: &[Wish],
         patience: Patience,
         started: Moment,
+        tells: bool,
         tell: impl Fn(u64, u32),
     ) -> Result<OneByOne<K>, Error> {
         // In hand only when all are there: no minimum hold counts before.
@@ -236,7 +239,7 @@ impl<K: LeaseKind> MultiLock<K> {
             let granted = tokio::select! {
                 biased;
                 () = any_lost(&leases) => break,
-                granted = self.lock.session.acquire(wish, patience, &tell) => granted,
+                granted = self.lock.session.acquire(wish, patience, tells, &tell) => granted,
             };
             match granted {
                 Ok(Some(grant)) => {
@@ -260,10 +263,9 @@ impl<K: LeaseKind> MultiLock<K> {
         Ok(OneByOne::Lost)
     }
 
-    fn wish(&self, key: Key, how: &Acquire) -> Wish {
+    fn wish(&self, key: Key) -> Wish {
         Wish {
             key,
-            tells_position: how.progress.is_some(),
             ..self.lock.wish.clone()
         }
     }

@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use super::asking::acquire_by_asking;
 use super::claimed::Claimed;
 use super::own_id::not_unique;
-use super::signal::Signal;
+use super::state::State;
 use super::wish::{Patience, Wish, mismatch, quarantined, timed_out};
 use super::{Session, random_u64, unanswered};
 use crate::clock;
@@ -43,30 +43,29 @@ pub(crate) enum Adopted {
 }
 
 impl Session {
-    /// Gets the key. `None`: it is busy, and nobody wants to wait.
+    /// Gets the key. `None`: it is busy, and nobody wants to wait. `progress` hears of waiting, and
+    /// of each place in line if the caller `tells_position`.
     ///
     /// Dropping the future at any point leaves the queue, in the background.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         wish: &Wish,
         patience: Patience,
+        tells_position: bool,
         progress: impl FnMut(u64, u32),
     ) -> Result<Option<Grant>, StoreError> {
         let queueing = self.store.capabilities().queueing;
         let waits = !matches!(patience, Patience::No);
         let acquire = async {
             if waits && (wish.retry.is_some() || !queueing) {
-                return acquire_by_asking(self, wish, patience).await;
+                // What few need does not make every acquisition larger.
+                return Box::pin(acquire_by_asking(self, wish, patience)).await;
             }
-            Ok(
-                match self
-                    .acquire_in_line(wish, patience, waits, progress)
-                    .await?
-                {
-                    Tried::Granted(grant) => Some(grant),
-                    Tried::Busy(_) => None,
-                },
-            )
+            let tried = self.acquire_in_line(wish, patience, waits, tells_position, progress);
+            Ok(match tried.await? {
+                Tried::Granted(grant) => Some(grant),
+                Tried::Busy(_) => None,
+            })
         };
         let span = acquisition(&wish.key);
         let acquired = self.while_open(acquire).instrument(span).await?;
@@ -84,6 +83,7 @@ impl Session {
         wish: &Wish,
         patience: Patience,
         waits: bool,
+        tells_position: bool,
         mut progress: impl FnMut(u64, u32),
     ) -> Result<Tried, StoreError> {
         let mut claims = Rejoining::new(random_u64());
@@ -95,7 +95,7 @@ impl Session {
                 self.own_departures(&wish.key).await;
             }
             let limits = patience.limits(self.settings.operation_timeout);
-            let claimed = self.claim(wish, limits, waits).await?;
+            let claimed = self.claim(wish, limits, waits, tells_position).await?;
             let rejoined = claims.rejoined();
             let end = self
                 .bring_home(&claimed, patience, |position| progress(position, rejoined))
@@ -145,8 +145,8 @@ impl Session {
                 }),
             };
             let limits = Patience::No.limits(self.settings.operation_timeout);
-            let life = Life::adopt(id.clone(), rotate, wish.terms, limits, clock::now());
-            let claimed = Claimed::new(self, wish, life, own, Signal::default());
+            let life = Life::adopt(id.clone(), rotate, wish.terms.clone(), limits, clock::now());
+            let claimed = Claimed::new(self, wish, life, own, false);
             match self.bring_home(&claimed, Patience::No, |_| ()).await? {
                 None => {
                     let rejoined = 0;
@@ -172,12 +172,12 @@ impl Session {
         wish: &Wish,
         limits: Limits,
         waits: bool,
+        tells_position: bool,
     ) -> Result<Claimed, StoreError> {
         let own = self.claim_id(&wish.key).await?;
         let claim = wish.claim(self, own.id.clone(), waits);
-        let life = Life::claim(claim, wish.terms, limits, clock::now());
-        let signal = Signal::new(wish.tells_position);
-        Ok(Claimed::new(self, wish, life, own, signal))
+        let life = Life::claim(claim, wish.terms.clone(), limits, clock::now());
+        Ok(Claimed::new(self, wish, life, own, tells_position))
     }
 
     /// Drives a claim until it is granted and can be handed out, or has ended.
@@ -188,7 +188,7 @@ impl Session {
         mut progress: impl FnMut(u64),
     ) -> Result<Option<End>, StoreError> {
         loop {
-            let collected = claimed.drive(|life, now| {
+            let collected = claimed.drive(None, |State { life, .. }, now| {
                 let collected = life.collect(now);
                 let in_line = life.phase() == Phase::Waiting;
                 (in_line || collected != Collected::NotYet).then_some(collected)
@@ -204,8 +204,8 @@ impl Session {
                 Patience::Until(end) => Some(end),
                 Patience::No | Patience::Forever => None,
             };
-            self.wait_in_line(claimed.signal(), give_up, &mut progress)
-                .await?;
+            let waiting = self.wait_in_line(claimed.claim(), give_up, &mut progress);
+            Box::pin(waiting).await?;
         }
     }
 

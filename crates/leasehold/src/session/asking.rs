@@ -142,7 +142,7 @@ pub(super) async fn acquire_by_asking(
         tokio::pin!(change);
         // Enlist before asking, so that no push falls between.
         change.as_mut().enable();
-        let asked = session.acquire_in_line(wish, patience, !queueing, |_, _| {});
+        let asked = session.acquire_in_line(wish, patience, !queueing, false, |_, _| {});
         let tried = asked.await;
         if let Some(in_line) = &in_line {
             in_line.hear(&tried);

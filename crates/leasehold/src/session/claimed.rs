@@ -2,46 +2,44 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{Change, ChangeId, Changed, ClaimId, Key, Life, Moment, Transmit};
 
 use super::Session;
 use super::closing::UnderWay;
-use super::entry::Carried;
+use super::live::LiveClaim;
 use super::own_id::OwnId;
-use super::registry::{EntryId, Step};
-use super::signal::Signal;
+use super::state::{Carried, State, Step};
 use super::wish::Wish;
 use crate::clock;
 use crate::error::StoreError;
-use crate::sync::{sleep, timeout};
+use crate::sync::{Ordering, timeout};
 
 /// One claim, as long as its caller wants it: whatever is left of it when this is dropped
 /// leaves in the background.
 pub(crate) struct Claimed {
     session: Arc<Session>,
-    entry: EntryId,
-    key: Key,
-    signal: Arc<Signal>,
+    claim: Arc<LiveClaim>,
+    /// Its caller has released it.
+    released: bool,
 }
 
 impl Claimed {
-    /// A claim that is not asked for yet.
+    /// A claim that is not asked for yet: the registry knows it from its first step.
     pub(super) fn new(
         session: &Arc<Session>,
         wish: &Wish,
         life: Life,
         own: OwnId,
-        signal: Signal,
+        tells_position: bool,
     ) -> Self {
-        let (key, signal) = (&wish.key, Arc::new(signal));
-        let (known, shown) = (key.clone(), signal.clone());
-        let entry = session.lock().insert(known, wish.mode, life, own, shown);
+        let number = session.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let claim = Arc::new(LiveClaim::new(wish, life, own, number, tells_position));
         Self {
             session: session.clone(),
-            entry,
-            key: key.clone(),
-            signal,
+            claim,
+            released: false,
         }
     }
 
@@ -50,68 +48,64 @@ impl Claimed {
     }
 
     pub(crate) fn key(&self) -> &Key {
-        &self.key
+        &self.claim.key
     }
 
-    pub(crate) fn signal(&self) -> &Arc<Signal> {
-        &self.signal
+    pub(crate) fn claim(&self) -> &Arc<LiveClaim> {
+        &self.claim
     }
 
     /// Its id at the store, and how often that was replaced.
     pub(crate) fn identity(&self) -> (ClaimId, u64) {
-        self.with(|life, _| {
-            let (id, version) = life.identity();
-            (id.clone(), version)
-        })
+        let state = self.claim.lock();
+        let (id, version) = state.life.identity();
+        (id.clone(), version)
     }
 
     /// No other claim of the client gets this id while this one may have it.
     pub(crate) fn keep_id(&self, own: OwnId) {
-        self.session.lock().keep_id(self.entry, own);
+        self.claim.lock().keep_id(own);
     }
 
     /// Its caller gets it now, and may begin to work.
     pub(crate) fn hand_out(&self) {
-        self.with(|life, _| life.hand_out());
+        self.claim.lock().life.hand_out();
     }
 
     pub(super) fn with<T>(&self, change: impl FnOnce(&mut Life, Moment) -> T) -> T {
-        self.session
-            .with_registry(|registry, now| registry.with(self.entry, now, change))
+        let change = |state: &mut State, now| change(&mut state.life, now);
+        self.session.change(&self.claim, change)
     }
 
     /// Polls the claim and sends what it wants sent, in this task, until `done` has an answer.
+    /// That is asked again after `limit`, if not before.
     ///
     /// Dropping the future leaves the rest to the watchdog.
-    pub(super) async fn drive<T>(&self, mut done: impl FnMut(&mut Life, Moment) -> Option<T>) -> T {
+    pub(super) async fn drive<T>(
+        &self,
+        limit: Option<Duration>,
+        mut done: impl FnMut(&mut State, Moment) -> Option<T>,
+    ) -> T {
+        let Self { session, claim, .. } = self;
         let mut driving = Driving {
             claimed: self,
             sending: None,
             over: false,
         };
-        let mut begins = true;
-        let mut step = || {
-            let begins = std::mem::take(&mut begins);
-            self.session
-                .with_registry(|registry, now| registry.step(self.entry, now, begins, &mut done))
-        };
-        loop {
-            let mut next = step();
-            if let Step::Wait(_) = next {
-                let changed = self.signal.changed();
-                tokio::pin!(changed);
-                // Enlisted before looking again, so that no change falls between.
-                changed.as_mut().enable();
-                next = step();
-                if let Step::Wait(due) = next {
-                    let left = due.map(|due| due.since(clock::now()));
-                    tokio::select! {
-                        () = changed => {}
-                        () = sleep(left.unwrap_or_default()), if left.is_some() => {}
-                    }
-                    continue;
+        let mut step = |answered: Option<(Transmit, Carried)>, begins: bool| {
+            session.change_of(claim, answered.is_some(), |state, now| {
+                if begins {
+                    state.begin_to_drive();
                 }
-            }
+                if let Some((sent, answer)) = answered {
+                    state.answer(&sent, answer, now);
+                }
+                state.step(&claim.key, now, &session.ids, &mut done)
+            })
+        };
+        let mut next = step(None, true);
+        let mut began = None;
+        loop {
             match next {
                 Step::Done(result) => {
                     driving.over = true;
@@ -119,34 +113,46 @@ impl Claimed {
                 }
                 Step::Send(transmit) => {
                     let sending = driving.sending.insert(transmit);
-                    let answer = self.session.carry(&self.key, sending).await;
-                    if let Some(sent) = driving.sending.take() {
-                        self.answer(&sent, answer);
+                    let began = *began.get_or_insert(sending.sent);
+                    if let Some(limit) = limit {
+                        let left = (began + limit).since(sending.sent);
+                        sending.limit = sending.limit.min(left);
+                    }
+                    let answer = session.carry(&claim.key, sending).await;
+                    let answered = driving.sending.take().map(|sent| (sent, answer));
+                    next = step(answered, false);
+                }
+                Step::Wait(_) => {
+                    let changed = claim.changed();
+                    tokio::pin!(changed);
+                    // Enlisted before looking again, so that no change falls between.
+                    changed.as_mut().enable();
+                    next = step(None, false);
+                    if let Step::Wait(due) = next {
+                        let now = clock::now();
+                        let late = limit.map(|limit| *began.get_or_insert(now) + limit);
+                        let due = due.into_iter().chain(late).min();
+                        wait(changed, due.map(|due| due.since(now))).await;
+                        next = step(None, false);
                     }
                 }
-                Step::Wait(_) => {}
             }
         }
     }
 
     /// What it wants sent now, for whoever sends it together with others.
     pub(super) fn poll_transmit(&self) -> Option<Transmit> {
-        let session = &self.session;
-        let step = session.with_registry(|registry, now| {
-            let step = registry.step::<()>(self.entry, now, true, &mut |_, _| None);
-            registry.abandon(self.entry, None, now);
-            step
-        });
-        match step {
-            Step::Send(transmit) => Some(transmit),
-            _ => None,
-        }
+        let Self { session, claim, .. } = self;
+        session.change(claim, |state, now| {
+            state.life.handle_timeout(now);
+            state.poll_transmit(&claim.key, now, &session.ids)
+        })
     }
 
     /// What came of it.
     pub(super) fn answer(&self, to: &Transmit, answer: Carried) {
         self.session
-            .with_registry(|registry, now| registry.answer(self.entry, to, answer, now));
+            .change(&self.claim, |state, now| state.answer(to, answer, now));
     }
 
     /// Changes the lease; returns when that was answered, or could not be in time.
@@ -172,14 +178,13 @@ impl Claimed {
             claimed: self,
             change: None,
         };
-        let changed = self
-            .drive(|life, now| {
-                if let Some(want) = want.take() {
-                    wanted.change = Some(want(life, now));
-                }
-                life.changed(wanted.change?)
-            })
-            .await;
+        let changed = self.drive(None, |State { life, .. }, now| {
+            if let Some(want) = want.take() {
+                wanted.change = Some(want(life, now));
+            }
+            life.changed(wanted.change?)
+        });
+        let changed = changed.await;
         wanted.change = None;
         changed
     }
@@ -187,42 +192,55 @@ impl Claimed {
     /// Releases it now. If no answer comes, or the future is dropped, the background goes on.
     ///
     /// Says whether the lease was held up to then.
-    pub(crate) async fn release(&self) -> Result<bool, StoreError> {
+    pub(crate) async fn release(&mut self) -> Result<bool, StoreError> {
         let _under_way = UnderWay::new(&self.session);
         let limit = self.session.settings.operation_timeout;
-        let mut begun = false;
-        let released = self.drive(|life, now| {
-            if !std::mem::replace(&mut begun, true) {
-                life.release(now);
-            }
-            let refused = life.is_refused().then_some(None);
-            life.released().map(Some).or(refused)
+        let mut begun = None;
+        let released = self.drive(Some(limit), |state, now| {
+            let begun = *begun.get_or_insert_with(|| {
+                state.release(&self.claim, now);
+                now
+            });
+            let in_vain = state.life.is_refused() || now.since(begun) >= limit;
+            let released = state.life.released().map(Some);
+            released.or_else(|| in_vain.then_some(None))
         });
-        let released = timeout(limit, released).await.ok().flatten();
+        let released = released.await;
+        self.released = true;
         released.ok_or_else(|| self.last_error(limit))
     }
 
     /// Why the store could not be asked.
-    pub(crate) fn last_error(&self, limit: std::time::Duration) -> StoreError {
-        let error = self.signal.last_error();
+    pub(crate) fn last_error(&self, limit: Duration) -> StoreError {
+        let error = self.claim.last_error();
         error.unwrap_or_else(|| super::unanswered(limit))
     }
 }
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        self.signal.end();
-        self.session
-            .with_registry(|registry, now| registry.let_go(self.entry, now));
+        if !self.released {
+            let claim = &self.claim;
+            self.session
+                .change(claim, |state, now| state.let_go(claim, now));
+        }
     }
 }
 
 impl fmt::Debug for Claimed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Claimed")
-            .field("key", &self.key)
-            .field("entry", &self.entry)
+            .field("key", self.key())
+            .field("number", &self.claim.number)
             .finish_non_exhaustive()
+    }
+}
+
+/// Waits for a change, so long at most.
+async fn wait(changed: impl Future<Output = ()>, limit: Option<Duration>) {
+    match limit {
+        Some(limit) => drop(timeout(limit, changed).await),
+        None => changed.await,
     }
 }
 
@@ -237,9 +255,9 @@ struct Driving<'a> {
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
         if !self.over {
-            let Claimed { session, entry, .. } = self.claimed;
-            session.with_registry(|registry, now| {
-                registry.abandon(*entry, self.sending.as_ref(), now);
+            let Claimed { session, claim, .. } = self.claimed;
+            session.change(claim, |state, now| {
+                state.abandon(self.sending.as_ref(), now);
             });
         }
     }

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use leasehold_core::Moment;
+use leasehold_core::{Life, Moment};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
-use super::registry::Registry;
-use super::signal::{Progress, Signal};
+use super::live::{LiveClaim, Progress};
 use super::timing::{WATCHDOG_LATE_LOOKS, WATCHDOG_LOOK};
 use super::wish::timed_out;
 use super::{Session, watchdog};
@@ -165,13 +164,15 @@ impl Session {
     /// Gives every claim back, and waits until all have left. Says how many releases
     /// were confirmed, and how many claims are not known to have left.
     pub(crate) async fn shut_down(self: &Arc<Self>, within: Duration) -> (u64, u64) {
-        let before = self.lock().departures().1;
+        let before = self.registry().departures().1;
         self.close(Closed::ShutDown);
-        self.with_registry(Registry::close);
+        self.shut.store(true, Ordering::SeqCst);
+        let claims = self.registry().close();
+        self.change_all(&claims, Life::shut_down);
         let left = || {
             // In this order: what ends meanwhile has left its claims to the registry.
             let under_way = self.openness.under_way.load(Ordering::SeqCst);
-            let (leaving, confirmed) = self.lock().departures();
+            let (leaving, confirmed) = self.registry().departures();
             (confirmed - before, (under_way + leaving) as u64)
         };
         let all_left = async {
@@ -195,13 +196,13 @@ impl Session {
     /// watchdog that keeps it there.
     pub(super) async fn wait_in_line(
         &self,
-        signal: &Signal,
+        claim: &LiveClaim,
         give_up: Option<Moment>,
         progress: &mut impl FnMut(u64),
     ) -> Result<(), StoreError> {
         let (mut seen, mut late) = (0, 0);
         loop {
-            match timeout(WATCHDOG_LOOK, signal.next(seen)).await {
+            match timeout(WATCHDOG_LOOK, claim.next(seen)).await {
                 Ok(Progress::Over) => return Ok(()),
                 Ok(Progress::Position(position)) => {
                     seen = position;

@@ -1,12 +1,13 @@
 //! The session: the claims of one client, polled and carried to the store.
 //!
-//! Decides nothing: each claim is a [`Life`](leasehold_core::Life) of the core.
+//! Decides nothing: each claim is a [`Life`] of the core.
 //!
 //! - [`Session`]: what one client's handles share.
 //! - `claimed`: a claim in its caller's hands, and how its task drives it.
-//! - `registry`, `entry`: every claim of the client, and when each wants attention.
+//! - `live`: one claim, as the tasks that wait or hold see it.
+//! - `state`: what its lock guards: its life, and who drives it.
+//! - `registry`: every claim of the client, and when each wants attention.
 //! - `watchdog`: the one task that drives what no caller does, and holds the inbox open.
-//! - `signal`: what a claim shows to the tasks that wait or hold.
 //! - `telling`: what happened to claims, on its way to those who observe the client.
 //! - `timing`: every time and pause.
 //! - `wish`: what is wanted of a key.
@@ -21,10 +22,10 @@ pub(crate) mod acquire;
 mod asking;
 pub(crate) mod claimed;
 pub(crate) mod closing;
-mod entry;
+pub(crate) mod live;
 pub(crate) mod own_id;
 mod registry;
-pub(crate) mod signal;
+mod state;
 mod telling;
 pub(crate) mod timing;
 pub(crate) mod together;
@@ -36,7 +37,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Moment, Transmit};
+use leasehold_core::{Key, Life, Moment, Phase, RenewalPolicy, Terms, Transmit};
 use tokio::sync::Notify;
 
 use crate::clock;
@@ -45,11 +46,14 @@ use crate::ids::ClaimIds;
 use crate::observe::Observers;
 use crate::settings::Settings;
 use crate::store::{LockStore, Push, PushSink};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Runtime, timeout};
+use crate::sync::{
+    AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, Runtime, timeout,
+};
 use closing::Openness;
-use entry::Carried;
+use live::LiveClaim;
 use own_id::{OwnId, OwnIds};
 use registry::Registry;
+use state::{Carried, State};
 use telling::Teller;
 use timing::GRACE;
 use watches::Watches;
@@ -58,7 +62,13 @@ use watches::Watches;
 pub(crate) struct Session {
     pub(crate) store: Arc<dyn LockStore>,
     pub(crate) settings: Settings,
+    /// Of a lock that was told nothing else.
+    pub(crate) terms: Arc<Terms>,
     registry: Mutex<Registry>,
+    /// How many claims were made.
+    numbers: AtomicU64,
+    /// The client is shut down: whatever is granted from now on is to leave.
+    shut: AtomicBool,
     teller: Teller,
     /// When the watchdog means to wake next; zero while none runs.
     wake_at: AtomicU64,
@@ -80,14 +90,25 @@ impl Session {
         observers: Observers,
         runtime: Runtime,
     ) -> Arc<Self> {
-        let ids = OwnIds::new(ids);
-        let registry = Registry::new(ids.clone(), observers);
+        let terms = Terms {
+            ttl: settings.ttl,
+            waiter_ttl: settings.waiter_ttl.min(settings.ttl),
+            policy: RenewalPolicy::Automatic(settings.renew_at),
+            hand_off: true,
+            max_hold: None,
+            rotate_every: settings.rotate_every,
+            acknowledges: store.capabilities().acknowledges,
+            guessable: ids.may_be_guessed(),
+        };
         Arc::new(Self {
             store,
             settings,
-            teller: Teller::of(&registry),
-            registry: Mutex::new(registry),
-            ids,
+            terms: Arc::new(terms),
+            registry: Mutex::default(),
+            numbers: AtomicU64::new(0),
+            shut: AtomicBool::new(false),
+            teller: Teller::to(observers),
+            ids: OwnIds::new(ids),
             wake_at: AtomicU64::new(0),
             wake: Notify::new(),
             listening: AtomicBool::new(false),
@@ -98,17 +119,65 @@ impl Session {
         })
     }
 
-    /// Changes the registry, and sees that the watchdog wakes in time for it.
-    fn with_registry<T>(self: &Arc<Self>, change: impl FnOnce(&mut Registry, Moment) -> T) -> T {
-        let (result, due) = {
-            let mut registry = self.lock();
-            let result = change(&mut registry, clock::now());
-            (result, registry.next_due())
-        };
+    /// Changes a claim: its tasks see it, the registry knows where to find it, facts are told,
+    /// and the watchdog wakes in time for it.
+    fn change<T>(
+        self: &Arc<Self>,
+        claim: &Arc<LiveClaim>,
+        change: impl FnOnce(&mut State, Moment) -> T,
+    ) -> T {
+        self.change_of(claim, true, change)
+    }
+
+    /// The same, by a task that drives it if not `wakes`: then it need not wake itself.
+    fn change_of<T>(
+        self: &Arc<Self>,
+        claim: &Arc<LiveClaim>,
+        wakes: bool,
+        change: impl FnOnce(&mut State, Moment) -> T,
+    ) -> T {
+        let (result, due, now) = self.apply(claim, wakes, change);
         if let Some(due) = due {
-            watchdog::ensure_awake(self, due);
+            watchdog::ensure_awake(self, due, now);
         }
         result
+    }
+
+    /// The same, and says when the claim wants attention. One lock within the other: the
+    /// claim's, then the registry's.
+    fn apply<T>(
+        &self,
+        claim: &Arc<LiveClaim>,
+        wakes: bool,
+        change: impl FnOnce(&mut State, Moment) -> T,
+    ) -> (T, Option<Moment>, Moment) {
+        let mut state = claim.lock();
+        let now = clock::now();
+        let result = change(&mut state, now);
+        if self.shut.load(Ordering::SeqCst) && state.life.phase() == Phase::Held {
+            state.life.shut_down(now);
+        }
+        let listing = claim.show(&mut state, now, wakes, |fact, span| {
+            self.teller.keep(|| claim.observed(), fact, span);
+        });
+        let was = std::mem::replace(&mut state.listed, listing);
+        if was != listing {
+            self.registry().list(claim, was, listing);
+        }
+        drop(state);
+        self.teller.tell();
+        (result, listing.due, now)
+    }
+
+    /// Changes each of these.
+    fn change_all(self: &Arc<Self>, claims: &[Arc<LiveClaim>], change: impl Fn(&mut Life, Moment)) {
+        for claim in claims {
+            self.change(claim, |state, now| change(&mut state.life, now));
+        }
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A claim waits from now on: the watchdog must not sleep on a closed inbox.
@@ -123,21 +192,17 @@ impl Session {
         self.ids.next(key).await
     }
 
-    /// Whether others may guess its ids: then one proves nothing.
-    pub(crate) fn may_be_guessed(&self) -> bool {
-        self.ids.may_be_guessed()
-    }
-
     /// Waits until what this client has on its way out of `key` now has left, or for
     /// [`GRACE`]: its own claims are no reason to find the key busy.
     async fn own_departures(&self, key: &Key) {
-        let leaving = self.lock().leaving_on(key);
+        let mut leaving = self.registry().passing_on(key);
+        leaving.retain(|claim| claim.lock().life.phase() == Phase::Leaving);
         if leaving.is_empty() {
             return;
         }
         let all_left = async {
-            for signal in leaving {
-                signal.left().await;
+            for claim in leaving {
+                claim.left().await;
             }
         };
         // Whoever asks then may find them, as it may others' claims.
@@ -155,20 +220,25 @@ impl Session {
 
 impl PushSink for Session {
     fn push(&self, push: Push) {
-        let now = clock::now();
         match &push {
             Push::Reset => self.watches.wake_all(),
             Push::Changed { key } => return self.watches.wake(key),
             _ => {}
         }
-        let due = {
-            let mut registry = self.lock();
-            registry.handle_push(&push, now);
-            registry.next_due()
+        let claims = match push.claim() {
+            Some((key, arrival)) => self.registry().hearers(key, arrival),
+            // Pushes may have been missed: every claim asks where it stands.
+            None => self.registry().all(),
         };
-        // The watchdog runs while anything is registered.
-        if due.is_some_and(|due| due.0 < self.wake_at.load(Ordering::Acquire)) {
-            self.wake.notify_one();
+        for claim in claims {
+            let (_, due, _) = self.apply(&claim, true, |state, now| match &push {
+                Push::Reset => state.life.handle_reset(now),
+                push => _ = state.life.handle_push(now, push),
+            });
+            // The watchdog runs while anything is registered.
+            if due.is_some_and(|due| due.0 < self.wake_at.load(Ordering::Acquire)) {
+                self.wake.notify_one();
+            }
         }
     }
 }

@@ -24,7 +24,14 @@ pub(crate) struct OwnIds {
 #[derive(Debug, Clone)]
 pub(crate) struct OwnId {
     pub(crate) id: ClaimId,
-    _in_use: Option<Arc<InUse>>,
+    in_use: Option<Arc<InUse>>,
+}
+
+impl OwnId {
+    /// Whether the generator may give it once more, and it is to be kept from others.
+    pub(super) fn may_come_again(&self) -> bool {
+        self.in_use.is_some()
+    }
 }
 
 impl OwnIds {
@@ -33,11 +40,6 @@ impl OwnIds {
             scheme,
             in_use: Arc::default(),
         }
-    }
-
-    /// Whether others may guess an id: then it proves nothing.
-    pub(crate) fn may_be_guessed(&self) -> bool {
-        self.scheme.may_be_guessed()
     }
 
     /// A new id for a claim on `key`.
@@ -58,24 +60,17 @@ impl OwnIds {
     /// `None` if another claim of this client has it.
     fn take(&self, key: &Key, id: ClaimId) -> Option<OwnId> {
         if !self.scheme.may_repeat() {
-            return Some(OwnId { id, _in_use: None });
+            return Some(OwnId { id, in_use: None });
         }
         let entry = (key.clone(), id.clone());
         let is_free = lock(&self.in_use).insert(entry.clone());
         is_free.then(|| OwnId {
             id,
-            _in_use: Some(Arc::new(InUse {
+            in_use: Some(Arc::new(InUse {
                 all: self.in_use.clone(),
                 entry,
             })),
         })
-    }
-}
-
-#[cfg(test)]
-impl From<ClaimId> for OwnId {
-    fn from(id: ClaimId) -> Self {
-        Self { id, _in_use: None }
     }
 }
 

@@ -1,148 +1,98 @@
 //! Facts on their way to those who observe the client.
 //!
-//! They come to light while the registry is locked, and are told when it is not: whoever hears
-//! them may use the client.
+//! They come to light while a claim is locked, and are told when it is not: whoever hears them
+//! may use the client.
 
-use std::collections::HashMap;
-use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, TryLockError};
+use std::sync::TryLockError;
 
 use leasehold_core::{Fact, Facts, Life, Moment};
 use tracing::Span;
 
-use super::Session;
-use super::registry::Registry;
 use crate::observe::{ObservedClaim, Observers, Spans};
-use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
+use crate::sync::{AtomicBool, Mutex, Ordering, PoisonError};
 
 /// What was told of one claim.
 #[derive(Debug)]
 pub(super) struct Told {
     facts: Facts,
-    claim: ObservedClaim,
     /// The span of the acquisition, until that is over: a span ends with its last handle.
-    acquisition: Span,
+    acquisition: Option<Box<Span>>,
 }
 
 impl Told {
-    pub(super) fn new(claim: ObservedClaim) -> Self {
+    pub(super) fn new() -> Self {
+        let acquisition = Span::current();
         Self {
             facts: Facts::default(),
-            claim,
-            acquisition: Span::current(),
+            acquisition: (!acquisition.is_none()).then(|| Box::new(acquisition)),
         }
     }
 
     /// Looks at the claim: what is new is to be told.
-    pub(super) fn look(&mut self, life: &Life, now: Moment, telling: &mut Telling) {
+    pub(super) fn look(&mut self, life: &Life, now: Moment, mut tell: impl FnMut(Fact, Span)) {
         let acquisition = &mut self.acquisition;
         self.facts.look(life, now, |fact| {
-            let mut span = acquisition.clone();
+            let span = acquisition.as_deref().cloned();
             if matches!(fact, Fact::Granted { .. } | Fact::Ended { .. }) {
-                span = std::mem::replace(acquisition, Span::none());
+                *acquisition = None;
             }
-            if telling.observers.hear(&fact) {
-                telling.pending.push((self.claim.clone(), fact, span));
-                telling.any.store(true, Ordering::Release);
-            }
+            tell(fact, span.unwrap_or_else(Span::none));
         });
     }
 }
 
-/// What is to be told.
-#[derive(Debug, Default)]
-pub(super) struct Telling {
-    observers: Observers,
-    pending: Vec<(ObservedClaim, Fact, Span)>,
-    any: Arc<AtomicBool>,
-}
-
-impl Telling {
-    pub(super) fn to(observers: Observers) -> Self {
-        Self {
-            observers,
-            ..Self::default()
-        }
-    }
-}
-
-/// The registry, while it is locked. What comes to light meanwhile is told afterwards: fields
-/// are dropped in this order.
-pub(super) struct Locked<'a> {
-    registry: MutexGuard<'a, Registry>,
-    _afterwards: Afterwards<'a>,
-}
-
 /// Tells what is to be told, one task at a time, so that facts keep their order: a task that
 /// comes meanwhile leaves its own to that one.
+#[derive(Debug)]
 pub(super) struct Teller {
-    any: Arc<AtomicBool>,
+    observers: Observers,
+    any: AtomicBool,
+    pending: Mutex<Vec<(ObservedClaim, Fact, Span)>>,
     /// Whoever has it tells.
     turn: Mutex<Spans>,
 }
 
 impl Teller {
-    pub(super) fn of(registry: &Registry) -> Self {
+    pub(super) fn to(observers: Observers) -> Self {
         Self {
-            any: registry.telling.any.clone(),
-            turn: Mutex::new(HashMap::new()),
+            observers,
+            any: AtomicBool::new(false),
+            pending: Mutex::default(),
+            turn: Mutex::default(),
         }
     }
-}
 
-struct Afterwards<'a>(&'a Session);
+    /// This is to be told, if anybody wants to hear it.
+    pub(super) fn keep(&self, claim: impl FnOnce() -> ObservedClaim, fact: Fact, span: Span) {
+        if self.observers.hear(&fact) {
+            self.pending().push((claim(), fact, span));
+            self.any.store(true, Ordering::Release);
+        }
+    }
 
-impl Drop for Afterwards<'_> {
-    fn drop(&mut self) {
-        let Self(session) = self;
-        while session.teller.any.load(Ordering::Acquire) {
-            let mut holds = match session.teller.turn.try_lock() {
+    /// Tells what is to be told. Nothing is locked by whoever calls it.
+    pub(super) fn tell(&self) {
+        while self.any.load(Ordering::Acquire) {
+            let mut holds = match self.turn.try_lock() {
                 Ok(holds) => holds,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
-            let (facts, observers) = {
-                let telling = &mut session.locked().telling;
-                telling.any.store(false, Ordering::Release);
-                let facts = std::mem::take(&mut telling.pending);
-                (facts, telling.observers.clone())
-            };
+            self.any.store(false, Ordering::Release);
+            let facts = std::mem::take(&mut *self.pending());
             for (claim, fact, acquisition) in facts {
                 // Whose fault it is must not end the task that keeps everybody's leases. The
                 // panic was reported by its hook.
                 let tell = AssertUnwindSafe(|| {
-                    observers.tell(&claim, fact, &acquisition, &mut holds);
+                    self.observers.tell(&claim, fact, &acquisition, &mut holds);
                 });
                 catch_unwind(tell).ok();
             }
         }
     }
-}
 
-impl Session {
-    pub(super) fn lock(&self) -> Locked<'_> {
-        Locked {
-            registry: self.locked(),
-            _afterwards: Afterwards(self),
-        }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Deref for Locked<'_> {
-    type Target = Registry;
-
-    fn deref(&self) -> &Registry {
-        &self.registry
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut Registry {
-        &mut self.registry
+    fn pending(&self) -> crate::sync::MutexGuard<'_, Vec<(ObservedClaim, Fact, Span)>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

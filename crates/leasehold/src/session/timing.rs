@@ -20,6 +20,10 @@ pub(super) const INBOX_AFTER: Duration = Duration::from_millis(100);
 /// A failed attempt to open the inbox is repeated after this.
 pub(super) const INBOX_AGAIN: Duration = Duration::from_millis(250);
 
+/// So many claims that are due at once are seen to in one go: enough for requests that travel
+/// together, and other tasks of the thread get their turn in between.
+pub(super) const TOGETHER: usize = 256;
+
 /// The longest sleep. Timers stand still while the machine sleeps, validity does not: on waking
 /// up, a lost lease is noticed within this time.
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);

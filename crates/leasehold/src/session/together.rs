@@ -45,7 +45,7 @@ impl Session {
         let mut claims = Vec::with_capacity(wishes.len());
         for (at, wish) in wishes.iter().enumerate() {
             self.own_departures(&wish.key).await;
-            let claimed = self.claim(wish, limits, false).await;
+            let claimed = self.claim(wish, limits, false, false).await;
             claims.push(claimed.map_err(|error| (at, error))?);
         }
         loop {

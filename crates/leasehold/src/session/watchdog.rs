@@ -4,14 +4,16 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use leasehold_core::Moment;
+use futures_util::{FutureExt, StreamExt};
+use leasehold_core::{Life, Moment, Transmit};
+use tokio::task::{unconstrained, yield_now};
 
 use super::closing::Closed;
-use super::entry::{Carried, Send};
-use super::timing::{INBOX_AFTER, INBOX_AGAIN, LINGER, LONGEST_SLEEP};
+use super::live::LiveClaim;
+use super::state::{Carried, State};
+use super::timing::{INBOX_AFTER, INBOX_AGAIN, LINGER, LONGEST_SLEEP, TOGETHER};
 use super::{Session, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
@@ -22,13 +24,14 @@ use crate::sync::{Ordering, sleep, timeout};
 /// returns.
 pub(super) fn ensure_running(session: &Arc<Session>) {
     if session.wake_at.load(Ordering::Acquire) == 0 {
-        ensure_awake(session, clock::now());
+        let now = clock::now();
+        ensure_awake(session, now, now);
     }
 }
 
 /// Starts the task, or wakes it if it means to sleep beyond `due`. It is woken too if
 /// it should have woken itself: its timer is late when the machine has slept.
-pub(super) fn ensure_awake(session: &Arc<Session>, due: Moment) {
+pub(super) fn ensure_awake(session: &Arc<Session>, due: Moment, now: Moment) {
     let planned = session.wake_at.load(Ordering::Acquire);
     if planned == 0 {
         let claimed = session
@@ -40,13 +43,14 @@ pub(super) fn ensure_awake(session: &Arc<Session>, due: Moment) {
         } else {
             session.wake.notify_one();
         }
-    } else if due.0 < planned || planned < clock::now().0 {
+    } else if due.0 < planned || planned < now.0 {
         session.wake.notify_one();
     }
 }
 
 /// A request, and what came of it.
-type Done = (Send, Carried);
+type Done = (Arc<LiveClaim>, Transmit, Carried);
+type InFlight = FuturesUnordered<BoxFuture<'static, Done>>;
 type Listened = Result<Box<dyn Listening>, StoreError>;
 
 /// That the inbox could not be opened.
@@ -71,7 +75,7 @@ impl Deafness {
 
 struct Watchdog {
     session: Arc<Session>,
-    in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
+    in_flight: InFlight,
     opening: FuturesUnordered<BoxFuture<'static, Listened>>,
     inbox: Option<Box<dyn Listening>>,
     /// Whether the store tells anybody anything.
@@ -99,18 +103,14 @@ impl Watchdog {
     }
 
     async fn run(mut self) {
-        let mut sends = Vec::new();
+        let mut due = Vec::new();
         loop {
             let now = clock::now();
+            let more = self.see_to_all(now, &mut due);
             let (next, empty) = {
-                let mut registry = self.session.lock();
-                registry.collect_due(now, &mut sends);
-                self.session.openness.departed.notify_waiters();
+                let registry = self.session.registry();
                 (registry.next_due(), registry.is_empty())
             };
-            for send in sends.drain(..) {
-                self.in_flight.push(carry(self.session.clone(), send));
-            }
             self.open_inbox(now);
             if empty && self.in_flight.is_empty() {
                 if self.is_over(now) {
@@ -122,16 +122,51 @@ impl Watchdog {
             }
             let wake_at = self.plan(now, next);
             tokio::select! {
-                Some((send, answer)) = self.in_flight.next() => {
-                    let mut registry = self.session.lock();
-                    registry.answer(send.entry, &send.transmit, answer, clock::now());
-                }
+                Some(done) = next_answer(&mut self.in_flight) => self.answered(done),
                 Some(listened) = self.opening.next() => self.listened(listened),
                 () = self.session.wake.notified() => {}
+                () = yield_now(), if more => {}
                 // Not since the look above: what was held up meanwhile is not slept again.
                 () = sleep(wake_at.since(clock::now())) => {}
             }
         }
+    }
+
+    /// Sees to the claims that are due, and hears what has come meanwhile. Whether there may be
+    /// more of either.
+    fn see_to_all(&mut self, now: Moment, due: &mut Vec<Arc<LiveClaim>>) -> bool {
+        self.session.registry().due(now, due);
+        let mut more = due.len() == TOGETHER;
+        for claim in due.drain(..) {
+            self.see_to(&claim);
+        }
+        // With the first look at it each request is sent, so that all travel together.
+        for heard in 1..=TOGETHER {
+            let Some(Some(done)) = next_answer(&mut self.in_flight).now_or_never() else {
+                break;
+            };
+            self.answered(done);
+            more |= heard == TOGETHER;
+        }
+        self.session.openness.departed.notify_waiters();
+        more
+    }
+
+    /// Sends what a claim wants sent, and which nobody else drives.
+    fn see_to(&mut self, claim: &Arc<LiveClaim>) {
+        let session = &self.session;
+        let in_flight = &self.in_flight;
+        session.apply(claim, true, |state, now| {
+            state.life.handle_timeout(now);
+            while let Some(transmit) = state.poll_transmit(&claim.key, now, &session.ids) {
+                in_flight.push(carry(session.clone(), claim.clone(), transmit));
+            }
+        });
+    }
+
+    fn answered(&self, (claim, sent, answer): Done) {
+        let answered = |state: &mut State, now| state.answer(&sent, answer, now);
+        self.session.apply(&claim, true, answered);
     }
 
     /// Says when the task means to wake, so that others wake it only for less.
@@ -147,7 +182,7 @@ impl Watchdog {
             .wake_at
             .store(wake_at.0.max(2), Ordering::Release);
         // Something may have been registered just before that was said.
-        match self.session.lock().next_due() {
+        match self.session.registry().next_due() {
             Some(due) if due < wake_at => due,
             _ => wake_at,
         }
@@ -160,7 +195,7 @@ impl Watchdog {
         if now.since(idle_since) < LINGER {
             return false;
         }
-        let registry = self.session.lock();
+        let registry = self.session.registry();
         let over = registry.is_empty();
         if over {
             // Closed before anybody can start another task, which opens it again.
@@ -178,7 +213,7 @@ impl Watchdog {
             return;
         }
         let (waiters, empty) = {
-            let registry = self.session.lock();
+            let registry = self.session.registry();
             (registry.has_listeners(), registry.is_empty())
         };
         let due = now >= self.listen_after;
@@ -206,7 +241,8 @@ impl Watchdog {
                 self.deafness = Deafness::default();
                 // What was pushed before it was open went unheard.
                 self.session.watches.wake_all();
-                self.session.lock().reset(now);
+                let claims = self.session.registry().all();
+                self.session.change_all(&claims, Life::handle_reset);
             }
             Err(error) => {
                 if self.deafness.is_news(error.kind()) {
@@ -229,10 +265,20 @@ impl Drop for Watchdog {
     }
 }
 
-fn carry(session: Arc<Session>, send: Send) -> BoxFuture<'static, Done> {
+/// The next request that has come to something. Without Tokio's budget of a task: with many answers
+/// there, each of those beyond it would be looked at again and again.
+fn next_answer(in_flight: &mut InFlight) -> impl Future<Output = Option<Done>> {
+    unconstrained(in_flight.next())
+}
+
+fn carry(
+    session: Arc<Session>,
+    claim: Arc<LiveClaim>,
+    transmit: Transmit,
+) -> BoxFuture<'static, Done> {
     Box::pin(async move {
-        let answer = session.carry(&send.key, &send.transmit).await;
-        (send, answer)
+        let answer = session.carry(&claim.key, &transmit).await;
+        (claim, transmit, answer)
     })
 }
 

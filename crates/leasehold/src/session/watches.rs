@@ -76,8 +76,9 @@ impl Watch {
             watched.watchers += 1;
             watched.changed.clone()
         };
-        session.lock().start_watching();
-        watchdog::ensure_awake(session, clock::now());
+        session.registry().start_watching();
+        let now = clock::now();
+        watchdog::ensure_awake(session, now, now);
         session.want_inbox();
         Self {
             session: session.clone(),
@@ -116,7 +117,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.session.lock().stop_watching();
+        self.session.registry().stop_watching();
         let last = {
             let mut watches = self.session.watches.lock();
             let last = watches.get_mut(&self.key).is_some_and(|watched| {

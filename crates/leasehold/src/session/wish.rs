@@ -1,5 +1,6 @@
 //! What is wanted of a key, and what was got.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
@@ -16,7 +17,7 @@ use crate::error::{ErrorKind, StoreError};
 pub(crate) struct Wish {
     pub(crate) key: Key,
     pub(crate) mode: Mode,
-    pub(crate) terms: Terms,
+    pub(crate) terms: Arc<Terms>,
     pub(crate) ahead: bool,
     /// Instead of standing in the queue: ask again and again.
     pub(crate) retry: Option<Retry>,
@@ -24,8 +25,6 @@ pub(crate) struct Wish {
     pub(crate) secret: Option<OwnerSecret>,
     pub(crate) min_hold: Duration,
     pub(crate) note: Option<Note>,
-    /// Whether the caller wants to hear of its place in the queue.
-    pub(crate) tells_position: bool,
 }
 
 impl Wish {

@@ -1,0 +1,238 @@
+//! One claim of the client, as the tasks that wait for it or hold its lease see it.
+
+use leasehold_core::{Fact, Key, Life, Loss, Mode, Moment, Phase, Standpoint, Token};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tracing::Span;
+
+use super::own_id::OwnId;
+use super::state::{Listed, State};
+use super::timing::LONGEST_SLEEP;
+use super::wish::Wish;
+use crate::clock;
+use crate::error::StoreError;
+use crate::observe::ObservedClaim;
+use crate::store::Acknowledged;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, sleep_anywhere};
+
+/// Tells the claims of one client apart.
+pub(super) type Number = u64;
+
+/// A claim, as long as anything of it may be left.
+///
+/// Its tasks, the watchdog and pushes change it by [`Session::change`](super::Session), each
+/// under the claim's own lock.
+#[derive(Debug)]
+pub(crate) struct LiveClaim {
+    pub(super) key: Key,
+    mode: Mode,
+    pub(super) number: Number,
+    /// Whether anybody wants to hear of places in the queue.
+    tells_position: bool,
+    changed: Notify,
+    /// Until when the lease may be relied on; zero once lost.
+    valid_until: AtomicU64,
+    /// The token of the grant: it rises when the claim's hold is adopted.
+    token: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// What happened to a claim in line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Progress {
+    Over,
+    Position(u64),
+}
+
+impl LiveClaim {
+    /// A claim that is not asked for yet.
+    pub(super) fn new(
+        wish: &Wish,
+        life: Life,
+        own: OwnId,
+        number: Number,
+        tells_position: bool,
+    ) -> Self {
+        Self {
+            key: wish.key.clone(),
+            mode: wish.mode,
+            number,
+            tells_position,
+            changed: Notify::new(),
+            valid_until: AtomicU64::new(0),
+            token: AtomicU64::new(0),
+            state: Mutex::new(State::new(life, own)),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As observers see it.
+    pub(super) fn observed(&self) -> ObservedClaim {
+        ObservedClaim {
+            key: self.key.clone(),
+            mode: self.mode,
+            number: self.number,
+        }
+    }
+
+    /// After anything has happened to it: its tasks see it, and facts are told. Returns what the
+    /// registry is to know. `wakes`: whoever drives it goes on.
+    pub(super) fn show(
+        &self,
+        state: &mut State,
+        now: Moment,
+        wakes: bool,
+        tell: impl FnMut(Fact, Span),
+    ) -> Listed {
+        let life = &state.life;
+        if !state.given_back && state.lost.is_none() {
+            self.valid_until
+                .store(life.valid_until().0, Ordering::Release);
+        }
+        if let Some(token) = life.token() {
+            self.token.fetch_max(token.0, Ordering::AcqRel);
+        }
+        let position = life.position().filter(|_| self.tells_position);
+        let position = position.unwrap_or(state.position);
+        let seen = (life.standpoint(), position);
+        let listing = state.listing();
+        let was = (state.standpoint, state.position);
+        let moved = seen != was || listing.phase != state.listed.phase;
+        (state.standpoint, state.position) = seen;
+        state.told.look(&state.life, now, tell);
+        state.drop_ids();
+        if moved || wakes && state.driven > 0 {
+            self.changed.notify_waiters();
+        }
+        listing
+    }
+
+    /// The lease may be relied on: a comparison, no lock.
+    pub(crate) fn valid_until(&self) -> Moment {
+        Moment(self.valid_until.load(Ordering::Acquire))
+    }
+
+    /// The lease is not to be relied on any more.
+    pub(super) fn distrust(&self) {
+        self.valid_until.store(0, Ordering::Release);
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        Token(self.token.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn standpoint(&self) -> Standpoint {
+        self.lock().standpoint(self, clock::now)
+    }
+
+    /// What completes with the next change.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Why the lease is lost, if it is: one that was given back is not.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        let state = self.lock();
+        match state.standpoint(self, clock::now) {
+            Standpoint::Lost(loss) if !state.given_back => Some(loss),
+            _ => None,
+        }
+    }
+
+    /// Waits until the lease is lost, or given back.
+    pub(crate) async fn over(&self) -> Option<Loss> {
+        let given_back = self.wait_for(|state| state.given_back.then_some(()));
+        tokio::select! {
+            biased;
+            () = given_back => None,
+            loss = self.lost() => Some(loss),
+        }
+    }
+
+    /// Why the last request came to nothing; `None` if it was answered.
+    pub(crate) fn last_error(&self) -> Option<StoreError> {
+        self.lock().last_error.as_deref().cloned()
+    }
+
+    /// Who else has the grant, or its last renewal.
+    pub(crate) fn acknowledged(&self) -> Option<Acknowledged> {
+        self.lock().acknowledged.as_deref().copied()
+    }
+
+    /// Waits until a claim that is on its way out has left.
+    pub(super) async fn left(&self) {
+        self.wait_for(|state| (state.life.phase() == Phase::Over).then_some(()))
+            .await;
+    }
+
+    /// Waits for the next of: the end of waiting in line, or a change of the position.
+    pub(super) async fn next(&self, seen: u64) -> Progress {
+        self.wait_for(|state| {
+            let waits = state.life.phase() == Phase::Waiting;
+            let moved = || (state.position != seen).then_some(Progress::Position(state.position));
+            if waits { moved() } else { Some(Progress::Over) }
+        })
+        .await
+    }
+
+    /// Waits until the lease is lost: until somebody says so, or its validity ends by
+    /// the clock of whoever waits. So it ends also if nobody keeps the lease any more.
+    pub(crate) async fn lost(&self) -> Loss {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if let Some(loss) = self.see_loss() {
+                return loss;
+            }
+            // In pieces: timers stand still while the machine sleeps.
+            let left = self.valid_until().since(clock::now());
+            tokio::select! {
+                () = changed => {}
+                () = sleep_anywhere(left.min(LONGEST_SLEEP)) => {}
+            }
+        }
+    }
+
+    /// Whether it is lost, which stays so once somebody has seen it.
+    fn see_loss(&self) -> Option<Loss> {
+        let mut state = self.lock();
+        let Standpoint::Lost(loss) = state.standpoint(self, clock::now) else {
+            return None;
+        };
+        if state.lost.replace(loss).is_none() {
+            self.distrust();
+            self.changed.notify_waiters();
+        }
+        Some(loss)
+    }
+
+    async fn wait_for<T>(&self, look: impl Fn(&State) -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Enlist before looking, so that no change falls between.
+            changed.as_mut().enable();
+            if let Some(found) = look(&self.lock()) {
+                return found;
+            }
+            changed.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client may hold them by the hundred thousand.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_claim_is_small() {
+        let bytes = size_of::<LiveClaim>();
+        assert!(bytes <= 640, "{bytes}");
+    }
+}

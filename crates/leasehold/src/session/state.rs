@@ -1,0 +1,240 @@
+//! What the lock of a claim guards: its life, and who drives it.
+
+use leasehold_core::{
+    Arrival, Command, Failure, Heard, Key, Life, Loss, Moment, Phase, Standpoint, Transmit,
+};
+
+use super::live::LiveClaim;
+use super::own_id::{OwnId, OwnIds};
+use super::telling::Told;
+use super::unanswered;
+use crate::error::{ErrorKind, StoreError};
+use crate::store::{Acknowledged, Answer};
+
+/// What came of a request: an answer, what the store or the connection said, or nothing in
+/// time.
+pub(super) type Carried = Result<Answer, Option<StoreError>>;
+
+/// A claim, under its lock.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) life: Life,
+    pub(super) told: Told,
+    /// The ids that no other claim may get while this one may stand under them.
+    ids: Vec<OwnId>,
+    /// As the registry has it.
+    pub(super) listed: Listed,
+    /// What its tasks have seen.
+    pub(super) standpoint: Option<Standpoint>,
+    pub(super) position: u64,
+    /// So many tasks drive it themselves.
+    pub(super) driven: u32,
+    /// Its holder has released or dropped it.
+    pub(super) given_back: bool,
+    /// Somebody was told that the lease is lost, and has stopped: it stays so.
+    pub(super) lost: Option<Loss>,
+    pub(super) last_error: Option<Box<StoreError>>,
+    pub(super) acknowledged: Option<Box<Acknowledged>>,
+}
+
+/// What the registry knows of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) phase: Phase,
+    /// By which pushes find it.
+    pub(super) arrival: Option<Arrival>,
+    /// When the watchdog has to see to it.
+    pub(super) due: Option<Moment>,
+    /// Whether the store has confirmed that it left.
+    pub(super) confirmed: bool,
+}
+
+impl Listed {
+    /// As of a claim that the registry does not know: before its first step, and in the end.
+    const NOT: Self = Self {
+        phase: Phase::Over,
+        arrival: None,
+        due: None,
+        confirmed: false,
+    };
+}
+
+/// What a task that drives its claim does next.
+#[derive(Debug)]
+pub(super) enum Step<T> {
+    /// What it waited for has come.
+    Done(T),
+    /// This is to be sent.
+    Send(Transmit),
+    /// Nothing, before this time or a change.
+    Wait(Option<Moment>),
+}
+
+impl State {
+    /// A claim that is not asked for yet.
+    pub(super) fn new(life: Life, own: OwnId) -> Self {
+        let mut state = Self {
+            life,
+            told: Told::new(),
+            ids: Vec::new(),
+            listed: Listed::NOT,
+            standpoint: None,
+            position: 0,
+            driven: 0,
+            given_back: false,
+            lost: None,
+            last_error: None,
+            acknowledged: None,
+        };
+        state.keep_id(own);
+        state
+    }
+
+    /// One step of a task that drives its claim until `done` says something.
+    pub(super) fn step<T>(
+        &mut self,
+        key: &Key,
+        now: Moment,
+        ids: &OwnIds,
+        done: &mut impl FnMut(&mut Self, Moment) -> Option<T>,
+    ) -> Step<T> {
+        self.life.handle_timeout(now);
+        if let Some(result) = done(self, now) {
+            self.driven -= 1;
+            Step::Done(result)
+        } else if let Some(transmit) = self.poll_transmit(key, now, ids) {
+            Step::Send(transmit)
+        } else {
+            Step::Wait(self.life.poll_timeout())
+        }
+    }
+
+    pub(super) fn poll_transmit(
+        &mut self,
+        key: &Key,
+        now: Moment,
+        ids: &OwnIds,
+    ) -> Option<Transmit> {
+        let own = &mut self.ids;
+        self.life.poll_transmit(now, || {
+            let fresh = ids.now(key)?;
+            let id = fresh.id.clone();
+            keep(own, fresh);
+            Some(id)
+        })
+    }
+
+    /// A task drives it from now on.
+    pub(super) fn begin_to_drive(&mut self) {
+        self.driven += 1;
+    }
+
+    /// A task does not drive it any more, and gives up what it was sending.
+    pub(super) fn abandon(&mut self, sending: Option<&Transmit>, now: Moment) {
+        self.driven -= 1;
+        if let Some(transmit) = sending {
+            let unanswered = Err(Failure::Unanswered);
+            self.life.handle_answer(now, transmit, unanswered);
+        }
+    }
+
+    /// What came of a request.
+    pub(super) fn answer(&mut self, to: &Transmit, answer: Carried, now: Moment) {
+        let heard = match answer {
+            Ok(answer) => {
+                // That it could leave does not say why it was not granted.
+                if !matches!(*to.command, Command::Release(_)) {
+                    self.last_error = answer.shortfall().map(Box::new);
+                }
+                if let Some(acknowledged) = answer.achieved() {
+                    self.acknowledged = Some(Box::new(acknowledged));
+                }
+                Ok(Heard {
+                    reply: answer.reply,
+                    at: answer.at,
+                    epoch: answer.epoch,
+                    enough: answer.acknowledged.as_ref().map(Acknowledged::is_enough),
+                })
+            }
+            // That nothing came says less than what the store has said before.
+            Err(None) => {
+                let unanswered = || Box::new(unanswered(to.limit));
+                self.last_error.get_or_insert_with(unanswered);
+                Err(Failure::Unanswered)
+            }
+            Err(Some(error)) => {
+                let kind = error.kind();
+                self.last_error = Some(Box::new(error));
+                Err(match kind {
+                    ErrorKind::Unavailable => Failure::Unanswered,
+                    _ => Failure::Refused,
+                })
+            }
+        };
+        self.life.handle_answer(now, to, heard);
+    }
+
+    /// No other claim of the client gets this id while this one may have it.
+    pub(super) fn keep_id(&mut self, own: OwnId) {
+        keep(&mut self.ids, own);
+    }
+
+    /// Others may get the ids under which it cannot stand any more.
+    pub(super) fn drop_ids(&mut self) {
+        let life = &self.life;
+        self.ids.retain(|own| life.may_be(&own.id));
+    }
+
+    /// Its caller has let go of it: what is left of it leaves.
+    pub(super) fn let_go(&mut self, claim: &LiveClaim, now: Moment) {
+        self.give_back(claim, now);
+        self.life.leave(now);
+    }
+
+    /// The same, and its caller wants to know what the release finds.
+    pub(super) fn release(&mut self, claim: &LiveClaim, now: Moment) {
+        self.give_back(claim, now);
+        self.life.release(now);
+    }
+
+    /// The lease is not to be relied on any more. What was lost before stays so.
+    fn give_back(&mut self, claim: &LiveClaim, now: Moment) {
+        self.given_back |= !matches!(self.standpoint(claim, || now), Standpoint::Lost(_));
+        claim.distrust();
+    }
+
+    /// As the registry is to have it. A task that asks or releases sees to that itself.
+    pub(super) fn listing(&self) -> Listed {
+        let (life, phase) = (&self.life, self.life.phase());
+        let own = self.driven > 0 && matches!(phase, Phase::Asking | Phase::Leaving);
+        Listed {
+            phase,
+            arrival: match phase {
+                Phase::Waiting | Phase::Held => life.arrival(),
+                _ => None,
+            },
+            due: if own { None } else { life.poll_timeout() },
+            confirmed: life.has_left(),
+        }
+    }
+
+    pub(super) fn standpoint(&self, claim: &LiveClaim, now: impl Fn() -> Moment) -> Standpoint {
+        if let Some(loss) = self.lost {
+            return Standpoint::Lost(loss);
+        }
+        match self.standpoint.unwrap_or(Standpoint::Held) {
+            // Time is up although nobody has noticed yet.
+            Standpoint::Held | Standpoint::Unknown if now() >= claim.valid_until() => {
+                Standpoint::Lost(self.life.loss_at_end().unwrap_or(Loss::Unanswered))
+            }
+            known => known,
+        }
+    }
+}
+
+/// Ids that cannot come twice need not be kept from others.
+fn keep(ids: &mut Vec<OwnId>, own: OwnId) {
+    if own.may_come_again() {
+        ids.push(own);
+    }
+}

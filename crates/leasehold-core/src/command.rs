@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Arrival, Capacity, ClaimId, ClientInfo, Inbox, Mode, Note, OwnerSecret, Reply, StoreTime, Token,
 };
 
 /// Joins the queue, or finds itself where it already stands.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Claim {
     /// The claim's id. The same id asked again finds the same claim.
     pub id: ClaimId,
@@ -59,7 +61,7 @@ impl Claim {
 
 /// Raises a claim's deadline to `now + ttl`; never lowers it, since a late
 /// duplicate must not shorten a lease. In the same step the claim may change.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Renew {
     /// Which claim.
     pub id: ClaimId,
@@ -94,7 +96,7 @@ impl Renew {
 
 /// Replaces a claim's id, so that one that leaked goes stale. Of concurrent
 /// rotations exactly one wins; the same one asked again finds itself.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rotate {
     /// The new id.
     pub to: ClaimId,
@@ -106,7 +108,7 @@ pub struct Rotate {
 
 /// Who takes a claim over. A claim that holds gets a new, higher token, and so
 /// do the other claims of its owner.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Adopt {
     /// Where the new client hears.
     pub inbox: Option<Inbox>,
@@ -116,7 +118,7 @@ pub struct Adopt {
 
 /// Leaves, holding or waiting. Unless settled, the id stays released: see
 /// [`crate::TOMBSTONES`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Release {
     /// Which claim.
     pub id: ClaimId,
@@ -131,7 +133,7 @@ pub struct Release {
 }
 
 /// One atomic step on one key.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Command {
     /// See [`Claim`]. Answered by a [`ClaimReply`](crate::ClaimReply); `Gone` says that it was
     /// released already.

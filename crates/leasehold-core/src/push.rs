@@ -7,6 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use sha1_smol::Sha1;
 
 use crate::{Arrival, Capacity, ClaimId, Event, Key, StoreTime, Token};
@@ -25,7 +26,7 @@ use crate::{Arrival, Capacity, ClaimId, Event, Key, StoreTime, Token};
 /// assert_ne!(Proof::of(&ClaimId::from_random(2), "g 7 9 8 orders/42"), proof);
 /// assert_ne!(Proof::of(&id, "g 7 9 8 orders/43"), proof);
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Proof([u8; 20]);
 
 impl Proof {
@@ -73,7 +74,7 @@ impl fmt::Display for Proof {
 /// Others may listen to an inbox and send to it. What begins or ends a hold carries a
 /// proof, which needs the claim's id ([`Push::is_proved_by`]); without it, it counts for
 /// nothing. The rest are hints, on which a client asks.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Push {
     /// A waiting claim was granted.
     Granted {

@@ -326,15 +326,6 @@ impl Queue {
             .filter_map(|entry| entry.inbox.as_ref())
     }
 
-    /// Whether all who hold, wait or watch are this client.
-    #[must_use]
-    pub fn is_of_only(&self, inbox: &Inbox) -> bool {
-        let watching = self.watchers.iter().map(|(watcher, _)| watcher);
-        self.inboxes(usize::MAX)
-            .chain(watching)
-            .all(|one| one == inbox)
-    }
-
     // ---- time ----
 
     fn now(&self, clock: StoreTime) -> (StoreTime, Duration) {

@@ -30,6 +30,9 @@ const SINCE_BOOT: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const SINCE_BOOT: ClockId = ClockId::Monotonic;
 
+/// No clock file is longer, in bytes.
+const LONGEST: usize = 4096;
+
 /// How far a file time may be off the clock, and the boot's origin off itself.
 const SLACK: Duration = Duration::from_secs(2);
 
@@ -95,7 +98,7 @@ impl Clock {
             Err(errno) => return Err(failed(errno)),
         };
         let stat = fstat(&found).map_err(failed)?;
-        let text = file::read(&found, &stat).map_err(failed)?;
+        let text = file::read(&found, 0, LONGEST).map_err(failed)?;
         let earlier = machine.is_before_boot(&stat);
         match Self::read(&text, machine) {
             Some(clock) if clock.is_of_this_boot(earlier) => Ok(Some(clock)),

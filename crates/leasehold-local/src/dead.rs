@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold_core::{Command, Event, Inbox, Outcome, Queue, Reply, StoreTime};
+use leasehold_store::StoreError;
 
 use super::Inner;
 
@@ -28,23 +29,18 @@ pub(super) fn are_in(store: &Inner, queue: &Queue) -> bool {
 }
 
 /// Applies the command, after it has removed the dead that would be in its way,
-/// or would be told. Without a command it only removes.
+/// or would be told; says who they were. Without a command it only removes.
 ///
-/// Who they are shows when the command is applied; then it starts again. If
-/// they were removed afterwards, a claim could have been granted to one of them,
-/// and its minimum hold would keep a key that nobody ever used. This client, whose inbox is `own`,
-/// lives.
+/// Who they are shows when the command is applied; then it starts `again`, with the queue as it
+/// was. If they were removed afterwards, a claim could have been granted to one of them,
+/// and its minimum hold would keep a key that nobody ever used.
 pub(super) fn apply(
     queue: &mut Queue,
     command: Option<&Command>,
     clock: StoreTime,
-    own: &Inbox,
     mut is_dead: impl FnMut(&Inbox) -> bool,
-) -> Outcome {
-    if queue.is_of_only(own) {
-        return apply_without(queue, &BTreeSet::new(), command, clock);
-    }
-    let before = queue.clone();
+    mut again: impl FnMut() -> Result<Queue, StoreError>,
+) -> Result<(Outcome, BTreeSet<Inbox>), StoreError> {
     let mut dead = BTreeSet::new();
     for _ in 0..ROUNDS {
         let outcome = apply_without(queue, &dead, command, clock);
@@ -54,17 +50,17 @@ pub(super) fn apply(
         }
         suspects.retain(|inbox| !dead.contains(inbox) && is_dead(inbox));
         if suspects.is_empty() {
-            return outcome;
+            return Ok((outcome, dead));
         }
         dead.append(&mut suspects);
-        queue.clone_from(&before);
+        *queue = again()?;
     }
     // Whoever is left is found by those who ask next.
-    apply_without(queue, &dead, command, clock)
+    Ok((apply_without(queue, &dead, command, clock), dead))
 }
 
 /// Applies the command to what is left when those are removed.
-fn apply_without(
+pub(super) fn apply_without(
     queue: &mut Queue,
     dead: &BTreeSet<Inbox>,
     command: Option<&Command>,
@@ -115,7 +111,7 @@ fn is_unserved(reply: &Reply) -> bool {
 }
 
 /// Those who matter to whoever waits for this queue.
-pub(super) fn clients_that_matter(queue: &Queue) -> BTreeSet<Inbox> {
+fn clients_that_matter(queue: &Queue) -> BTreeSet<Inbox> {
     queue.inboxes(WAITERS_LOOKED_AT).cloned().collect()
 }
 
@@ -177,7 +173,16 @@ mod tests {
     /// A step while all whose names begin with `dead` are.
     fn step(queue: &mut Queue, command: &Command) -> Outcome {
         let is_dead = |inbox: &Inbox| inbox.as_str().starts_with("dead");
-        apply(queue, Some(command), START, &inbox("me"), is_dead)
+        let before = queue.clone();
+        let again = || Ok(before.clone());
+        let (outcome, dead) = apply(queue, Some(command), START, is_dead, again).unwrap();
+        let mut replayed = before.clone();
+        apply_without(&mut replayed, &dead, Some(command), START);
+        assert_eq!(
+            replayed, *queue,
+            "who takes the same step comes to the same"
+        );
+        outcome
     }
 
     /// A queue in which those stand in that order, all alive when they came.

@@ -2,17 +2,17 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, OFlags, Stat, fstat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, OFlags, fstat, renameat, statat, unlinkat};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 
 use super::directory::Directory;
 
-/// Reads an open file to its end, from its beginning.
-pub(super) fn read(file: &OwnedFd, stat: &Stat) -> Result<Vec<u8>, Errno> {
-    let mut bytes = vec![0; usize::try_from(stat.st_size).unwrap_or(0)];
+/// Reads so many bytes of an open file from there on, or as many as there are.
+pub(super) fn read(file: &OwnedFd, at: usize, length: usize) -> Result<Vec<u8>, Errno> {
+    let mut bytes = vec![0; length];
     let mut read = 0;
     while read < bytes.len() {
-        match retry_on_intr(|| pread(file, &mut bytes[read..], read as u64))? {
+        match retry_on_intr(|| pread(file, &mut bytes[read..], (at + read) as u64))? {
             0 => break,
             more => read += more,
         }
@@ -22,11 +22,11 @@ pub(super) fn read(file: &OwnedFd, stat: &Stat) -> Result<Vec<u8>, Errno> {
 }
 
 /// Writes over an open file.
-pub(super) fn write(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+pub(super) fn write(file: &OwnedFd, mut bytes: &[u8], mut offset: usize) -> Result<(), Errno> {
     while !bytes.is_empty() {
-        let written = retry_on_intr(|| pwrite(file, bytes, offset))?;
+        let written = retry_on_intr(|| pwrite(file, bytes, offset as u64))?;
         bytes = &bytes[written..];
-        offset += written as u64;
+        offset += written;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use leasehold_core::{Key, Queue, StoreTime};
 use leasehold_store::Push;
 
 use super::clock::{Clock, SinceBoot};
-use super::record::Header;
+use super::record::{Header, Record};
 use super::{inbox, name, options, record};
 
 /// A record: the key, the boot, when it expires, and the queue.
@@ -17,36 +17,28 @@ pub type Read = (Key, String, StoreTime, Queue);
 /// # Errors
 /// Why it is none.
 pub fn decode(bytes: &[u8]) -> Result<Read, String> {
-    let read = record::decode(bytes).map_err(|flaw| format!("{flaw:?}"))?;
-    let (header, queue, _) = read.ok_or("there is no record")?;
+    let read = Record::read(&|at, length| Ok(record::within(bytes, at, length)));
+    let read = read.map_err(|flaw| format!("{flaw:?}"))?;
+    let Record { header, queue, .. } = read.ok_or("there is no record")?;
     Ok((header.key, header.boot, header.expires, queue))
 }
 
 /// Writes a record.
 pub fn encode((key, boot, expires, queue): &Read) -> Vec<u8> {
-    let frame = record::frame(1, &header(key, boot, *expires), queue);
-    frame
-        .map(|frame| record::file(1, &frame))
-        .unwrap_or_default()
+    let queue = serde_json::to_vec(queue).unwrap_or_default();
+    seal(key, boot, *expires, &queue, &[])
 }
 
-/// A record around any queue, with the checksum that it needs to be believed.
-pub fn seal(key: &Key, boot: &str, expires: StoreTime, queue: &[u8]) -> Vec<u8> {
-    let frame = record::frame_of(1, &header(key, boot, expires), |bytes| {
-        bytes.extend(queue);
-        Ok(())
-    });
-    frame
-        .map(|frame| record::file(1, &frame))
-        .unwrap_or_default()
-}
-
-fn header(key: &Key, boot: &str, expires: StoreTime) -> Header {
-    Header {
+/// A record around any queue and the steps since, with the checksums that they need to be believed.
+pub fn seal(key: &Key, boot: &str, expires: StoreTime, queue: &[u8], steps: &[&[u8]]) -> Vec<u8> {
+    let header = Header {
         key: key.clone(),
         boot: boot.to_owned(),
         expires,
-    }
+    };
+    let header = serde_json::to_vec(&header).unwrap_or_default();
+    let whole = [&header, &b"\n"[..], queue].concat();
+    record::file(std::iter::once(&*whole).chain(steps.iter().copied()))
 }
 
 /// What a datagram says.

@@ -1,11 +1,10 @@
 //! Pushes between processes: one datagram socket for each client that listens.
 //!
-//! A datagram is text: the format and the key, then a line for each event. It
-//! names no claim id, and carries no authority beyond the record's own state; what begins
-//! or ends a hold carries its proof.
+//! A datagram is JSON: the format, and the pushes. It names no claim id, and carries no authority
+//! beyond the record's own state; what begins or ends a hold carries its proof.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::ErrorKind as IoKind;
 use std::os::fd::AsFd as _;
 use std::os::fd::AsRawFd as _;
@@ -13,15 +12,14 @@ use std::os::unix::net::UnixDatagram as Socket;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use leasehold_core::{Arrival, Capacity, Event, Inbox, Key, Proof, StoreTime, Token};
+use leasehold_core::{Event, Inbox, Key, StoreTime};
 use leasehold_store::{Listening, Push, PushSink};
 use tokio::net::UnixDatagram;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::death_watcher::{DeathWatcher, watch};
+use super::death_watcher::watch;
 use super::directory::Directory;
 use super::file;
 use super::name::file_name;
@@ -29,10 +27,11 @@ use super::session::socket;
 use super::{Inner, SubscriptionState};
 
 /// The format of a datagram; others are not understood, and left.
-const FORMAT: &str = "2";
+const FORMAT: u32 = 3;
 
-/// The longest datagram sent.
-const MAX_BYTES: usize = 32 * 1024;
+/// How many pushes a datagram holds at most, and so how long it can be: each has its key.
+const MOST: usize = 32;
+const MAX_BYTES: usize = 64 * 1024;
 
 /// How many datagrams the kernel keeps at least for a socket that is not read
 /// (`net.unix.max_dgram_qlen`). Who finds that many may have missed some.
@@ -43,29 +42,19 @@ const MAX_SOCKET_PATH: usize = 103;
 
 /// Sends each event to its inbox, without waiting for anybody.
 pub(super) fn notify(store: &Inner, key: &Key, at: StoreTime, events: &[Event]) {
-    if events.is_empty() {
-        return;
-    }
-    let (directory, own) = (&store.directory, store.session.inbox());
-    let mut letters: BTreeMap<&Inbox, String> = BTreeMap::new();
+    let mut letters: BTreeMap<&Inbox, Vec<Push>> = BTreeMap::new();
     for event in events {
-        if event.inbox() == own {
+        if event.inbox() == store.session.inbox() {
             hear_at_once(store, key, at, event);
-            continue;
+        } else {
+            let letter = letters.entry(event.inbox()).or_default();
+            letter.push(Push::of(event, key, at, 0));
         }
-        let letter = letters.entry(event.inbox()).or_default();
-        if letter.len() > MAX_BYTES {
-            post(&store.outbox, directory, event.inbox(), letter);
-            letter.clear();
-        }
-        if letter.is_empty() {
-            write!(letter, "{FORMAT} {key}").ok();
-        }
-        letter.push('\n');
-        line_of(letter, &Push::of(event, key, at, 0)).ok();
     }
-    for (inbox, letter) in &letters {
-        post(&store.outbox, directory, inbox, letter);
+    for (inbox, pushes) in letters {
+        for letter in pushes.chunks(MOST) {
+            post(store, inbox, letter);
+        }
     }
 }
 
@@ -73,9 +62,7 @@ pub(super) fn notify(store: &Inner, key: &Key, at: StoreTime, events: &[Event]) 
 fn hear_at_once(store: &Inner, key: &Key, at: StoreTime, event: &Event) {
     let SubscriptionState { epoch, reader } = store.subscription.state().clone();
     if let Some(reader) = reader {
-        let push = Push::of(event, key, at, epoch);
-        store.watcher.forget_proved(&push);
-        reader.pushes.push(push);
+        reader.pushes.push(Push::of(event, key, at, epoch));
     }
 }
 
@@ -86,39 +73,12 @@ pub(super) fn outbox() -> std::io::Result<Socket> {
     Ok(socket)
 }
 
-fn line_of(letter: &mut String, push: &Push) -> fmt::Result {
-    match push {
-        Push::Granted {
-            arrival,
-            token,
-            at,
-            proof,
-            ..
-        } => write!(letter, "G {arrival} {token} {} {proof}", at.0),
-        Push::Next { arrival, left, .. } => write!(letter, "N {arrival} {}", left.as_micros()),
-        Push::Revoked {
-            arrival, at, proof, ..
-        } => write!(letter, "R {arrival} {} {proof}", at.0),
-        Push::Adopted {
-            arrival, at, proof, ..
-        } => write!(letter, "A {arrival} {} {proof}", at.0),
-        Push::Unfit {
-            arrival,
-            in_use,
-            at,
-            proof,
-            ..
-        } => write!(letter, "U {arrival} {} {} {proof}", in_use.units(), at.0),
-        Push::Changed { .. } => letter.write_char('C'),
-        Push::Reset => Ok(()),
-    }
-}
-
-fn post(from: &Socket, directory: &Directory, inbox: &Inbox, letter: &str) {
-    let Some(path) = socket_path(directory, inbox) else {
+fn post(store: &Inner, inbox: &Inbox, letter: &[Push]) {
+    let Some(path) = socket_path(&store.directory, inbox) else {
         return;
     };
-    if let Err(error) = from.send_to(letter.as_bytes(), path) {
+    let letter = serde_json::to_vec(&(FORMAT, letter)).unwrap_or_default();
+    if let Err(error) = store.outbox.send_to(&letter, path) {
         // Who does not listen, or is behind, asks by itself.
         tracing::trace!(%error, "a push was not heard");
     }
@@ -157,9 +117,8 @@ impl OpenInbox {
                 let (sockets, bound_again) = mpsc::unbounded_channel();
                 let (watcher, open) = (store.watcher.clone(), open.clone());
                 let pushes = Pushes { sink, open };
-                let watching = watch(Arc::downgrade(&store), watcher.clone(), pushes.clone());
-                tasks.spawn(watching);
-                tasks.spawn(read(socket, bound_again, epoch, watcher, pushes.clone()));
+                tasks.spawn(watch(Arc::downgrade(&store), watcher, pushes.clone()));
+                tasks.spawn(read(socket, bound_again, epoch, pushes.clone()));
                 Some(Reader { sockets, pushes })
             }
             Err(error) => {
@@ -248,10 +207,9 @@ async fn read(
     mut socket: UnixDatagram,
     mut bound_again: mpsc::UnboundedReceiver<Socket>,
     epoch: u64,
-    watcher: Arc<DeathWatcher>,
     pushes: Pushes,
 ) {
-    let mut buffer = vec![0; MAX_BYTES + 1024];
+    let mut buffer = vec![0; MAX_BYTES];
     let mut in_a_row = 0;
     loop {
         let again = tokio::select! {
@@ -270,10 +228,8 @@ async fn read(
         match socket.try_recv(&mut buffer) {
             Ok(length) => {
                 in_a_row += 1;
-                for push in understood(&buffer[..length], epoch) {
-                    watcher.forget_proved(&push);
-                    pushes.push(push);
-                }
+                let heard = understood(&buffer[..length], epoch);
+                heard.into_iter().for_each(|push| pushes.push(push));
             }
             Err(error) if error.kind() == IoKind::WouldBlock => {
                 // It was full, so later ones were turned away.
@@ -288,63 +244,17 @@ async fn read(
     }
 }
 
-/// The pushes in a letter. What is not understood is left.
+/// The pushes in a letter, which came on that epoch. What is not understood is left.
 pub(super) fn understood(letter: &[u8], epoch: u64) -> Vec<Push> {
-    let letter = std::str::from_utf8(letter).unwrap_or_default();
-    let mut lines = letter.split('\n');
-    let key = lines.next().and_then(|head| match head.split_once(' ')? {
-        (FORMAT, key) => Key::new(key).ok(),
-        _ => None,
-    });
-    let Some(key) = key else { return Vec::new() };
-    lines.filter_map(|line| event(line, &key, epoch)).collect()
-}
-
-fn event(line: &str, key: &Key, epoch: u64) -> Option<Push> {
-    let (key, mut words) = (key.clone(), line.split(' '));
-    let kind = words.next()?;
-    if kind == "C" {
-        return Some(Push::Changed { key });
+    let Ok((FORMAT, mut pushes)) = serde_json::from_slice::<(u32, Vec<Push>)>(letter) else {
+        return Vec::new();
+    };
+    for push in &mut pushes {
+        if let Push::Granted { epoch: of, .. } = push {
+            *of = epoch;
+        }
     }
-    let mut number = || words.next()?.parse::<u64>().ok();
-    let arrival = Arrival(number()?);
-    if kind == "N" {
-        let left = Duration::from_micros(number()?);
-        return Some(Push::Next { key, arrival, left });
-    }
-    // Of a grant the token, of a claim that does not fit what is in use.
-    let extra = matches!(kind, "G" | "U").then(&mut number);
-    let (at, proof) = (StoreTime(number()?), Proof::parse(words.next()?)?);
-    Some(match (kind, extra.flatten()) {
-        ("G", Some(token)) => Push::Granted {
-            epoch,
-            key,
-            arrival,
-            token: Token(token),
-            at,
-            proof,
-        },
-        ("R", _) => Push::Revoked {
-            key,
-            arrival,
-            at,
-            proof,
-        },
-        ("A", _) => Push::Adopted {
-            key,
-            arrival,
-            at,
-            proof,
-        },
-        ("U", Some(in_use)) => Push::Unfit {
-            key,
-            arrival,
-            in_use: Capacity::Permits(u32::try_from(in_use).ok()?),
-            at,
-            proof,
-        },
-        _ => return None,
-    })
+    pushes
 }
 
 #[cfg(test)]

@@ -1,194 +1,182 @@
 //! A key that is locked for one step: its queue is read, and written.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use leasehold_core::{Key, Queue, StoreTime};
+use leasehold_core::{Key, StoreTime};
 use leasehold_store::{ErrorKind, StoreError};
-use rustix::fs::{FlockOperation, Stat, flock, fstat, ftruncate};
+use rustix::fs::{FlockOperation, flock, ftruncate};
 use rustix::io::Errno;
+use tokio::sync::OwnedMutexGuard;
 
 use super::Inner;
 use super::cache::OpenRecord;
 use super::file;
 use super::place::Place;
-use super::record::{self, At, BLOCK, Header};
+use super::record::{BLOCK, Change, Frame, Half, Header, Record};
 
 /// A key that is locked for one step.
 #[derive(Debug)]
-pub(super) struct KeyLock<'a> {
-    store: &'a Inner,
-    place: &'a Place,
+pub(super) struct KeyLock {
+    store: Arc<Inner>,
+    place: Place,
     /// Carries the lock.
     file: Option<OwnedFd>,
+    /// How long the file is.
     size: usize,
-    /// What the record says, as far as it is known.
-    known: Option<(Queue, At)>,
+    /// How long it has to be: what is written counts, and not what was only prepared.
+    used: usize,
+    /// Where the file is kept open for the next step, with what it says.
+    open: OwnedMutexGuard<OpenRecord>,
 }
 
-/// A queue for which there is room: it only has to be written.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    frame: Vec<u8>,
-    at: At,
-    /// Where the last frame is.
-    last: Option<At>,
-    queue: Queue,
-}
-
-impl<'a> KeyLock<'a> {
+impl KeyLock {
     /// For who has locked that file.
-    pub(super) fn new(store: &'a Inner, place: &'a Place, open: OpenRecord, stat: &Stat) -> Self {
+    pub(super) fn new(
+        store: &Arc<Inner>,
+        place: &Place,
+        open: OwnedMutexGuard<OpenRecord>,
+        file: OwnedFd,
+        size: usize,
+    ) -> Self {
         Self {
-            store,
-            place,
-            file: Some(open.file),
-            size: usize::try_from(stat.st_size).unwrap_or(0),
-            known: open.known,
+            store: store.clone(),
+            place: place.clone(),
+            file: Some(file),
+            size,
+            used: size,
+            open,
         }
     }
 
-    /// The queue of `key`, and where it was found.
-    pub(super) fn read(&mut self, key: &Key) -> Result<(Queue, Option<At>), StoreError> {
-        if let Some((queue, at)) = self.known.take()
-            && self.is_last(at)
-        {
-            return Ok((queue, Some(at)));
+    /// The record of `key`. Who has changed nothing of it gives it back by [`Self::keep`].
+    pub(super) fn read(&mut self, key: &Key) -> Result<Record, StoreError> {
+        let directory = &self.store.directory;
+        let file = self.file.as_ref().ok_or(Errno::BADF);
+        let file = file.map_err(|errno| directory.failed("read", errno))?;
+        let size = self.size;
+        let source =
+            |at: usize, length: usize| file::read(file, at, length.min(size.saturating_sub(at)));
+        let known = self.open.known.take();
+        if let Some(mut known) = known.filter(|known| known.goes_on(&source)) {
+            let followed = known.follow(&source);
+            followed.map_err(|flaw| self.place.flawed(directory, flaw))?;
+            return self.place.of_this(directory, key, known);
         }
-        let (directory, clock) = (&self.store.directory, &self.store.clock);
-        let failed = |errno| directory.failed("read", errno);
-        let file = self.file().map_err(failed)?;
-        let stat = fstat(file).map_err(failed)?;
-        let Some(read) = self.place.read_open(directory, clock, file, &stat)? else {
-            return Ok((Queue::default(), None));
-        };
-        let (_, queue, at) = self.place.of_this(directory, key, read)?;
-        Ok((queue, Some(at)))
+        match self.place.read_open(&self.store, file)? {
+            Some(record) => self.place.of_this(directory, key, record),
+            None => Ok(Record::new(Header {
+                key: key.clone(),
+                boot: self.store.clock.boot().to_owned(),
+                expires: StoreTime(0),
+            })),
+        }
     }
 
-    /// Whether nothing was written after that frame: the next would be in the other half.
-    fn is_last(&self, at: At) -> bool {
-        let mut next = [0; 8];
-        let Ok(file) = self.file() else { return false };
-        let read = rustix::io::pread(file, &mut next, at.next().offset());
-        read == Ok(next.len()) && u64::from_le_bytes(next) <= at.number
+    /// Keeps in mind what the file says.
+    pub(super) fn keep(&mut self, record: Record) {
+        self.open.known = Some(record);
     }
 
-    /// Does what is likely to fail of writing the queue: gets the room.
+    /// Does what is likely to fail of writing a step that has changed the queue: gets the room.
     pub(super) fn prepare(
         &mut self,
-        key: &Key,
-        queue: Queue,
-        last: Option<At>,
-        expires: StoreTime,
-    ) -> Result<Prepared, StoreError> {
-        let header = Header {
-            key: key.clone(),
-            boot: self.store.clock.boot().to_owned(),
-            expires,
-        };
-        let next = last.map(At::next);
-        let number = next.map_or(1, |next| next.number);
-        let frame = record::frame(number, &header, &queue).map_err(|error| {
+        record: &mut Record,
+        change: &Change<'_>,
+    ) -> Result<Frame, StoreError> {
+        let unwritable = |error| {
             StoreError::new(ErrorKind::Refused, "the queue cannot be written down")
                 .with_source(error)
-        })?;
-        // Many have waited here: who looks would go on reading as much.
-        let smaller = next.filter(|_| queue.is_empty());
-        let smaller = smaller.and_then(|next| next.smaller(frame.len()));
-        let fits = smaller.or_else(|| next.filter(|next| next.fits(frame.len())));
-        let at = match fits {
-            Some(at) => at,
-            None => {
-                let found = self.make_room(last, number, frame.len());
-                found.map_err(|errno| self.store.directory.failed("write to", errno))?
-            }
         };
-        Ok(Prepared {
-            frame,
-            at,
-            last,
-            queue,
-        })
+        let (boot, half) = (self.store.clock.boot(), record.half());
+        let goes_on = record.header.boot == boot;
+        boot.clone_into(&mut record.header.boot);
+        record.header.expires = change.expires;
+        // Many have waited here: who looks would go on reading as much.
+        if record.queue.is_empty() && half.is_large() {
+            let whole = record.whole().map_err(unwritable)?;
+            if let Some(smaller) = Half::smallest_for(whole.len()) {
+                return Ok(record.moved(smaller, whole));
+            }
+        }
+        if goes_on && let Some(frame) = record.frame(change).map_err(unwritable)? {
+            return Ok(frame);
+        }
+        let whole = record.whole().map_err(unwritable)?;
+        let next = match half.other(whole.len(), false) {
+            Some(other) => Ok(other),
+            None => self.make_room(half, whole.len()),
+        };
+        let next = next.map_err(|errno| self.store.directory.failed("write to", errno))?;
+        Ok(record.moved(next, whole))
     }
 
-    /// Room for a frame by zeroes at the end of the file, or the file is left as it was.
-    fn make_room(&mut self, last: Option<At>, number: u64, length: usize) -> Result<At, Errno> {
-        let mut before = self.size;
-        if last.is_none() {
+    /// Room for a queue by zeroes at the end of the file, or the file is left as it was.
+    fn make_room(&mut self, last: Half, length: usize) -> Result<Half, Errno> {
+        let file = self.file.as_ref().ok_or(Errno::BADF)?;
+        if last == Half::default() {
             // What is in it is no record, and nothing of it may count.
-            ftruncate(self.file()?, 0)?;
-            (self.size, before) = (0, 0);
+            ftruncate(file, 0)?;
+            (self.size, self.used) = (0, 0);
         }
-        let at = At::beyond(before, number, length);
-        let (file, room) = (self.file()?, vec![0; at.size().saturating_sub(before)]);
-        let grown = file::write(file, &room, before as u64);
-        if grown.is_err() {
-            ftruncate(file, before as u64).ok();
+        let next = Half::beyond(self.size, length);
+        let room = vec![0; next.size().saturating_sub(self.size)];
+        match (
+            file::write(file, &room, self.size),
+            last.other(length, true),
+        ) {
+            (Ok(()), _) => {
+                self.size = next.size();
+                Ok(next)
+            }
+            (Err(errno), tight) => {
+                ftruncate(file, self.size as u64).ok();
+                tight.ok_or(errno)
+            }
         }
-        grown.map(|()| at)
     }
 
     /// Writes what was prepared.
-    pub(super) fn commit(&mut self, prepared: Prepared) -> Result<(), StoreError> {
-        let Prepared {
-            frame,
-            at,
-            last,
-            queue,
-        } = prepared;
-        let written = self.put(&frame, at, last);
+    pub(super) fn commit(&mut self, record: Record, frame: &Frame) -> Result<(), StoreError> {
+        let written = self.write(record.half(), frame);
         written.map_err(|errno| self.store.directory.failed("write to", errno))?;
-        self.known = Some((queue, at));
+        self.keep(record);
         Ok(())
     }
 
-    fn put(&mut self, frame: &[u8], at: At, last: Option<At>) -> Result<(), Errno> {
-        let file = self.file()?;
-        file::write(file, frame, at.offset())?;
-        if !last.is_some_and(|last| last.is_in_area_of(at)) {
-            // Who keeps in mind what was there, or here before, has to see that it is over.
-            for over in [Some(at), last].into_iter().flatten() {
-                file::write(file, &at.number.to_le_bytes(), over.next().offset())?;
-            }
-            file::write(file, &at.preamble(), 0)?;
-            if at.size() == BLOCK {
+    fn write(&mut self, half: Half, frame: &Frame) -> Result<(), Errno> {
+        let file = self.file.as_ref().ok_or(Errno::BADF)?;
+        file::write(file, &frame.bytes, frame.offset)?;
+        if let Some(head) = &frame.head {
+            file::write(file, head, 0)?;
+            if half.size() == BLOCK {
+                self.size = BLOCK;
                 ftruncate(file, BLOCK as u64).ok();
             }
         }
-        self.size = at.size();
+        self.used = self.size;
         Ok(())
-    }
-
-    /// Drops what was prepared.
-    pub(super) fn discard(&self) {
-        if let Ok(file) = self.file() {
-            ftruncate(file, self.size as u64).ok();
-        }
     }
 
     /// Removes the record.
     pub(super) fn remove(mut self) {
-        self.size = 0;
-    }
-
-    fn file(&self) -> Result<&OwnedFd, Errno> {
-        self.file.as_ref().ok_or(Errno::BADF)
+        self.used = 0;
     }
 }
 
-impl Drop for KeyLock<'_> {
+impl Drop for KeyLock {
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
         // It was made for this step, which came to nothing.
-        let unused = self.size == 0;
+        let unused = self.used == 0;
         if unused {
             file::remove(&self.store.directory, self.place.path());
+        } else if self.used < self.size {
+            ftruncate(&file, self.used as u64).ok();
         }
         // Closing would not do, since it stays open; nor where a child is between fork and exec.
         if flock(&file, FlockOperation::Unlock).is_ok() && !unused {
-            let known = self.known.take();
-            let open = OpenRecord { file, known };
-            self.store.records.put(self.place.path(), open);
+            self.open.file = Some(file);
         }
     }
 }

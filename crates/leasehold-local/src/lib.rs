@@ -15,21 +15,20 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The queue of each key is a file; a step locks it, runs the core and writes over
-//! the older half of it. Who lives is seen by locked files, and pushes travel
+//! The queue of each key is a file; a step locks it, runs the core and writes down what it
+//! was asked. Who lives is seen by locked files, and pushes travel
 //! through datagram sockets. `docs/adr/0004-local-store.md` says what is
 //! promised and what is not.
 //!
 //! ```text
 //! clock               the wall clock at this boot's origin, and a checksum
 //! clock.lock          locked while that is written
-//! records/<key>.rec   the record, locked during a step: key, boot, checksum; the queue
+//! records/<key>.rec   the record, locked during a step: the queue, and the steps since
 //! keys                empty, in the way of earlier versions
 //! sessions/<inbox>    locked as long as that client lives
 //! inbox/<inbox>.sock  open while that client listens
 //! ```
 
-mod batch;
 mod cache;
 mod clock;
 mod dead;
@@ -57,6 +56,7 @@ mod walk;
 use std::fmt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -72,7 +72,6 @@ use tokio::sync::Semaphore;
 pub use self::options::{LocalOptions, NamedBy};
 pub use self::scheme::Local;
 
-use self::batch::Pending;
 use self::cache::OpenRecords;
 use self::clock::Clock;
 use self::death_watcher::DeathWatcher;
@@ -110,7 +109,6 @@ struct Inner {
     retention: Duration,
     subscription: Subscription,
     watcher: Arc<DeathWatcher>,
-    pending: Pending,
     records: OpenRecords,
     /// From which pushes are sent.
     outbox: UnixDatagram,
@@ -121,25 +119,24 @@ struct Inner {
 }
 
 impl Inner {
-    fn open(path: PathBuf, retention: Duration) -> Result<Self, StoreError> {
+    fn open(path: PathBuf, retention: Duration) -> Result<Arc<Self>, StoreError> {
         let directory = Arc::new(Directory::open(path)?);
         version::take_over(&directory)?;
         let inbox = Inbox::from_random(random_u64());
-        let inner = Self {
+        let inner = Arc::new(Self {
             clock: Clock::open(&directory)?,
             session: Session::open(directory.clone(), inbox)?,
             directory,
             retention,
             subscription: Subscription::default(),
             watcher: Arc::default(),
-            pending: Pending::default(),
             records: OpenRecords::default(),
             outbox: inbox::outbox().map_err(|error| {
                 StoreError::new(ErrorKind::Refused, "there are no more sockets").with_source(error)
             })?,
             waiting: Arc::new(Semaphore::new(turn::THREADS)),
             sweeper: OnceLock::new(),
-        };
+        });
         sweep::sweep(&inner);
         Ok(inner)
     }
@@ -181,8 +178,7 @@ impl LocalStore {
     }
 
     /// Begins to sweep from time to time.
-    fn of(inner: Inner) -> Self {
-        let inner = Arc::new(inner);
+    fn of(inner: Arc<Inner>) -> Self {
         inner.sweeper.get_or_init(|| Sweeper::start(&inner));
         Self { inner }
     }
@@ -201,12 +197,15 @@ impl LocalStore {
 
     /// Takes one step on one key.
     async fn take(&self, key: &Key, command: &Command, epoch: u64) -> Result<Outcome, StoreError> {
-        let command = Arc::new(command.clone());
-        let outcome = match batch::run(&self.inner, key, command.clone()).await {
+        let outcome = match step::take(&self.inner, key, command).await {
             Ok(outcome) => outcome,
-            Err(error) => self.inner.after_failure(&command, error)?,
+            Err(error) => self.inner.after_failure(command, error)?,
         };
-        self.inner.watcher.note(key, &command, &outcome.reply);
+        if let Reply::Standing(standing) = &outcome.reply
+            && standing.token.is_none()
+        {
+            self.inner.watcher.note(key, standing);
+        }
         let reply = self.asked_again_soon(outcome.reply, outcome.at, epoch);
         Ok(Outcome { reply, ..outcome })
     }
@@ -262,7 +261,7 @@ impl Records for LocalStore {
         blocking(move || {
             inner.directory.check_stands()?;
             let place = Place::of_key(&key);
-            let queue = place.read_key(&inner.directory, &inner.clock, &key)?;
+            let queue = place.read_key(&inner, &key)?;
             look(&inner, &key, queue)
         })
         .await
@@ -286,9 +285,14 @@ impl Records for LocalStore {
 }
 
 /// A look that removes the dead first, if there are any and nobody is in the way.
-fn look(inner: &Inner, key: &Key, mut queue: Queue) -> Result<Snapshot, StoreError> {
-    if dead::are_in(inner, &queue) && step::try_take(inner, key, None)?.is_some() {
-        queue = Place::of_key(key).read_key(&inner.directory, &inner.clock, key)?;
+fn look(inner: &Arc<Inner>, key: &Key, mut queue: Queue) -> Result<Snapshot, StoreError> {
+    let place = Place::of_key(key);
+    if dead::are_in(inner, &queue)
+        && let Some(mut locked) = place.try_lock(inner)?
+    {
+        step::take_locked(inner, slice::from_mut(&mut locked), key, None)?;
+        drop(locked);
+        queue = place.read_key(inner, key)?;
     }
     Ok(queue.look(inner.clock.now()))
 }

@@ -65,9 +65,14 @@ impl Listing for RecordListing {
     }
 }
 
-fn read(inner: &Inner, name: &str, pattern: &str, page: &mut ListPage) -> Result<(), StoreError> {
-    let (key, queue) = match Place::of(name).read(&inner.directory, &inner.clock) {
-        Ok(Some((header, queue, _))) => (header.key, queue),
+fn read(
+    inner: &Arc<Inner>,
+    name: &str,
+    pattern: &str,
+    page: &mut ListPage,
+) -> Result<(), StoreError> {
+    let (key, queue) = match Place::of(name).read(inner) {
+        Ok(Some(record)) => (record.header.key, record.queue),
         Ok(None) => return Ok(()),
         // One bad record must not hide the others.
         Err(error) => {

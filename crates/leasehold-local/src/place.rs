@@ -1,20 +1,22 @@
 //! The file of one key: how it is locked, and read by who only looks.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use leasehold_core::{Key, Queue};
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{FlockOperation, OFlags, Stat, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
+use tokio::sync::OwnedMutexGuard;
 
 use super::Inner;
 use super::cache::OpenRecord;
-use super::clock::Clock;
 use super::directory::{Directory, RECORDS, is_regular};
 use super::file;
 use super::key_lock::KeyLock;
 use super::name::file_name;
-use super::record::{self, Flaw};
+use super::record::{Flaw, Record};
+use super::turn::in_thread;
 
 /// How often a step tries to lock a key before it waits in a thread. Steps are
 /// short, and starting a thread takes as long as some of them.
@@ -40,87 +42,91 @@ impl Place {
         &self.0
     }
 
-    /// Locks the key for one step, unless another step takes too long.
-    pub(super) fn lock<'a>(&'a self, store: &'a Inner) -> Result<Option<KeyLock<'a>>, StoreError> {
+    /// Locks the key for one step, unless others are at it for long.
+    pub(super) fn try_lock(&self, store: &Arc<Inner>) -> Result<Option<KeyLock>, StoreError> {
+        let Ok(mut open) = store.records.get(&self.0).try_lock_owned() else {
+            return Ok(None);
+        };
         for _ in 0..LOCK_TRIES {
-            if let Some(locked) = self.try_lock(store)? {
-                return Ok(Some(locked));
+            match self.lock_by(store, open, FlockOperation::NonBlockingLockExclusive)? {
+                Ok(locked) => return Ok(Some(locked)),
+                Err(taken) => open = taken,
             }
             std::thread::yield_now();
         }
         Ok(None)
     }
 
-    /// Locks the key, however long that takes.
-    pub(super) fn wait<'a>(&'a self, store: &'a Inner) -> Result<KeyLock<'a>, StoreError> {
-        loop {
-            if let Some(locked) = self.lock_by(store, FlockOperation::LockExclusive)? {
-                return Ok(locked);
+    /// Locks the key, however long that takes: first among the steps of this client, then among
+    /// those of all.
+    pub(super) async fn lock(&self, store: &Arc<Inner>) -> Result<KeyLock, StoreError> {
+        let open = store.records.get(&self.0).lock_owned().await;
+        let now = FlockOperation::NonBlockingLockExclusive;
+        let mut open = match self.lock_by(store, open, now)? {
+            Ok(locked) => return Ok(locked),
+            Err(open) => open,
+        };
+        let (place, inner) = (self.clone(), store.clone());
+        in_thread(store, move || {
+            loop {
+                match place.lock_by(&inner, open, FlockOperation::LockExclusive)? {
+                    Ok(locked) => return Ok(locked),
+                    Err(taken) => open = taken,
+                }
             }
-        }
-    }
-
-    pub(super) fn try_lock<'a>(
-        &'a self,
-        store: &'a Inner,
-    ) -> Result<Option<KeyLock<'a>>, StoreError> {
-        self.lock_by(store, FlockOperation::NonBlockingLockExclusive)
+        })
+        .await
     }
 
     /// The record itself carries the lock: it is made if need be, and stays the same file until
     /// it is swept.
-    fn lock_by<'a>(
-        &'a self,
-        store: &'a Inner,
+    fn lock_by(
+        &self,
+        store: &Arc<Inner>,
+        mut open: OwnedMutexGuard<OpenRecord>,
         how: FlockOperation,
-    ) -> Result<Option<KeyLock<'a>>, StoreError> {
+    ) -> Result<Result<KeyLock, OwnedMutexGuard<OpenRecord>>, StoreError> {
         let failed = |errno| self.failed(&store.directory, "write to", errno);
         loop {
-            let open = match store.records.take(&self.0) {
-                Some(open) => open,
-                None => self.open(&store.directory).map_err(failed)?,
+            let file = match open.file.take() {
+                Some(file) => file,
+                None => {
+                    open.known = None;
+                    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
+                    store.directory.file(&self.0, flags).map_err(failed)?
+                }
             };
-            match retry_on_intr(|| flock(&open.file, how)) {
-                Ok(()) => {}
+            let locked = retry_on_intr(|| flock(&file, how));
+            let stat = fstat(&file).map_err(failed)?;
+            match locked {
+                // Removed meanwhile: what stands there now is another file.
+                _ if stat.st_nlink == 0 => continue,
+                Ok(()) if !is_regular(&stat) => {
+                    return Err(self.corrupt(&store.directory, "is no file"));
+                }
+                Ok(()) => {
+                    let size = usize::try_from(stat.st_size).unwrap_or(0);
+                    return Ok(Ok(KeyLock::new(store, self, open, file, size)));
+                }
                 Err(Errno::WOULDBLOCK) => {
-                    store.records.put(&self.0, open);
-                    return Ok(None);
+                    open.file = Some(file);
+                    return Ok(Err(open));
                 }
                 Err(errno) => return Err(failed(errno)),
             }
-            let stat = fstat(&open.file).map_err(failed)?;
-            // Removed meanwhile: what stands there now is another file.
-            if stat.st_nlink == 0 {
-                continue;
-            }
-            if !is_regular(&stat) {
-                return Err(self.corrupt(&store.directory, "is no file"));
-            }
-            return Ok(Some(KeyLock::new(store, self, open, &stat)));
         }
-    }
-
-    fn open(&self, directory: &Directory) -> Result<OpenRecord, Errno> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
-        let file = directory.file(&self.0, flags)?;
-        let known = None;
-        Ok(OpenRecord { file, known })
     }
 
     /// Reads the record. Who looks holds no lock, so the file that it has opened can be
     /// written over meanwhile: its checksums show that, and the record is read again.
-    pub(super) fn read(
-        &self,
-        directory: &Directory,
-        clock: &Clock,
-    ) -> Result<Option<record::Read>, StoreError> {
+    pub(super) fn read(&self, store: &Inner) -> Result<Option<Record>, StoreError> {
         unless_damaged_for_good(|| {
-            let failed = |errno| self.failed(directory, "read", errno);
-            match directory.file(&self.0, OFlags::RDONLY | OFlags::NONBLOCK) {
-                Ok(file) => {
-                    let stat = fstat(&file).map_err(failed)?;
-                    self.read_open(directory, clock, &file, &stat)
-                }
+            let failed = |errno| self.failed(&store.directory, "read", errno);
+            match store
+                .directory
+                .file(&self.0, OFlags::RDONLY | OFlags::NONBLOCK)
+            {
+                Ok(file) => self.read_open(store, &file),
                 Err(Errno::NOENT) => Ok(None),
                 Err(errno) => Err(failed(errno)),
             }
@@ -130,49 +136,36 @@ impl Place {
     /// Reads the record once, from its open file.
     pub(super) fn read_open(
         &self,
-        directory: &Directory,
-        clock: &Clock,
+        store: &Inner,
         file: &OwnedFd,
-        stat: &Stat,
-    ) -> Result<Option<record::Read>, StoreError> {
-        if !is_regular(stat) {
+    ) -> Result<Option<Record>, StoreError> {
+        let (directory, clock) = (&store.directory, &store.clock);
+        let stat = fstat(file).map_err(|errno| self.failed(directory, "read", errno))?;
+        if !is_regular(&stat) {
             return Err(self.corrupt(directory, "is no file"));
         }
-        let read = file::read(file, stat);
-        let bytes = read.map_err(|errno| self.failed(directory, "read", errno))?;
-        match record::decode(&bytes) {
-            Ok(Some((header, mut queue, at))) => {
-                if header.boot != clock.boot() {
-                    queue.void_claims();
+        let read = Record::read(&|at, length| read_within(file, &stat, at, length));
+        match read {
+            Ok(Some(mut record)) => {
+                if record.header.boot != clock.boot() {
+                    record.queue.void_claims();
                 }
-                Ok(Some((header, queue, at)))
+                Ok(Some(record))
             }
             Ok(None) => Ok(None),
             // The machine went down before it was on the disk: nothing of it
             // is still valid, and later tokens are above the clock of then.
-            Err(Flaw::Torn) if clock.is_of_earlier_boot(stat) => Ok(None),
-            Err(Flaw::Torn) => Err(self.corrupt(directory, "is damaged")),
-            Err(Flaw::Later(format)) => Err(StoreError::new(
-                ErrorKind::Unsupported,
-                format!("{} has format {format}", self.shown(directory)),
-            )
-            .with_hint("a later version of leasehold wrote it: use that one")),
+            Err(Flaw::Torn) if clock.is_of_earlier_boot(&stat) => Ok(None),
+            Err(flaw) => Err(self.flawed(directory, flaw)),
         }
     }
 
-    /// Reads the record of `key`; an empty queue if there is none.
-    pub(super) fn read_key(
-        &self,
-        directory: &Directory,
-        clock: &Clock,
-        key: &Key,
-    ) -> Result<Queue, StoreError> {
-        let read = self.read(directory, clock)?;
-        let found = read.map(|read| self.of_this(directory, key, read));
-        Ok(found
-            .transpose()?
-            .map(|(_, queue, _)| queue)
-            .unwrap_or_default())
+    /// Reads the queue of `key`; an empty one if there is no record.
+    pub(super) fn read_key(&self, store: &Inner, key: &Key) -> Result<Queue, StoreError> {
+        let Some(record) = self.read(store)? else {
+            return Ok(Queue::default());
+        };
+        Ok(self.of_this(&store.directory, key, record)?.queue)
     }
 
     /// Refuses the record of another key.
@@ -180,14 +173,30 @@ impl Place {
         &self,
         directory: &Directory,
         key: &Key,
-        read: record::Read,
-    ) -> Result<record::Read, StoreError> {
-        let found = &read.0.key;
+        record: Record,
+    ) -> Result<Record, StoreError> {
+        let found = &record.header.key;
         if found == key {
-            return Ok(read);
+            return Ok(record);
         }
         let what = format!("is the record of {found:?}, not of {key:?}");
         Err(self.corrupt(directory, &what))
+    }
+
+    /// What to tell a caller when the file is not as it should be.
+    pub(super) fn flawed(&self, directory: &Directory, flaw: Flaw) -> StoreError {
+        match flaw {
+            Flaw::Torn => self.corrupt(directory, "is damaged"),
+            Flaw::Unreadable(errno) => self.failed(directory, "read", errno),
+            Flaw::Foreign(format) => StoreError::new(
+                ErrorKind::Unsupported,
+                format!("{} has format {format}", self.shown(directory)),
+            )
+            .with_hint(
+                "another version of leasehold wrote it: use that one, or remove the file when \
+                 nobody uses the key",
+            ),
+        }
     }
 
     fn failed(&self, directory: &Directory, doing: &str, errno: Errno) -> StoreError {
@@ -208,6 +217,12 @@ impl Place {
         )
         .with_hint("it was left as it is: look at it, and remove it when nobody uses the key")
     }
+}
+
+/// Reads no more than there is, whatever a damaged record says of its length.
+fn read_within(file: &OwnedFd, stat: &Stat, at: usize, length: usize) -> Result<Vec<u8>, Errno> {
+    let size = usize::try_from(stat.st_size).unwrap_or(0);
+    file::read(file, at, length.min(size.saturating_sub(at)))
 }
 
 /// Reads again what seems to be damaged.

@@ -1,42 +1,147 @@
-//! The record of a key: two halves, which the steps write by turns.
+//! The record of a key: its queue, and the steps that were taken since.
 //!
 //! ```text
-//! {"leasehold":2,"at":64,"half":2016}     and spaces, up to 64 bytes; or zeroes: no record yet
-//! the first half, at 64                   a frame, and room
-//! the second half                         a frame, and room
+//! {"leasehold":3,"first":7,"area":128,"room":1984,"half":0}     and spaces, up to 128 bytes
+//! the first half, at `area`                                     frames, and room
+//! the second half                                               frames, and room
 //! ```
 //!
-//! A frame is a head of 24 bytes (number, length, checksum) and two lines of JSON that `cat` can
-//! show: of which key the record is, and its queue. The whole frame with the higher number
-//! counts. Whoever is killed while it writes a frame leaves the other one.
+//! A frame is a head of 24 bytes (number, length, checksum) and lines of JSON that `cat` can show.
+//! The first frame of a half is the queue as a whole. Those behind it, with the numbers that
+//! follow, are a [`Change`] each: what was asked of the queue, and when. Who has read up to one
+//! frame takes the same steps on its queue, and comes to the same.
 //!
-//! A queue that needs more gets two larger halves at the end of the file, to which the first line
-//! points from then on.
+//! A half that is full is left: the queue as a whole goes into the other half, or into two larger
+//! ones at the end of the file, and then the first line of the file is written, which says what
+//! counts. A process that is killed while it writes leaves what was there before: a frame
+//! counts once it is whole, and a half once the first line points to it. A file that begins with a
+//! zero has no record yet.
 
-use leasehold_core::{Key, Queue, StoreTime};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use leasehold_core::{Command, Inbox, Key, Queue, StoreTime};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-/// The format written; a reader refuses a later one.
-const FORMAT: u32 = 2;
+use super::dead;
 
-/// What comes before the first halves.
-const PREAMBLE: usize = 64;
+/// The format written; a reader refuses any other. To be raised also when the core comes to another
+/// queue by the same steps: see `the_format_is_that_of_the_rules`.
+const FORMAT: u32 = 3;
+
+/// The size of the first line.
+const HEAD: usize = 128;
 
 /// What comes before the lines of a frame: three numbers.
-const HEAD: usize = 24;
+const FRAME_HEAD: usize = 24;
 
 /// What file systems give files room by, and the size of the smallest file.
 pub(super) const BLOCK: usize = 4096;
 
 /// The room of a half in the smallest file.
-const SMALLEST: usize = (BLOCK - PREAMBLE) / 2;
+const SMALLEST: usize = (BLOCK - HEAD) / 2;
 
 /// By how much a queue can at least grow where it is: a release adds the id that it remembers.
 const SLACK: usize = 1024;
 
-/// The first line of a frame; the queue is the second.
-#[derive(Debug, Serialize, Deserialize)]
+/// Reads so many bytes from there on, or as many as there are.
+pub(super) type Source<'a> = dyn Fn(usize, usize) -> Result<Vec<u8>, Errno> + 'a;
+
+/// What the first line says: which part of the file counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Half {
+    leasehold: u32,
+    /// The number of the first frame.
+    first: u64,
+    /// Where the two halves begin, in bytes from the beginning of the file.
+    area: usize,
+    /// The size of a half; none where there is no record yet.
+    room: usize,
+    /// 0 or 1.
+    half: usize,
+}
+
+impl Half {
+    /// Whether the file has grown.
+    pub(super) fn is_large(self) -> bool {
+        self.area > HEAD
+    }
+
+    /// The smallest file, if it has the room.
+    pub(super) fn smallest_for(length: usize) -> Option<Self> {
+        (length <= SMALLEST).then(Self::smallest)
+    }
+
+    /// The other half, for a queue of that length, if the half is not full again soon; where
+    /// nothing else can be had, `tight` will do.
+    pub(super) fn other(self, length: usize, tight: bool) -> Option<Self> {
+        let half = 1 - self.half;
+        let needed = if tight { length } else { length + length / 2 };
+        (needed <= self.room).then_some(Self { half, ..self })
+    }
+
+    /// Two halves at the end of a file of that size, for a queue of that length.
+    pub(super) fn beyond(size: usize, length: usize) -> Self {
+        if size < BLOCK && length + length / 2 <= SMALLEST {
+            return Self::smallest();
+        }
+        Self {
+            leasehold: FORMAT,
+            area: size.next_multiple_of(BLOCK).max(BLOCK),
+            room: (2 * length + SLACK).next_multiple_of(BLOCK),
+            ..Self::default()
+        }
+    }
+
+    fn smallest() -> Self {
+        Self {
+            leasehold: FORMAT,
+            area: HEAD,
+            room: SMALLEST,
+            ..Self::default()
+        }
+    }
+
+    fn start(self) -> usize {
+        let before = self.half.saturating_mul(self.room);
+        self.area.saturating_add(before)
+    }
+
+    fn end(self) -> usize {
+        self.start().saturating_add(self.room)
+    }
+
+    /// How long the file must be.
+    pub(super) fn size(self) -> usize {
+        self.area + 2 * self.room
+    }
+
+    fn line(self) -> Vec<u8> {
+        let mut line = serde_json::to_vec(&self).unwrap_or_default();
+        line.resize(HEAD - 1, b' ');
+        line.push(b'\n');
+        line
+    }
+}
+
+/// What was asked of a queue in one step.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Change<'a> {
+    /// When, by the store's clock.
+    pub(super) at: StoreTime,
+    /// Whose claims were removed before.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) dead: BTreeSet<Inbox>,
+    pub(super) command: Option<Cow<'a, Command>>,
+    /// See [`Header::expires`].
+    pub(super) expires: StoreTime,
+}
+
+/// What comes before a queue as a whole.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) key: Key,
     /// The boot in which it was written: claims of another one are void.
@@ -45,170 +150,194 @@ pub(super) struct Header {
     pub(super) expires: StoreTime,
 }
 
-/// Where a frame stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct At {
-    /// Its number.
-    pub(super) number: u64,
-    /// Where the halves begin, in bytes from the beginning of the file.
-    area: usize,
-    /// 0 or 1.
-    half: usize,
-    /// The size of a half.
-    room: usize,
-}
-
-impl At {
-    /// The frame of that number, in a file of that size that has no room for it yet.
-    pub(super) fn beyond(size: usize, number: u64, length: usize) -> Self {
-        let (area, room) = match length {
-            _ if size >= BLOCK => (size, (length + SLACK).next_multiple_of(BLOCK)),
-            small if small <= SMALLEST => (PREAMBLE, SMALLEST),
-            long => (BLOCK, (long + SLACK).next_multiple_of(BLOCK)),
-        };
-        let half = 0;
-        Self {
-            number,
-            area,
-            half,
-            room,
-        }
-    }
-
-    /// Where the next frame goes, if there is room for it.
-    pub(super) fn next(self) -> Self {
-        Self {
-            number: self.number.wrapping_add(1),
-            half: 1 - self.half,
-            ..self
-        }
-    }
-
-    /// The same frame in the smallest file, if it has the room and this one is larger.
-    pub(super) fn smaller(self, length: usize) -> Option<Self> {
-        let smallest = Self::beyond(0, self.number, length);
-        (self.area > PREAMBLE && smallest.area == PREAMBLE).then_some(smallest)
-    }
-
-    pub(super) fn fits(self, length: usize) -> bool {
-        length <= self.room
-    }
-
-    pub(super) fn is_in_area_of(self, other: Self) -> bool {
-        self.area == other.area
-    }
-
-    /// In bytes from the beginning of the file.
-    pub(super) fn offset(self) -> u64 {
-        (self.area + self.half * self.room) as u64
-    }
-
-    /// How long the file must be.
-    pub(super) fn size(self) -> usize {
-        self.area + 2 * self.room
-    }
-
-    /// What the file begins with.
-    pub(super) fn preamble(self) -> Vec<u8> {
-        let Self { area, room, .. } = self;
-        let line = format!("{{\"leasehold\":{FORMAT},\"at\":{area},\"half\":{room}}}");
-        format!("{line:width$}\n", width = PREAMBLE - 1).into_bytes()
-    }
-}
-
 /// Why bytes are no record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
     /// Cut short or changed.
     Torn,
-    /// In a later format.
-    Later(u32),
+    /// In another format.
+    Foreign(u32),
+    Unreadable(Errno),
 }
 
-/// What a file says: of which key, the queue, and where in the file.
-pub(super) type Read = (Header, Queue, At);
-
-#[derive(Deserialize)]
-struct Preamble {
-    leasehold: u32,
-    #[serde(default)]
-    at: usize,
-    #[serde(default)]
-    half: usize,
-}
-
-/// Reads a whole file. There is no record in one that is empty, or that has only got its room.
-pub(super) fn decode(bytes: &[u8]) -> Result<Option<Read>, Flaw> {
-    if bytes.first().is_none_or(|first| *first == 0) {
-        return Ok(None);
+impl From<Errno> for Flaw {
+    fn from(errno: Errno) -> Self {
+        Self::Unreadable(errno)
     }
-    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or(bytes);
-    let preamble: Preamble = serde_json::from_slice(line).map_err(|_| Flaw::Torn)?;
-    match preamble.leasehold {
-        FORMAT => {}
-        0 | 1 => return Err(Flaw::Torn),
-        later => return Err(Flaw::Later(later)),
+}
+
+impl From<serde_json::Error> for Flaw {
+    fn from(_: serde_json::Error) -> Self {
+        Self::Torn
     }
-    let (area, room) = (preamble.at, preamble.half);
-    let halves = bytes.get(area..).unwrap_or_default().chunks(room.max(1));
-    let whole = halves.take(2).enumerate().filter_map(|(half, bytes)| {
-        let (number, lines) = open(bytes)?;
-        let at = At {
-            number,
-            area,
-            half,
-            room,
-        };
-        Some((at, lines))
-    });
-    let last = whole.max_by_key(|(at, _)| at.number);
-    let (at, lines) = last.ok_or(Flaw::Torn)?;
-    let (header, queue) = read_lines(lines)?;
-    Ok(Some((header, queue, at)))
 }
 
-/// The number and the lines of a whole frame.
-fn open(half: &[u8]) -> Option<(u64, &[u8])> {
-    let number = number_of(half)?;
-    let length = u64::from_le_bytes(half.get(8..16)?.try_into().ok()?);
-    let sum = u64::from_le_bytes(half.get(16..HEAD)?.try_into().ok()?);
-    let length = usize::try_from(length).ok()?;
-    let lines = half.get(HEAD..)?.get(..length)?;
-    (checksum(number, lines) == sum).then_some((number, lines))
-}
-
-/// The number of a frame, by its first bytes. The frame need not be whole.
-pub(super) fn number_of(half: &[u8]) -> Option<u64> {
-    Some(u64::from_le_bytes(half.get(..8)?.try_into().ok()?))
-}
-
-fn read_lines(lines: &[u8]) -> Result<(Header, Queue), Flaw> {
-    let end = lines.iter().position(|byte| *byte == b'\n');
-    let (header, rest) = lines.split_at(end.ok_or(Flaw::Torn)?);
-    let header = serde_json::from_slice(header).map_err(|_| Flaw::Torn)?;
-    let queue = rest[1..].strip_suffix(b"\n").ok_or(Flaw::Torn)?;
-    let queue = serde_json::from_slice(queue).map_err(|_| Flaw::Torn)?;
-    Ok((header, queue))
-}
-
-/// The frame of that number.
-pub(super) fn frame(number: u64, header: &Header, queue: &Queue) -> serde_json::Result<Vec<u8>> {
-    frame_of(number, header, |bytes| serde_json::to_writer(bytes, queue))
-}
-
-/// A frame around a queue that is written down somehow.
-pub(super) fn frame_of(
+/// A record that was read, or is about to be written.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) header: Header,
+    pub(super) queue: Queue,
+    half: Half,
+    /// The number of the last frame.
     number: u64,
-    header: &Header,
-    queue: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
+    /// Where it ends.
+    end: usize,
+}
+
+/// A frame that is to be written.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) bytes: Vec<u8>,
+    pub(super) offset: usize,
+    /// The first line, to be written then, if it changes.
+    pub(super) head: Option<Vec<u8>>,
+}
+
+impl Record {
+    /// Of a key that nobody has used yet.
+    pub(super) fn new(header: Header) -> Self {
+        Self {
+            header,
+            queue: Queue::default(),
+            half: Half::default(),
+            number: 0,
+            end: 0,
+        }
+    }
+
+    /// Reads a file. There is no record in one that is empty, or that has only got its room.
+    pub(super) fn read(source: &Source<'_>) -> Result<Option<Self>, Flaw> {
+        let head = source(0, HEAD)?;
+        if head.first().is_none_or(|first| *first == 0) {
+            return Ok(None);
+        }
+        let line = head.split(|byte| *byte == b'\n').next().unwrap_or(&head);
+        let half: Half = serde_json::from_slice(line)?;
+        match half.leasehold {
+            FORMAT => {}
+            0 | 1 => return Err(Flaw::Torn),
+            other => return Err(Flaw::Foreign(other)),
+        }
+        let lines = frame_at(source, half.start(), half.end(), half.first)?.ok_or(Flaw::Torn)?;
+        let middle = lines.iter().position(|byte| *byte == b'\n');
+        let (header, queue) = lines.split_at(middle.ok_or(Flaw::Torn)?);
+        let mut record = Self {
+            header: serde_json::from_slice(header)?,
+            queue: serde_json::from_slice(queue)?,
+            half,
+            number: half.first,
+            end: half.start() + FRAME_HEAD + lines.len(),
+        };
+        record.follow(source)?;
+        Ok(Some(record))
+    }
+
+    /// Whether the queue as a whole was not written again since this was read.
+    pub(super) fn goes_on(&self, source: &Source<'_>) -> bool {
+        source(0, HEAD).is_ok_and(|head| head == self.half.line())
+    }
+
+    /// Takes the steps that have been written since.
+    pub(super) fn follow(&mut self, source: &Source<'_>) -> Result<(), Flaw> {
+        while let Some(number) = self.number.checked_add(1)
+            && let Some(lines) = frame_at(source, self.end, self.half.end(), number)?
+        {
+            let change: Change<'_> = serde_json::from_slice(&lines)?;
+            dead::apply_without(
+                &mut self.queue,
+                &change.dead,
+                change.command.as_deref(),
+                change.at,
+            );
+            self.header.expires = change.expires;
+            self.number = number;
+            self.end += FRAME_HEAD + lines.len();
+        }
+        Ok(())
+    }
+
+    /// The next frame, with the step that has led to the queue as it is now, if there is room.
+    pub(super) fn frame(&mut self, change: &Change<'_>) -> serde_json::Result<Option<Frame>> {
+        let number = self.number.wrapping_add(1);
+        let bytes = frame(number, |bytes| serde_json::to_writer(bytes, change))?;
+        let (offset, head) = (self.end, None);
+        let end = offset + bytes.len();
+        let fits = end <= self.half.end();
+        if fits {
+            (self.number, self.end) = (number, end);
+        }
+        Ok(fits.then_some(Frame {
+            bytes,
+            offset,
+            head,
+        }))
+    }
+
+    /// The queue as a whole, with the number of the next frame.
+    pub(super) fn whole(&self) -> serde_json::Result<Vec<u8>> {
+        frame(self.number.wrapping_add(1), |bytes| {
+            serde_json::to_writer(&mut *bytes, &self.header)?;
+            bytes.push(b'\n');
+            serde_json::to_writer(bytes, &self.queue)
+        })
+    }
+
+    pub(super) fn half(&self) -> Half {
+        self.half
+    }
+
+    /// Puts that into another half.
+    pub(super) fn moved(&mut self, to: Half, bytes: Vec<u8>) -> Frame {
+        self.number = self.number.wrapping_add(1);
+        self.half = Half {
+            first: self.number,
+            ..to
+        };
+        let (offset, head) = (self.half.start(), Some(self.half.line()));
+        self.end = offset + bytes.len();
+        Frame {
+            bytes,
+            offset,
+            head,
+        }
+    }
+}
+
+/// The lines of the frame that stands there, if it has that number and is whole.
+fn frame_at(
+    source: &Source<'_>,
+    at: usize,
+    end: usize,
+    number: u64,
+) -> Result<Option<Vec<u8>>, Errno> {
+    let Some(room) = end.checked_sub(at.saturating_add(FRAME_HEAD)) else {
+        return Ok(None);
+    };
+    let head = source(at, FRAME_HEAD)?;
+    let number_at = |at: usize| {
+        let bytes = head.get(at * 8..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*bytes))
+    };
+    let length = number_at(1).and_then(|length| usize::try_from(length).ok());
+    let Some(length) = length.filter(|length| number_at(0) == Some(number) && *length <= room)
+    else {
+        return Ok(None);
+    };
+    let lines = source(at + FRAME_HEAD, length)?;
+    let whole = lines.len() == length && Some(checksum(number, &lines)) == number_at(2);
+    Ok(whole.then_some(lines))
+}
+
+/// A frame around lines that are written down somehow.
+pub(super) fn frame(
+    number: u64,
+    lines: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
 ) -> serde_json::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(SMALLEST);
-    bytes.resize(HEAD, 0);
-    serde_json::to_writer(&mut bytes, header)?;
+    let mut bytes = Vec::with_capacity(SMALLEST / 2);
+    bytes.resize(FRAME_HEAD, 0);
+    lines(&mut bytes)?;
     bytes.push(b'\n');
-    queue(&mut bytes)?;
-    bytes.push(b'\n');
-    let (head, lines) = bytes.split_at_mut(HEAD);
+    let (head, lines) = bytes.split_at_mut(FRAME_HEAD);
     let numbers = [number, lines.len() as u64, checksum(number, lines)];
     for (place, number) in head.chunks_mut(8).zip(numbers) {
         place.copy_from_slice(&number.to_le_bytes());
@@ -216,15 +345,33 @@ pub(super) fn frame_of(
     Ok(bytes)
 }
 
-/// A file with that frame alone.
+/// A file in which those lines are the frames.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn file(number: u64, frame: &[u8]) -> Vec<u8> {
-    let at = At::beyond(0, number, frame.len());
-    let mut bytes = at.preamble();
-    bytes.resize(at.area, 0);
-    bytes.extend(frame);
-    bytes.resize(at.size(), 0);
-    bytes
+pub(super) fn file<'a>(frames: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (lines, number) in frames.into_iter().zip(1..) {
+        let frame = frame(number, |bytes| {
+            bytes.extend(lines);
+            Ok(())
+        });
+        bytes.extend(frame.unwrap_or_default());
+    }
+    let half = Half {
+        first: 1,
+        ..Half::beyond(0, bytes.len())
+    };
+    let mut file = half.line();
+    file.resize(half.area, 0);
+    file.extend(bytes);
+    file.resize(half.size(), 0);
+    file
+}
+
+/// Those bytes, as far as they are there: a [`Source`].
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn within(bytes: &[u8], at: usize, length: usize) -> Vec<u8> {
+    let bytes = bytes.get(at..).unwrap_or_default();
+    bytes[..length.min(bytes.len())].to_vec()
 }
 
 fn checksum(number: u64, lines: &[u8]) -> u64 {

@@ -1,56 +1,37 @@
 //! Steps on keys that are locked: read, apply, write, notify.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use leasehold_core::{Command, Key, Outcome, Queue};
-use leasehold_store::{ErrorKind, Step, StoreError, Taken};
+use leasehold_core::{Command, Key, Outcome};
+use leasehold_store::{ErrorKind, StoreError, Taken};
 
-use super::key_lock::{KeyLock, Prepared};
+use super::key_lock::KeyLock;
 use super::place::Place;
-use super::record::At;
+use super::record::{Change, Frame, Record};
 use super::turn::in_turn;
 use super::{Inner, dead, inbox};
 
-/// Takes a step on one key, unless others are taking theirs. Without a command it only
-/// removes the dead.
-pub(super) fn try_take(
-    store: &Inner,
+/// Takes a step on one key, when its turn comes.
+pub(super) async fn take(
+    store: &Arc<Inner>,
     key: &Key,
-    command: Option<&Command>,
-) -> Result<Option<Outcome>, StoreError> {
-    let place = Place::of_key(key);
-    let Some(mut locked) = place.lock(store)? else {
-        return Ok(None);
-    };
-    Ok(take(store, &mut locked, key, [command])?.pop())
+    command: &Command,
+) -> Result<Outcome, StoreError> {
+    let mut locks = in_turn(store, &[Place::of_key(key)]).await?;
+    take_locked(store, &mut locks, key, Some(command))
 }
 
-/// Takes steps on one key, one after the other: all of them are in the record, or
-/// none. `None` only removes the dead.
-pub(super) fn take<'a>(
+/// Takes a step on a key that is locked. Without a command it only removes the dead.
+pub(super) fn take_locked(
     store: &Inner,
-    locked: &mut KeyLock<'_>,
+    locks: &mut [KeyLock],
     key: &Key,
-    commands: impl IntoIterator<Item = Option<&'a Command>>,
-) -> Result<Vec<Outcome>, StoreError> {
-    let is_dead = |inbox: &_| store.session.sees_dead(inbox);
-    let locks = std::slice::from_mut(locked);
-    let taken = transact(store, locks, &[(key.clone(), 0)], |queues| {
-        let [queue] = queues else {
-            return Ok(Vec::new());
-        };
-        let step = |command| {
-            dead::apply(
-                queue,
-                command,
-                store.clock.now(),
-                store.session.inbox(),
-                is_dead,
-            )
-        };
-        Ok(commands.into_iter().map(step).collect())
-    })?;
-    Ok(taken.unwrap_or_default())
+    command: Option<&Command>,
+) -> Result<Outcome, StoreError> {
+    let taken = transact(store, locks, &[(key, 0)], &[command], false)?;
+    let outcome = taken.map_or_else(|(_, one)| Some(one), |mut outcomes| outcomes.pop());
+    outcome.ok_or_else(|| StoreError::new(ErrorKind::Unavailable, "the step was not taken"))
 }
 
 /// Takes one step on several keys, waiting for its turn on each: claims that are granted
@@ -63,95 +44,90 @@ pub(super) async fn take_all(
     // Where all who lock several keys begin, and go on: sorted.
     let mut sorted: Vec<_> = keys.iter().map(|key| (Place::of_key(key), *key)).collect();
     sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let locked_at = |key: &&Key| sorted.iter().position(|(_, other)| other == key);
-    let at = |key: &&Key| ((*key).clone(), locked_at(key).unwrap_or_default());
-    let parts: Vec<_> = keys.iter().map(at).collect();
-    let places = sorted.into_iter().map(|(place, _)| place).collect();
-    let claims = claims.to_vec();
-    let step = move |store: &Inner, locks: &mut [KeyLock<'_>]| {
-        let clock = store.clock.now();
-        let is_dead = |inbox: &_| store.session.sees_dead(inbox);
-        transact(store, locks, &parts, |queues| {
-            Step::All(&claims).apply_by(queues, |queue, claim| {
-                dead::apply(queue, Some(claim), clock, store.session.inbox(), is_dead)
-            })
-        })
-    };
-    in_turn(store, places, step).await
+    let (places, locked): (Vec<_>, Vec<_>) = sorted.into_iter().unzip();
+    let locked_at = |key: &Key| locked.iter().position(|other| *other == key);
+    let parts: Vec<_> = keys
+        .iter()
+        .map(|key| (*key, locked_at(key).unwrap_or_default()))
+        .collect();
+    let claims: Vec<_> = claims.iter().map(Some).collect();
+    let mut locks = in_turn(store, &places).await?;
+    transact(store, &mut locks, &parts, &claims, true)
 }
 
-/// A key, and which of the locks is its own.
-type Part = (Key, usize);
-
-/// Reads the queues of these keys, changes them, and puts them back if all was taken.
+/// Applies a command to the queue of each of these keys, which come with the places of their
+/// locks, and writes them. Without a command only the dead are removed. Claims that have to be
+/// granted `together` change nothing if one of them is not.
 fn transact(
     store: &Inner,
-    locks: &mut [KeyLock<'_>],
-    parts: &[Part],
-    change: impl FnOnce(&mut [Queue]) -> Taken,
+    locks: &mut [KeyLock],
+    parts: &[(&Key, usize)],
+    commands: &[Option<&Command>],
+    together: bool,
 ) -> Result<Taken, StoreError> {
     store.go_on()?;
-    let read = |(key, lock): &Part| locks[*lock].read(key);
-    let read: Result<Vec<_>, _> = parts.iter().map(read).collect();
-    let (mut queues, found): (Vec<_>, Vec<_>) = read?.into_iter().unzip();
-    let taken = change(&mut queues);
-    if let Ok(outcomes) = &taken {
-        put_back(store, locks, parts, queues.into_iter().zip(found))?;
-        // Sent under the locks, and after the grants are in the files: pushes come in
-        // the order of the steps, and none before what it says is true. The dead
-        // are removed, so whoever does not hear is alive, and asks by itself.
-        for ((key, _), outcome) in parts.iter().cycle().zip(outcomes) {
-            inbox::notify(store, key, outcome.at, &outcome.events);
+    let at = store.clock.now();
+    let (mut outcomes, mut changed) = (Vec::new(), Vec::new());
+    for ((key, lock), command) in parts.iter().zip(commands) {
+        let lock = &mut locks[*lock];
+        let mut record = lock.read(key)?;
+        let is_dead = |inbox: &_| store.session.sees_dead(inbox);
+        // What is written is as it was: reading it again undoes what was tried.
+        let again = || Ok(lock.read(key)?.queue);
+        let (outcome, dead) = dead::apply(&mut record.queue, *command, at, is_dead, again)?;
+        if together && !outcome.reply.is_grant() {
+            return Ok(Err((outcomes.len(), outcome)));
         }
+        if command.is_none() && dead.is_empty() {
+            lock.keep(record);
+            return Ok(Ok(vec![outcome]));
+        }
+        let change = Change {
+            at,
+            dead,
+            command: command.map(Cow::Borrowed),
+            expires: at + record.queue.keep_for(at, store.retention),
+        };
+        outcomes.push(outcome);
+        changed.push((record, change));
     }
-    Ok(taken)
+    put_back(locks, parts, changed)?;
+    // Sent under the locks, and after the grants are in the files: pushes come in
+    // the order of the steps, and none before what it says is true. The dead
+    // are removed, so whoever does not hear is alive, and asks by itself.
+    for ((key, _), outcome) in parts.iter().zip(&outcomes) {
+        inbox::notify(store, key, outcome.at, &outcome.events);
+    }
+    Ok(Ok(outcomes))
 }
 
-/// Writes all queues. What is likely to fail, a full disk above all, fails before the first of
+/// Writes all steps. What is likely to fail, a full disk above all, fails before the first of
 /// them is written.
 ///
 /// Between the first and the last, a process that is killed leaves some of its
 /// claims and not the others. They are claims of a dead client: whoever wants
 /// such a key removes them, and until then nobody misses it.
 fn put_back(
-    store: &Inner,
-    locks: &mut [KeyLock<'_>],
-    parts: &[Part],
-    queues: impl Iterator<Item = (Queue, Option<At>)>,
+    locks: &mut [KeyLock],
+    parts: &[(&Key, usize)],
+    changed: Vec<(Record, Change<'_>)>,
 ) -> Result<(), StoreError> {
-    let clock = store.clock.now();
-    let mut prepared: Vec<(usize, Prepared)> = Vec::with_capacity(parts.len());
-    for ((key, lock), (queue, found)) in parts.iter().zip(queues) {
-        let expires = clock + queue.keep_for(clock, store.retention);
-        match locks[*lock].prepare(key, queue, found, expires) {
-            Ok(one) => prepared.push((*lock, one)),
-            Err(error) => {
-                discard(locks, prepared);
-                return Err(error);
-            }
-        }
+    let mut prepared: Vec<(usize, Record, Frame)> = Vec::with_capacity(parts.len());
+    for ((_, lock), (mut record, change)) in parts.iter().zip(changed) {
+        let frame = locks[*lock].prepare(&mut record, &change)?;
+        prepared.push((*lock, record, frame));
     }
-    let mut prepared = prepared.into_iter();
-    let mut written = 0;
-    while let Some((lock, one)) = prepared.next() {
-        if let Err(error) = locks[lock].commit(one) {
-            discard(locks, prepared);
-            return Err(match written {
+    for (written, (lock, record, frame)) in prepared.into_iter().enumerate() {
+        locks[lock]
+            .commit(record, &frame)
+            .map_err(|error| match written {
                 0 => error,
                 // The client asks again, or releases what it may have.
                 _ => StoreError::new(ErrorKind::Unavailable, "not all keys could be written")
                     .with_source(error),
-            });
-        }
-        written += 1;
+            })?;
     }
     Ok(())
-}
-
-fn discard(locks: &[KeyLock<'_>], prepared: impl IntoIterator<Item = (usize, Prepared)>) {
-    for (lock, _) in prepared {
-        locks[lock].discard();
-    }
 }
 
 #[cfg(test)]

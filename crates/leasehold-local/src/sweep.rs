@@ -65,7 +65,7 @@ async fn sweep_every(period: Duration, store: Weak<Inner>) {
 
 /// Sweeps, as far as it goes: whatever cannot be removed is left to the next. Says
 /// whether there may be more to remove at once.
-pub(super) fn sweep(store: &Inner) -> bool {
+pub(super) fn sweep(store: &Arc<Inner>) -> bool {
     let clients = [(SESSIONS, ""), (INBOXES, ".sock")]
         .into_iter()
         .flat_map(|(sub, ending)| names(&store.directory, sub, &[ending]));
@@ -96,13 +96,13 @@ fn is_old(store: &Inner, name: &str) -> bool {
 }
 
 /// Whether it was removed.
-fn sweep_key(store: &Inner, name: &str) -> bool {
+fn sweep_key(store: &Arc<Inner>, name: &str) -> bool {
     let place = Place::of(name);
     let Ok(Some(locked)) = place.try_lock(store) else {
         return false;
     };
-    let expired = match place.read(&store.directory, &store.clock) {
-        Ok(Some((header, ..))) => header.expires <= store.clock.now(),
+    let expired = match place.read(store) {
+        Ok(Some(record)) => record.header.expires <= store.clock.now(),
         Ok(None) => true,
         Err(_) => false,
     };
@@ -132,18 +132,24 @@ mod tests {
     use super::super::{LocalStore, step};
     use super::*;
 
-    fn used(store: &Inner, key: &str, ttl: Duration) {
+    fn take(store: &Arc<Inner>, key: &Key, command: &Command) {
+        let locked = Place::of_key(key).try_lock(store).unwrap();
+        let mut locks = [locked.unwrap()];
+        step::take_locked(store, &mut locks, key, Some(command)).unwrap();
+    }
+
+    fn used(store: &Arc<Inner>, key: &str, ttl: Duration) {
         let id = ClaimId::from_random(1);
         let claim = Claim::new(id.clone(), Mode::EXCLUSIVE, ttl);
         let key = Key::new(key).unwrap();
-        step::try_take(store, &key, Some(&Command::Claim(claim))).unwrap();
+        take(store, &key, &Command::Claim(claim));
         let release = Release {
             id,
             hand_off: true,
             settled: false,
             unused: false,
         };
-        step::try_take(store, &key, Some(&Command::Release(release))).unwrap();
+        take(store, &key, &Command::Release(release));
     }
 
     /// Nobody holds or waits any more, and yet the record counts.
@@ -154,7 +160,7 @@ mod tests {
         let store = Inner::open(path, Duration::ZERO).unwrap();
         let step = |key: &str, command| {
             let key = Key::new(key).unwrap();
-            step::try_take(&store, &key, Some(&command)).unwrap();
+            take(&store, &key, &command);
         };
         let watch = |ttl| Command::Watch {
             inbox: store.session.inbox().clone(),

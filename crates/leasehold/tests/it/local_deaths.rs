@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::local_support::{LIMIT, Place, claim, release};
-use leasehold::core::{Claim, Key, Snapshot};
+use leasehold::core::{Claim, ClaimId, Key, Renew, Snapshot};
 use leasehold::store::local::{LocalOptions, LocalStore};
 use leasehold::store::{AllAnswer, LockStore, Verbs as _};
 use leasehold::{Lease, Owner, connect};
@@ -104,6 +104,10 @@ fn all_keys() -> [Key; 3] {
     ["c", "a", "b"].map(key)
 }
 
+fn renew(id: u128) -> Renew {
+    Renew::new(ClaimId::from_random(id), LIMIT)
+}
+
 async fn all(store: &LocalStore, id: u128) -> bool {
     let trying = Claim {
         wait: false,
@@ -188,14 +192,19 @@ async fn a_killed_process_leaves_the_key_to_the_others_of_its_owner() {
     }
 }
 
-/// What a record says now: of its two halves, the one with the higher number.
-fn last_frame(record: &Path) -> String {
-    let bytes = fs::read(record).unwrap();
-    let number = |half: &&[u8]| u64::from_le_bytes(half[..8].try_into().unwrap());
-    let halves = bytes[64..].chunks((bytes.len() - 64) / 2);
-    let last = halves.max_by_key(number).unwrap();
-    let length = u64::from_le_bytes(last[8..16].try_into().unwrap());
-    let lines = &last[24..][..usize::try_from(length).unwrap()];
+/// The queue of `k` as a whole: it is written down now and then, and steps are in between.
+async fn written_anew(store: &LocalStore, record: &Path) -> String {
+    let read = || fs::read(record).unwrap();
+    let before = read();
+    while read()[..128] == before[..128] {
+        store.renew(&key("k"), &renew(1)).await.unwrap();
+    }
+    let bytes = read();
+    let head: serde_json::Value = serde_json::from_slice(&bytes[..128]).unwrap();
+    let [area, room, half] = ["area", "room", "half"].map(|name| head[name].as_u64().unwrap());
+    let frame = &bytes[usize::try_from(area + half * room).unwrap()..];
+    let length = u64::from_le_bytes(frame[8..16].try_into().unwrap());
+    let lines = &frame[24..][..usize::try_from(length).unwrap()];
     String::from_utf8(lines.to_vec()).unwrap()
 }
 
@@ -203,20 +212,20 @@ fn last_frame(record: &Path) -> String {
 async fn killed_watchers_leave_the_record() {
     let place = Place::new();
     let record = place.0.path().join("store/records/k.rec");
-    let size = || last_frame(&record).len();
     let store = open(&place.1).await;
     store.claim(&key("k"), &claim(&store, 1)).await.unwrap();
-    let before = size();
+    let before = written_anew(&store, &record).await.len();
     let mut watchers = [(); 4].map(|()| place.start("watch"));
     for watcher in &mut watchers {
         watcher.says("watching").await;
     }
-    assert!(size() > before + 4 * 16, "an inbox each");
+    let watched = written_anew(&store, &record).await.len();
+    assert!(watched > before + 4 * 16, "an inbox each");
     for watcher in &mut watchers {
         watcher.kill();
     }
     store.release(&key("k"), &release(1)).await.unwrap();
-    let text = last_frame(&record);
+    let text = written_anew(&store, &record).await;
     assert!(!text.contains("watchers"), "{text}");
 }
 

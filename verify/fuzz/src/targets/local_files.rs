@@ -1,6 +1,6 @@
 //! Files of the local store. The first byte says what follows: `r` a record as it
 //! lies there, `q` a queue, around which a record is sealed as if the store had written
-//! it, `c` the clock.
+//! it, `s` steps that follow an empty queue there, one a line, `c` the clock.
 
 use std::time::Duration;
 
@@ -30,8 +30,18 @@ pub(crate) fn run(data: &[u8]) {
         }
         b'q' => {
             let key = Key::new("orders/42").unwrap();
-            if let Ok(read) = local::decode(&local::seal(&key, "boot", StoreTime(9), rest)) {
+            if let Ok(read) = local::decode(&local::seal(&key, "boot", StoreTime(9), rest, &[])) {
                 assert_eq!((&read.0, &*read.1, read.2), (&key, "boot", StoreTime(9)));
+                check(&read);
+            }
+        }
+        b's' => {
+            let key = Key::new("orders/42").unwrap();
+            let queue = serde_json::to_vec(&Queue::default()).unwrap();
+            let steps: Vec<_> = rest.split(|byte| *byte == b'\n').collect();
+            if let Ok(read) =
+                local::decode(&local::seal(&key, "boot", StoreTime(9), &queue, &steps))
+            {
                 check(&read);
             }
         }

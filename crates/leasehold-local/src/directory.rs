@@ -104,19 +104,13 @@ impl Directory {
         self.file(sub, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// The names in a part of it that end in one of these, without that ending: the first so
-    /// many, in no order.
-    pub(super) fn names(
-        &self,
-        sub: &str,
-        endings: &[&str],
-        most: usize,
-    ) -> Result<Vec<String>, Errno> {
+    /// The names in a part of it that end so, without that ending: the first so many, in no order.
+    pub(super) fn names(&self, sub: &str, ending: &str, most: usize) -> Result<Vec<String>, Errno> {
         let mut names = Vec::new();
         for entry in Dir::new(self.reopen(sub)?)?.take(most) {
             let entry = entry?;
             let name = entry.file_name().to_str().unwrap_or_default();
-            let name = endings.iter().find_map(|ending| name.strip_suffix(ending));
+            let name = name.strip_suffix(ending);
             let shown = name.filter(|name| !name.is_empty() && !name.starts_with('.'));
             names.extend(shown.map(str::to_owned));
         }

@@ -4,14 +4,12 @@
 //! beyond the record's own state; what begins or ends a hold carries its proof.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::ErrorKind as IoKind;
 use std::os::fd::AsFd as _;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixDatagram as Socket;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use leasehold_core::{Event, Inbox, Key, StoreTime};
 use leasehold_store::{Listening, Push, PushSink};
@@ -19,12 +17,12 @@ use tokio::net::UnixDatagram;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::Inner;
 use super::death_watcher::watch;
 use super::directory::Directory;
 use super::file;
 use super::name::file_name;
 use super::session::socket;
-use super::{Inner, SubscriptionState};
 
 /// The format of a datagram; others are not understood, and left.
 const FORMAT: u32 = 3;
@@ -45,7 +43,10 @@ pub(super) fn notify(store: &Inner, key: &Key, at: StoreTime, events: &[Event]) 
     let mut letters: BTreeMap<&Inbox, Vec<Push>> = BTreeMap::new();
     for event in events {
         if event.inbox() == store.session.inbox() {
-            hear_at_once(store, key, at, event);
+            // What this client is told by its own step needs no datagram.
+            let epoch = store.subscription.state().epoch;
+            let push = Push::of(event, key, at, epoch);
+            store.subscription.hear(epoch, push);
         } else {
             let letter = letters.entry(event.inbox()).or_default();
             letter.push(Push::of(event, key, at, 0));
@@ -55,14 +56,6 @@ pub(super) fn notify(store: &Inner, key: &Key, at: StoreTime, events: &[Event]) 
         for letter in pushes.chunks(MOST) {
             post(store, inbox, letter);
         }
-    }
-}
-
-/// What this client is told by its own step needs no datagram.
-fn hear_at_once(store: &Inner, key: &Key, at: StoreTime, event: &Event) {
-    let SubscriptionState { epoch, reader } = store.subscription.state().clone();
-    if let Some(reader) = reader {
-        reader.pushes.push(Push::of(event, key, at, epoch));
     }
 }
 
@@ -97,40 +90,75 @@ fn socket_path(directory: &Directory, inbox: &Inbox) -> Option<PathBuf> {
     Some(path).filter(|path| cfg!(target_os = "linux") && path.as_os_str().len() <= MAX_SOCKET_PATH)
 }
 
+/// Whether the inbox of this client is open, and how it hears.
+#[derive(Default)]
+pub(super) struct Subscription(Mutex<SubscriptionState>);
+
+#[derive(Default)]
+pub(super) struct SubscriptionState {
+    last_epoch: u64,
+    /// The epoch of the open inbox; zero while none is open.
+    pub(super) epoch: u64,
+    /// `None` where no socket could be had.
+    pub(super) reader: Option<Reader>,
+}
+
+/// How the open inbox hears.
+pub(super) struct Reader {
+    /// Takes sockets to read from instead of those before.
+    sockets: mpsc::UnboundedSender<Socket>,
+    sink: Arc<dyn PushSink>,
+}
+
+impl Subscription {
+    pub(super) fn state(&self) -> MutexGuard<'_, SubscriptionState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a push for the inbox of that epoch, if it is still open.
+    pub(super) fn hear(&self, epoch: u64, push: Push) {
+        let state = self.state();
+        let reader = state.reader.as_ref().filter(|_| state.epoch == epoch);
+        let sink = reader.map(|reader| reader.sink.clone());
+        drop(state);
+        if let Some(sink) = sink {
+            sink.push(push);
+        }
+    }
+}
+
 /// The open inbox of this client.
-#[derive(Debug)]
 pub(super) struct OpenInbox {
     store: Arc<Inner>,
     epoch: u64,
-    open: Arc<AtomicBool>,
     /// Ends with this. Empty where no socket could be had: the client asks more often instead.
     _tasks: JoinSet<()>,
 }
 
 impl OpenInbox {
     pub(super) fn open(store: Arc<Inner>, sink: Arc<dyn PushSink>) -> Self {
-        let epoch = store.subscription.next_epoch();
-        let open = Arc::new(AtomicBool::new(true));
         let mut tasks = JoinSet::new();
-        let reader = match bind(&store).and_then(UnixDatagram::from_std) {
+        let mut state = store.subscription.state();
+        state.last_epoch += 1;
+        let epoch = state.last_epoch;
+        state.epoch = epoch;
+        state.reader = match bind(&store).and_then(UnixDatagram::from_std) {
             Ok(socket) => {
                 let (sockets, bound_again) = mpsc::unbounded_channel();
-                let (watcher, open) = (store.watcher.clone(), open.clone());
-                let pushes = Pushes { sink, open };
-                tasks.spawn(watch(Arc::downgrade(&store), watcher, pushes.clone()));
-                tasks.spawn(read(socket, bound_again, epoch, pushes.clone()));
-                Some(Reader { sockets, pushes })
+                let weak = || Arc::downgrade(&store);
+                tasks.spawn(watch(weak(), store.watcher.clone(), epoch));
+                tasks.spawn(read(socket, bound_again, weak(), epoch));
+                Some(Reader { sockets, sink })
             }
             Err(error) => {
                 tracing::debug!(%error, "no socket for pushes: asking often instead");
                 None
             }
         };
-        store.subscription.open(epoch, reader);
+        drop(state);
         Self {
             store,
             epoch,
-            open,
             _tasks: tasks,
         }
     }
@@ -140,48 +168,22 @@ impl Listening for OpenInbox {}
 
 impl Drop for OpenInbox {
     fn drop(&mut self) {
-        self.open.store(false, Ordering::SeqCst);
+        let mut state = self.store.subscription.state();
         // A later one may have taken the place.
-        if self.store.subscription.close(self.epoch) {
-            let name = file_name(self.store.session.inbox().as_str());
-            file::remove(&self.store.directory, &socket(&name));
+        if state.epoch == self.epoch {
+            state.epoch = 0;
+            if state.reader.take().is_some() {
+                let name = file_name(self.store.session.inbox().as_str());
+                file::remove(&self.store.directory, &socket(&name));
+            }
         }
-    }
-}
-
-/// How the open inbox hears.
-#[derive(Debug, Clone)]
-pub(super) struct Reader {
-    /// Takes sockets to read from instead of those before.
-    sockets: mpsc::UnboundedSender<Socket>,
-    pushes: Pushes,
-}
-
-/// Where pushes go while the inbox is open.
-#[derive(Clone)]
-pub(super) struct Pushes {
-    sink: Arc<dyn PushSink>,
-    open: Arc<AtomicBool>,
-}
-
-impl Pushes {
-    pub(super) fn push(&self, push: Push) {
-        if self.open.load(Ordering::SeqCst) {
-            self.sink.push(push);
-        }
-    }
-}
-
-impl fmt::Debug for Pushes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pushes").finish_non_exhaustive()
     }
 }
 
 /// Hears again after somebody has removed the socket. Before the next grant, if
 /// that client's files are made again before: no push is missed.
 pub(super) fn bind_again(store: &Inner) {
-    if let Some(reader) = store.subscription.state().reader.clone() {
+    if let Some(reader) = &store.subscription.state().reader {
         match bind(store) {
             // Fails where the inbox has just been closed.
             Ok(socket) => drop(reader.sockets.send(socket)),
@@ -206,9 +208,14 @@ fn bind(store: &Inner) -> std::io::Result<Socket> {
 async fn read(
     mut socket: UnixDatagram,
     mut bound_again: mpsc::UnboundedReceiver<Socket>,
+    store: Weak<Inner>,
     epoch: u64,
-    pushes: Pushes,
 ) {
+    let hear = |push| {
+        if let Some(store) = store.upgrade() {
+            store.subscription.hear(epoch, push);
+        }
+    };
     let mut buffer = vec![0; MAX_BYTES];
     let mut in_a_row = 0;
     loop {
@@ -223,18 +230,19 @@ async fn read(
         if let Some(Ok(again)) = again.map(UnixDatagram::from_std) {
             socket = again;
             // Pushes went nowhere in between.
-            pushes.push(Push::Reset);
+            hear(Push::Reset);
         }
         match socket.try_recv(&mut buffer) {
             Ok(length) => {
                 in_a_row += 1;
-                let heard = understood(&buffer[..length], epoch);
-                heard.into_iter().for_each(|push| pushes.push(push));
+                understood(&buffer[..length], epoch)
+                    .into_iter()
+                    .for_each(hear);
             }
             Err(error) if error.kind() == IoKind::WouldBlock => {
                 // It was full, so later ones were turned away.
                 if in_a_row >= KEPT {
-                    pushes.push(Push::Reset);
+                    hear(Push::Reset);
                 }
                 in_a_row = 0;
             }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use leasehold_core::{Key, StoreTime};
+use leasehold_core::Key;
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{FlockOperation, flock, ftruncate};
 use rustix::io::Errno;
@@ -12,22 +12,19 @@ use tokio::sync::OwnedMutexGuard;
 use super::Inner;
 use super::cache::OpenRecord;
 use super::file;
-use super::place::Place;
-use super::record::{BLOCK, Change, Frame, Half, Header, Record};
+use super::place::{Place, source};
+use super::record::{Change, Half, Record, Writes, roomy};
 
 /// A key that is locked for one step.
-#[derive(Debug)]
 pub(super) struct KeyLock {
     store: Arc<Inner>,
     place: Place,
-    /// Carries the lock.
-    file: Option<OwnedFd>,
+    /// The file, which carries the lock, and what it says.
+    open: OwnedMutexGuard<OpenRecord>,
     /// How long the file is.
     size: usize,
     /// How long it has to be: what is written counts, and not what was only prepared.
     used: usize,
-    /// Where the file is kept open for the next step, with what it says.
-    open: OwnedMutexGuard<OpenRecord>,
 }
 
 impl KeyLock {
@@ -36,40 +33,34 @@ impl KeyLock {
         store: &Arc<Inner>,
         place: &Place,
         open: OwnedMutexGuard<OpenRecord>,
-        file: OwnedFd,
         size: usize,
     ) -> Self {
         Self {
             store: store.clone(),
             place: place.clone(),
-            file: Some(file),
+            open,
             size,
             used: size,
-            open,
         }
     }
 
     /// The record of `key`. Who has changed nothing of it gives it back by [`Self::keep`].
     pub(super) fn read(&mut self, key: &Key) -> Result<Record, StoreError> {
-        let directory = &self.store.directory;
-        let file = self.file.as_ref().ok_or(Errno::BADF);
-        let file = file.map_err(|errno| directory.failed("read", errno))?;
-        let size = self.size;
-        let source =
-            |at: usize, length: usize| file::read(file, at, length.min(size.saturating_sub(at)));
         let known = self.open.known.take();
+        let (store, place) = (&*self.store, &self.place);
+        let file = self
+            .file()
+            .map_err(|errno| store.directory.failed("read", errno))?;
+        let source = source(file, self.size);
         if let Some(mut known) = known.filter(|known| known.goes_on(&source)) {
             let followed = known.follow(&source);
-            followed.map_err(|flaw| self.place.flawed(directory, flaw))?;
-            return self.place.of_this(directory, key, known);
+            return followed
+                .map(|()| known)
+                .map_err(|flaw| place.flawed(store, flaw));
         }
-        match self.place.read_open(&self.store, file)? {
-            Some(record) => self.place.of_this(directory, key, record),
-            None => Ok(Record::new(Header {
-                key: key.clone(),
-                boot: self.store.clock.boot().to_owned(),
-                expires: StoreTime(0),
-            })),
+        match place.read_open(store, file)? {
+            Some(record) => place.of_this(store, key, record),
+            None => Ok(Record::new(key, store.clock.boot())),
         }
     }
 
@@ -83,78 +74,69 @@ impl KeyLock {
         &mut self,
         record: &mut Record,
         change: &Change<'_>,
-    ) -> Result<Frame, StoreError> {
+    ) -> Result<Writes, StoreError> {
         let unwritable = |error| {
-            StoreError::new(ErrorKind::Refused, "the queue cannot be written down")
-                .with_source(error)
+            let message = "the queue cannot be written down";
+            StoreError::new(ErrorKind::Refused, message).with_source(error)
         };
-        let (boot, half) = (self.store.clock.boot(), record.half());
+        let boot = self.store.clock.boot();
         let goes_on = record.header.boot == boot;
         boot.clone_into(&mut record.header.boot);
         record.header.expires = change.expires;
         // Many have waited here: who looks would go on reading as much.
-        if record.queue.is_empty() && half.is_large() {
+        if record.queue.is_empty() && record.half.is_large() {
             let whole = record.whole().map_err(unwritable)?;
-            if let Some(smaller) = Half::smallest_for(whole.len()) {
-                return Ok(record.moved(smaller, whole));
+            if whole.len() <= Half::SMALLEST.room {
+                return Ok(record.move_to(Half::SMALLEST, whole));
             }
         }
-        if goes_on && let Some(frame) = record.frame(change).map_err(unwritable)? {
-            return Ok(frame);
+        if goes_on && let Some(writes) = record.next(change).map_err(unwritable)? {
+            return Ok(writes);
         }
         let whole = record.whole().map_err(unwritable)?;
-        let next = match half.other(whole.len(), false) {
-            Some(other) => Ok(other),
-            None => self.make_room(half, whole.len()),
-        };
-        let next = next.map_err(|errno| self.store.directory.failed("write to", errno))?;
-        Ok(record.moved(next, whole))
+        let half = self.room_for(whole.len(), record.half);
+        let half = half.map_err(|errno| self.store.directory.failed("write to", errno))?;
+        Ok(record.move_to(half, whole))
     }
 
-    /// Room for a queue by zeroes at the end of the file, or the file is left as it was.
-    fn make_room(&mut self, last: Half, length: usize) -> Result<Half, Errno> {
-        let file = self.file.as_ref().ok_or(Errno::BADF)?;
-        if last == Half::default() {
+    /// Room for a queue of that length: the other half; or by zeroes at the end of the file, where
+    /// the other half would be full again soon.
+    fn room_for(&mut self, length: usize, last: Half) -> Result<Half, Errno> {
+        if roomy(length) <= last.room {
+            return Ok(last.other());
+        }
+        if last.room == 0 {
             // What is in it is no record, and nothing of it may count.
-            ftruncate(file, 0)?;
+            ftruncate(self.file()?, 0)?;
             (self.size, self.used) = (0, 0);
         }
-        let next = Half::beyond(self.size, length);
-        let room = vec![0; next.size().saturating_sub(self.size)];
-        match (
-            file::write(file, &room, self.size),
-            last.other(length, true),
-        ) {
-            (Ok(()), _) => {
-                self.size = next.size();
-                Ok(next)
+        let half = Half::beyond(self.size, length);
+        let room = vec![0; half.size().saturating_sub(self.size)];
+        match file::write(self.file()?, &room, self.size) {
+            Ok(()) => {
+                self.size = half.size();
+                Ok(half)
             }
-            (Err(errno), tight) => {
-                ftruncate(file, self.size as u64).ok();
+            Err(errno) => {
+                ftruncate(self.file()?, self.size as u64).ok();
+                let tight = (length <= last.room).then(|| last.other());
                 tight.ok_or(errno)
             }
         }
     }
 
     /// Writes what was prepared.
-    pub(super) fn commit(&mut self, record: Record, frame: &Frame) -> Result<(), StoreError> {
-        let written = self.write(record.half(), frame);
-        written.map_err(|errno| self.store.directory.failed("write to", errno))?;
-        self.keep(record);
-        Ok(())
-    }
-
-    fn write(&mut self, half: Half, frame: &Frame) -> Result<(), Errno> {
-        let file = self.file.as_ref().ok_or(Errno::BADF)?;
-        file::write(file, &frame.bytes, frame.offset)?;
-        if let Some(head) = &frame.head {
-            file::write(file, head, 0)?;
-            if half.size() == BLOCK {
-                self.size = BLOCK;
-                ftruncate(file, BLOCK as u64).ok();
-            }
+    pub(super) fn commit(&mut self, record: Record, writes: &Writes) -> Result<(), StoreError> {
+        for (at, bytes) in writes {
+            let written = self.file().and_then(|file| file::write(file, bytes, *at));
+            written.map_err(|errno| self.store.directory.failed("write to", errno))?;
         }
-        self.used = self.size;
+        self.used = match record.half.is_large() {
+            true => self.size,
+            // What is beyond does not count any more.
+            false => record.half.size(),
+        };
+        self.keep(record);
         Ok(())
     }
 
@@ -162,11 +144,17 @@ impl KeyLock {
     pub(super) fn remove(mut self) {
         self.used = 0;
     }
+
+    fn file(&self) -> Result<&OwnedFd, Errno> {
+        self.open.file.as_ref().ok_or(Errno::BADF)
+    }
 }
 
 impl Drop for KeyLock {
     fn drop(&mut self) {
-        let Some(file) = self.file.take() else { return };
+        let Some(file) = self.open.file.take() else {
+            return;
+        };
         // It was made for this step, which came to nothing.
         let unused = self.used == 0;
         if unused {

@@ -57,8 +57,7 @@ use std::fmt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::slice;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -68,6 +67,7 @@ use leasehold_store::{
     Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step, StoreError, Transacted,
 };
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 pub use self::options::{LocalOptions, NamedBy};
 pub use self::scheme::Local;
@@ -76,10 +76,9 @@ use self::cache::OpenRecords;
 use self::clock::Clock;
 use self::death_watcher::DeathWatcher;
 use self::directory::Directory;
-use self::inbox::{OpenInbox, Reader};
+use self::inbox::{OpenInbox, Subscription};
 use self::place::Place;
 use self::session::Session;
-use self::sweep::Sweeper;
 use self::turn::blocking;
 
 /// How soon the next in line looks whether those ahead of it live; those
@@ -99,9 +98,10 @@ const POLL_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone)]
 pub struct LocalStore {
     inner: Arc<Inner>,
+    /// Ends with the last clone of this.
+    _sweeper: Arc<JoinSet<()>>,
 }
 
-#[derive(Debug)]
 struct Inner {
     directory: Arc<Directory>,
     clock: Clock,
@@ -114,8 +114,6 @@ struct Inner {
     outbox: UnixDatagram,
     /// Bounds the threads of steps that wait for others.
     waiting: Arc<Semaphore>,
-    /// Ends with this.
-    sweeper: OnceLock<Sweeper>,
 }
 
 impl Inner {
@@ -135,7 +133,6 @@ impl Inner {
                 StoreError::new(ErrorKind::Refused, "there are no more sockets").with_source(error)
             })?,
             waiting: Arc::new(Semaphore::new(turn::THREADS)),
-            sweeper: OnceLock::new(),
         });
         sweep::sweep(&inner);
         Ok(inner)
@@ -179,8 +176,8 @@ impl LocalStore {
 
     /// Begins to sweep from time to time.
     fn of(inner: Arc<Inner>) -> Self {
-        inner.sweeper.get_or_init(|| Sweeper::start(&inner));
-        Self { inner }
+        let _sweeper = Arc::new(sweep::start(&inner));
+        Self { inner, _sweeper }
     }
 
     /// The directory.
@@ -201,24 +198,25 @@ impl LocalStore {
             Ok(outcome) => outcome,
             Err(error) => self.inner.after_failure(command, error)?,
         };
-        if let Reply::Standing(standing) = &outcome.reply
-            && standing.token.is_none()
-        {
-            self.inner.watcher.note(key, standing);
-        }
-        let reply = self.asked_again_soon(outcome.reply, outcome.at, epoch);
+        let reply = self.looked_after(key, outcome.reply, outcome.at, epoch);
         Ok(Outcome { reply, ..outcome })
     }
 
-    /// Lets a claim that waits without an inbox ask again before anything can
-    /// lapse: whoever asks finds the dead.
-    fn asked_again_soon(&self, mut reply: Reply, at: StoreTime, epoch: u64) -> Reply {
-        let pause = match self.inner.subscription.state().reader {
-            _ if epoch == 0 => Some(LOOK_PAUSE),
-            None => Some(POLL_PAUSE),
-            Some(_) => None,
-        };
-        if let (Reply::Standing(standing), Some(pause)) = (&mut reply, pause) {
+    /// Sees to it that the dead ahead of a claim that waits are found. One that waits without an
+    /// inbox asks again before anything can lapse: whoever asks finds them.
+    fn looked_after(&self, key: &Key, mut reply: Reply, at: StoreTime, epoch: u64) -> Reply {
+        if let Reply::Standing(standing) = &mut reply
+            && standing.token.is_none()
+        {
+            let listens = self.inner.subscription.state().reader.is_some();
+            if listens {
+                self.inner.watcher.note(key, standing);
+            }
+            let pause = match epoch {
+                0 => LOOK_PAUSE,
+                _ if listens => return reply,
+                _ => POLL_PAUSE,
+            };
             // Those further back stagger by themselves.
             let pause = pause.saturating_mul(u32::try_from(standing.position).unwrap_or(u32::MAX));
             standing.blocked_until = standing.blocked_until.map(|until| until.min(at + pause));
@@ -295,40 +293,4 @@ fn look(inner: &Arc<Inner>, key: &Key, mut queue: Queue) -> Result<Snapshot, Sto
         queue = place.read_key(inner, key)?;
     }
     Ok(queue.look(inner.clock.now()))
-}
-
-/// Whether the inbox of this client is open, and since when.
-#[derive(Debug, Default)]
-struct Subscription {
-    last_epoch: AtomicU64,
-    state: Mutex<SubscriptionState>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct SubscriptionState {
-    /// The epoch of the open inbox; zero while none is open.
-    epoch: u64,
-    /// `None` where no socket could be had.
-    reader: Option<Reader>,
-}
-
-impl Subscription {
-    fn state(&self) -> MutexGuard<'_, SubscriptionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn next_epoch(&self) -> u64 {
-        self.last_epoch.fetch_add(1, Ordering::SeqCst) + 1
-    }
-
-    fn open(&self, epoch: u64, reader: Option<Reader>) {
-        *self.state() = SubscriptionState { epoch, reader };
-    }
-
-    /// Whether it was that inbox that was open, which is now closed, and whether it had a socket.
-    fn close(&self, epoch: u64) -> bool {
-        let mut state = self.state();
-        let ours = state.epoch == epoch;
-        ours && std::mem::take(&mut *state).reader.is_some()
-    }
 }

@@ -18,9 +18,8 @@ const PAGE: usize = 1000;
 pub(super) struct RecordListing {
     inner: Arc<Inner>,
     pattern: Arc<str>,
-    /// The records that are still to be read, the next one last; none yet.
-    names: Option<Arc<[String]>>,
-    read: usize,
+    /// The records that are still to be read; none yet.
+    names: Option<std::vec::IntoIter<String>>,
 }
 
 impl RecordListing {
@@ -29,7 +28,6 @@ impl RecordListing {
             inner: Arc::clone(inner),
             pattern: pattern.into(),
             names: None,
-            read: 0,
         }
     }
 }
@@ -37,31 +35,28 @@ impl RecordListing {
 #[async_trait]
 impl Listing for RecordListing {
     async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
-        let inner = Arc::clone(&self.inner);
-        let Some(names) = self.names.clone() else {
+        let (inner, pattern) = (Arc::clone(&self.inner), Arc::clone(&self.pattern));
+        let Some(names) = &mut self.names else {
             let names = blocking(move || {
                 inner.directory.check_stands()?;
-                let names = inner.directory.names(RECORDS, &[".rec"], usize::MAX);
+                let names = inner.directory.names(RECORDS, ".rec", usize::MAX);
                 names.map_err(|errno| inner.directory.failed("read", errno))
             });
-            self.names = Some(names.await?.into());
+            self.names = Some(names.await?.into_iter());
             return Ok(Some(ListPage::default()));
         };
-        let (from, to) = (self.read, names.len().min(self.read + PAGE));
-        if from == to {
+        let some: Vec<_> = names.take(PAGE).collect();
+        if some.is_empty() {
             return Ok(None);
         }
-        let pattern = Arc::clone(&self.pattern);
         let page = blocking(move || {
             let mut page = ListPage::default();
-            for name in &names[from..to] {
+            for name in &some {
                 read(&inner, name, &pattern, &mut page)?;
             }
             Ok(page)
         });
-        let page = page.await?;
-        self.read = to;
-        Ok(Some(page))
+        page.await.map(Some)
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::Inner;
 use super::cache::OpenRecord;
-use super::directory::{Directory, RECORDS, is_regular};
+use super::directory::{RECORDS, is_regular};
 use super::file;
 use super::key_lock::KeyLock;
 use super::name::file_name;
@@ -86,7 +86,7 @@ impl Place {
         mut open: OwnedMutexGuard<OpenRecord>,
         how: FlockOperation,
     ) -> Result<Result<KeyLock, OwnedMutexGuard<OpenRecord>>, StoreError> {
-        let failed = |errno| self.failed(&store.directory, "write to", errno);
+        let failed = |errno| self.failed(store, "write to", errno);
         loop {
             let file = match open.file.take() {
                 Some(file) => file,
@@ -98,22 +98,17 @@ impl Place {
             };
             let locked = retry_on_intr(|| flock(&file, how));
             let stat = fstat(&file).map_err(failed)?;
-            match locked {
-                // Removed meanwhile: what stands there now is another file.
-                _ if stat.st_nlink == 0 => continue,
-                Ok(()) if !is_regular(&stat) => {
-                    return Err(self.corrupt(&store.directory, "is no file"));
-                }
-                Ok(()) => {
-                    let size = usize::try_from(stat.st_size).unwrap_or(0);
-                    return Ok(Ok(KeyLock::new(store, self, open, file, size)));
-                }
-                Err(Errno::WOULDBLOCK) => {
-                    open.file = Some(file);
-                    return Ok(Err(open));
-                }
-                Err(errno) => return Err(failed(errno)),
+            // Removed meanwhile: what stands there now is another file.
+            if stat.st_nlink == 0 {
+                continue;
             }
+            open.file = Some(file);
+            return match locked {
+                Ok(()) if !is_regular(&stat) => Err(self.corrupt(store, "is no file")),
+                Ok(()) => Ok(Ok(KeyLock::new(store, self, open, size_of(&stat)))),
+                Err(Errno::WOULDBLOCK) => Ok(Err(open)),
+                Err(errno) => Err(failed(errno)),
+            };
         }
     }
 
@@ -121,7 +116,7 @@ impl Place {
     /// written over meanwhile: its checksums show that, and the record is read again.
     pub(super) fn read(&self, store: &Inner) -> Result<Option<Record>, StoreError> {
         unless_damaged_for_good(|| {
-            let failed = |errno| self.failed(&store.directory, "read", errno);
+            let failed = |errno| self.failed(store, "read", errno);
             match store
                 .directory
                 .file(&self.0, OFlags::RDONLY | OFlags::NONBLOCK)
@@ -139,15 +134,13 @@ impl Place {
         store: &Inner,
         file: &OwnedFd,
     ) -> Result<Option<Record>, StoreError> {
-        let (directory, clock) = (&store.directory, &store.clock);
-        let stat = fstat(file).map_err(|errno| self.failed(directory, "read", errno))?;
+        let stat = fstat(file).map_err(|errno| self.failed(store, "read", errno))?;
         if !is_regular(&stat) {
-            return Err(self.corrupt(directory, "is no file"));
+            return Err(self.corrupt(store, "is no file"));
         }
-        let read = Record::read(&|at, length| read_within(file, &stat, at, length));
-        match read {
+        match Record::read(&source(file, size_of(&stat))) {
             Ok(Some(mut record)) => {
-                if record.header.boot != clock.boot() {
+                if record.header.boot != store.clock.boot() {
                     record.queue.void_claims();
                 }
                 Ok(Some(record))
@@ -155,8 +148,8 @@ impl Place {
             Ok(None) => Ok(None),
             // The machine went down before it was on the disk: nothing of it
             // is still valid, and later tokens are above the clock of then.
-            Err(Flaw::Torn) if clock.is_of_earlier_boot(&stat) => Ok(None),
-            Err(flaw) => Err(self.flawed(directory, flaw)),
+            Err(Flaw::Torn) if store.clock.is_of_earlier_boot(&stat) => Ok(None),
+            Err(flaw) => Err(self.flawed(store, flaw)),
         }
     }
 
@@ -165,13 +158,13 @@ impl Place {
         let Some(record) = self.read(store)? else {
             return Ok(Queue::default());
         };
-        Ok(self.of_this(&store.directory, key, record)?.queue)
+        Ok(self.of_this(store, key, record)?.queue)
     }
 
     /// Refuses the record of another key.
     pub(super) fn of_this(
         &self,
-        directory: &Directory,
+        store: &Inner,
         key: &Key,
         record: Record,
     ) -> Result<Record, StoreError> {
@@ -180,49 +173,53 @@ impl Place {
             return Ok(record);
         }
         let what = format!("is the record of {found:?}, not of {key:?}");
-        Err(self.corrupt(directory, &what))
+        Err(self.corrupt(store, &what))
     }
 
     /// What to tell a caller when the file is not as it should be.
-    pub(super) fn flawed(&self, directory: &Directory, flaw: Flaw) -> StoreError {
-        match flaw {
-            Flaw::Torn => self.corrupt(directory, "is damaged"),
-            Flaw::Unreadable(errno) => self.failed(directory, "read", errno),
-            Flaw::Foreign(format) => StoreError::new(
-                ErrorKind::Unsupported,
-                format!("{} has format {format}", self.shown(directory)),
-            )
-            .with_hint(
-                "another version of leasehold wrote it: use that one, or remove the file when \
-                 nobody uses the key",
-            ),
-        }
-    }
-
-    fn failed(&self, directory: &Directory, doing: &str, errno: Errno) -> StoreError {
-        match errno {
-            Errno::LOOP | Errno::ISDIR | Errno::NXIO => self.corrupt(directory, "is no file"),
-            errno => directory.failed(doing, errno),
-        }
-    }
-
-    fn shown(&self, directory: &Directory) -> String {
-        directory.path().join(&self.0).display().to_string()
-    }
-
-    fn corrupt(&self, directory: &Directory, what: &str) -> StoreError {
-        StoreError::new(
-            ErrorKind::Corrupt,
-            format!("{} {what}", self.shown(directory)),
+    pub(super) fn flawed(&self, store: &Inner, flaw: Flaw) -> StoreError {
+        let format = match flaw {
+            Flaw::Torn => return self.corrupt(store, "is damaged"),
+            Flaw::Unreadable(errno) => return self.failed(store, "read", errno),
+            Flaw::Foreign(format) => format,
+        };
+        let message = format!("{} has format {format}", self.shown(store));
+        StoreError::new(ErrorKind::Unsupported, message).with_hint(
+            "another version of leasehold wrote it: use that one, or remove the file when nobody \
+             uses the key",
         )
-        .with_hint("it was left as it is: look at it, and remove it when nobody uses the key")
+    }
+
+    fn failed(&self, store: &Inner, doing: &str, errno: Errno) -> StoreError {
+        match errno {
+            Errno::LOOP | Errno::ISDIR | Errno::NXIO => self.corrupt(store, "is no file"),
+            errno => store.directory.failed(doing, errno),
+        }
+    }
+
+    fn shown(&self, store: &Inner) -> String {
+        let path = store.directory.path().join(&self.0);
+        path.display().to_string()
+    }
+
+    fn corrupt(&self, store: &Inner, what: &str) -> StoreError {
+        let message = format!("{} {what}", self.shown(store));
+        StoreError::new(ErrorKind::Corrupt, message)
+            .with_hint("it was left as it is: look at it, and remove it when nobody uses the key")
     }
 }
 
-/// Reads no more than there is, whatever a damaged record says of its length.
-fn read_within(file: &OwnedFd, stat: &Stat, at: usize, length: usize) -> Result<Vec<u8>, Errno> {
-    let size = usize::try_from(stat.st_size).unwrap_or(0);
-    file::read(file, at, length.min(size.saturating_sub(at)))
+fn size_of(stat: &Stat) -> usize {
+    usize::try_from(stat.st_size).unwrap_or(0)
+}
+
+/// Reads from a file of that size no more than there is, whatever a damaged record says of its
+/// length.
+pub(super) fn source(
+    file: &OwnedFd,
+    size: usize,
+) -> impl Fn(usize, usize) -> Result<Vec<u8>, Errno> {
+    move |at, length| file::read(file, at, length.min(size.saturating_sub(at)))
 }
 
 /// Reads again what seems to be damaged.

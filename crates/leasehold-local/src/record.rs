@@ -1,9 +1,9 @@
 //! The record of a key: its queue, and the steps that were taken since.
 //!
 //! ```text
-//! {"leasehold":3,"first":7,"area":128,"room":1984,"half":0}     and spaces, up to 128 bytes
-//! the first half, at `area`                                     frames, and room
-//! the second half                                               frames, and room
+//! {"leasehold":3,"first":7,"at":128,"other":2112,"room":1984}     and spaces, up to 128 bytes
+//! the half that counts, at `at`                                   frames, and room
+//! the other half                                                  room
 //! ```
 //!
 //! A frame is a head of 24 bytes (number, length, checksum) and lines of JSON that `cat` can show.
@@ -49,74 +49,65 @@ const SLACK: usize = 1024;
 /// Reads so many bytes from there on, or as many as there are.
 pub(super) type Source<'a> = dyn Fn(usize, usize) -> Result<Vec<u8>, Errno> + 'a;
 
-/// What the first line says: which part of the file counts.
+/// What the first line says: which half of the file counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Half {
     leasehold: u32,
-    /// The number of the first frame.
+    /// The number of its first frame.
     first: u64,
-    /// Where the two halves begin, in bytes from the beginning of the file.
-    area: usize,
-    /// The size of a half; none where there is no record yet.
-    room: usize,
-    /// 0 or 1.
-    half: usize,
+    /// Where it begins, in bytes from the beginning of the file.
+    at: usize,
+    /// Where the other half begins.
+    other: usize,
+    /// The size of each; none where there is no record yet.
+    pub(super) room: usize,
 }
 
 impl Half {
-    /// Whether the file has grown.
-    pub(super) fn is_large(self) -> bool {
-        self.area > HEAD
-    }
+    /// In a file of one block.
+    pub(super) const SMALLEST: Self = Self {
+        leasehold: FORMAT,
+        first: 0,
+        at: HEAD,
+        other: HEAD + SMALLEST,
+        room: SMALLEST,
+    };
 
-    /// The smallest file, if it has the room.
-    pub(super) fn smallest_for(length: usize) -> Option<Self> {
-        (length <= SMALLEST).then(Self::smallest)
-    }
-
-    /// The other half, for a queue of that length, if the half is not full again soon; where
-    /// nothing else can be had, `tight` will do.
-    pub(super) fn other(self, length: usize, tight: bool) -> Option<Self> {
-        let half = 1 - self.half;
-        let needed = if tight { length } else { length + length / 2 };
-        (needed <= self.room).then_some(Self { half, ..self })
-    }
-
-    /// Two halves at the end of a file of that size, for a queue of that length.
+    /// Where the file has to grow to, that is so large now, for a queue of that length.
     pub(super) fn beyond(size: usize, length: usize) -> Self {
-        if size < BLOCK && length + length / 2 <= SMALLEST {
-            return Self::smallest();
+        if size < BLOCK && roomy(length) <= SMALLEST {
+            return Self::SMALLEST;
         }
+        let at = size.next_multiple_of(BLOCK).max(BLOCK);
+        let room = (2 * length + SLACK).next_multiple_of(BLOCK);
         Self {
-            leasehold: FORMAT,
-            area: size.next_multiple_of(BLOCK).max(BLOCK),
-            room: (2 * length + SLACK).next_multiple_of(BLOCK),
-            ..Self::default()
+            at,
+            other: at + room,
+            room,
+            ..Self::SMALLEST
         }
     }
 
-    fn smallest() -> Self {
+    pub(super) fn other(self) -> Self {
         Self {
-            leasehold: FORMAT,
-            area: HEAD,
-            room: SMALLEST,
-            ..Self::default()
+            at: self.other,
+            other: self.at,
+            ..self
         }
     }
 
-    fn start(self) -> usize {
-        let before = self.half.saturating_mul(self.room);
-        self.area.saturating_add(before)
+    pub(super) fn is_large(self) -> bool {
+        self.room > SMALLEST
     }
 
     fn end(self) -> usize {
-        self.start().saturating_add(self.room)
+        self.at.saturating_add(self.room)
     }
 
     /// How long the file must be.
     pub(super) fn size(self) -> usize {
-        self.area + 2 * self.room
+        self.at.max(self.other) + self.room
     }
 
     fn line(self) -> Vec<u8> {
@@ -125,6 +116,11 @@ impl Half {
         line.push(b'\n');
         line
     }
+}
+
+/// The room with which a queue of that length does not have to move again soon.
+pub(super) fn roomy(length: usize) -> usize {
+    length + length / 2
 }
 
 /// What was asked of a queue in one step.
@@ -151,7 +147,7 @@ pub(super) struct Header {
 }
 
 /// Why bytes are no record.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Flaw {
     /// Cut short or changed.
     Torn,
@@ -177,25 +173,24 @@ impl From<serde_json::Error> for Flaw {
 pub(super) struct Record {
     pub(super) header: Header,
     pub(super) queue: Queue,
-    half: Half,
+    pub(super) half: Half,
     /// The number of the last frame.
     number: u64,
     /// Where it ends.
     end: usize,
 }
 
-/// A frame that is to be written.
-#[derive(Debug)]
-pub(super) struct Frame {
-    pub(super) bytes: Vec<u8>,
-    pub(super) offset: usize,
-    /// The first line, to be written then, if it changes.
-    pub(super) head: Option<Vec<u8>>,
-}
+/// What is to be written where, in this order.
+pub(super) type Writes = Vec<(usize, Vec<u8>)>;
 
 impl Record {
     /// Of a key that nobody has used yet.
-    pub(super) fn new(header: Header) -> Self {
+    pub(super) fn new(key: &Key, boot: &str) -> Self {
+        let header = Header {
+            key: key.clone(),
+            boot: boot.to_owned(),
+            expires: StoreTime(0),
+        };
         Self {
             header,
             queue: Queue::default(),
@@ -218,7 +213,7 @@ impl Record {
             0 | 1 => return Err(Flaw::Torn),
             other => return Err(Flaw::Foreign(other)),
         }
-        let lines = frame_at(source, half.start(), half.end(), half.first)?.ok_or(Flaw::Torn)?;
+        let lines = frame_at(source, half.at, half.end(), half.first)?.ok_or(Flaw::Torn)?;
         let middle = lines.iter().position(|byte| *byte == b'\n');
         let (header, queue) = lines.split_at(middle.ok_or(Flaw::Torn)?);
         let mut record = Self {
@@ -226,7 +221,7 @@ impl Record {
             queue: serde_json::from_slice(queue)?,
             half,
             number: half.first,
-            end: half.start() + FRAME_HEAD + lines.len(),
+            end: half.at + FRAME_HEAD + lines.len(),
         };
         record.follow(source)?;
         Ok(Some(record))
@@ -257,20 +252,15 @@ impl Record {
     }
 
     /// The next frame, with the step that has led to the queue as it is now, if there is room.
-    pub(super) fn frame(&mut self, change: &Change<'_>) -> serde_json::Result<Option<Frame>> {
+    pub(super) fn next(&mut self, change: &Change<'_>) -> serde_json::Result<Option<Writes>> {
         let number = self.number.wrapping_add(1);
         let bytes = frame(number, |bytes| serde_json::to_writer(bytes, change))?;
-        let (offset, head) = (self.end, None);
-        let end = offset + bytes.len();
-        let fits = end <= self.half.end();
-        if fits {
-            (self.number, self.end) = (number, end);
+        let (at, end) = (self.end, self.end + bytes.len());
+        if end > self.half.end() {
+            return Ok(None);
         }
-        Ok(fits.then_some(Frame {
-            bytes,
-            offset,
-            head,
-        }))
+        (self.number, self.end) = (number, end);
+        Ok(Some(vec![(at, bytes)]))
     }
 
     /// The queue as a whole, with the number of the next frame.
@@ -282,24 +272,13 @@ impl Record {
         })
     }
 
-    pub(super) fn half(&self) -> Half {
-        self.half
-    }
-
     /// Puts that into another half.
-    pub(super) fn moved(&mut self, to: Half, bytes: Vec<u8>) -> Frame {
+    pub(super) fn move_to(&mut self, half: Half, whole: Vec<u8>) -> Writes {
         self.number = self.number.wrapping_add(1);
-        self.half = Half {
-            first: self.number,
-            ..to
-        };
-        let (offset, head) = (self.half.start(), Some(self.half.line()));
-        self.end = offset + bytes.len();
-        Frame {
-            bytes,
-            offset,
-            head,
-        }
+        let first = self.number;
+        self.half = Half { first, ..half };
+        self.end = half.at + whole.len();
+        vec![(half.at, whole), (0, self.half.line())]
     }
 }
 
@@ -361,7 +340,7 @@ pub(super) fn file<'a>(frames: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
         ..Half::beyond(0, bytes.len())
     };
     let mut file = half.line();
-    file.resize(half.area, 0);
+    file.resize(half.at, 0);
     file.extend(bytes);
     file.resize(half.size(), 0);
     file

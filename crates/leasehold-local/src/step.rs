@@ -8,7 +8,7 @@ use leasehold_store::{ErrorKind, StoreError, Taken};
 
 use super::key_lock::KeyLock;
 use super::place::Place;
-use super::record::{Change, Frame, Record};
+use super::record::{Change, Record};
 use super::turn::in_turn;
 use super::{Inner, dead, inbox};
 
@@ -112,14 +112,14 @@ fn put_back(
     parts: &[(&Key, usize)],
     changed: Vec<(Record, Change<'_>)>,
 ) -> Result<(), StoreError> {
-    let mut prepared: Vec<(usize, Record, Frame)> = Vec::with_capacity(parts.len());
+    let mut prepared = Vec::with_capacity(parts.len());
     for ((_, lock), (mut record, change)) in parts.iter().zip(changed) {
-        let frame = locks[*lock].prepare(&mut record, &change)?;
-        prepared.push((*lock, record, frame));
+        let writes = locks[*lock].prepare(&mut record, &change)?;
+        prepared.push((*lock, record, writes));
     }
-    for (written, (lock, record, frame)) in prepared.into_iter().enumerate() {
+    for (written, (lock, record, writes)) in prepared.into_iter().enumerate() {
         locks[lock]
-            .commit(record, &frame)
+            .commit(record, &writes)
             .map_err(|error| match written {
                 0 => error,
                 // The client asks again, or releases what it may have.

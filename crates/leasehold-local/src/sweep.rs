@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_store::clock::wall;
 use leasehold_store::random::random_u64;
 use rustix::fs::{AtFlags, Stat, statat};
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::Inner;
@@ -33,22 +33,10 @@ const PERIODS_A_RETENTION: u32 = 24;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The task that sweeps while its client lives.
-#[derive(Debug)]
-pub(super) struct Sweeper(AbortHandle);
-
-impl Sweeper {
-    pub(super) fn start(store: &Arc<Inner>) -> Self {
-        let [least, most] = PERIODS;
-        let period = (store.retention / PERIODS_A_RETENTION).clamp(least, most);
-        let task = tokio::spawn(sweep_every(period, Arc::downgrade(store)));
-        Self(task.abort_handle())
-    }
-}
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+pub(super) fn start(store: &Arc<Inner>) -> JoinSet<()> {
+    let [least, most] = PERIODS;
+    let period = (store.retention / PERIODS_A_RETENTION).clamp(least, most);
+    JoinSet::from_iter([sweep_every(period, Arc::downgrade(store))])
 }
 
 async fn sweep_every(period: Duration, store: Weak<Inner>) {
@@ -68,21 +56,19 @@ async fn sweep_every(period: Duration, store: Weak<Inner>) {
 pub(super) fn sweep(store: &Arc<Inner>) -> bool {
     let clients = [(SESSIONS, ""), (INBOXES, ".sock")]
         .into_iter()
-        .flat_map(|(sub, ending)| names(&store.directory, sub, &[ending]));
+        .flat_map(|(sub, ending)| names(&store.directory, sub, ending));
     for name in clients.take(LOOKS) {
         if name != super::name::file_name(store.session.inbox().as_str()) {
             is_dead_file(&store.directory, &name);
         }
     }
-    let mut looks = 0;
-    let removed = names(&store.directory, RECORDS, &[".rec"])
-        .into_iter()
+    let keys = names(&store.directory, RECORDS, ".rec").into_iter();
+    let old: Vec<_> = keys
         .filter(|name| is_old(store, name))
         .take(LOOKS)
-        .inspect(|_| looks += 1)
-        .filter(|name| sweep_key(store, name))
-        .count();
-    looks == LOOKS && removed > 0
+        .collect();
+    let removed = old.iter().filter(|name| sweep_key(store, name)).count();
+    old.len() == LOOKS && removed > 0
 }
 
 /// Whether the key was not used for so long that it is worth a look.
@@ -114,8 +100,8 @@ fn sweep_key(store: &Arc<Inner>, name: &str) -> bool {
 
 /// The names in a part of the directory, without their endings. Starts
 /// somewhere else each time, so that in the end all have their turn.
-fn names(directory: &Directory, sub: &str, endings: &[&str]) -> Vec<String> {
-    let mut names = directory.names(sub, endings, NAMES).unwrap_or_default();
+fn names(directory: &Directory, sub: &str, ending: &str) -> Vec<String> {
+    let mut names = directory.names(sub, ending, NAMES).unwrap_or_default();
     names.sort();
     names.dedup();
     if !names.is_empty() {
@@ -183,7 +169,7 @@ mod tests {
         };
         step("kept", Command::Release(release));
         sweep(&store);
-        let mut left = store.directory.names(RECORDS, &[".rec"], NAMES).unwrap();
+        let mut left = store.directory.names(RECORDS, ".rec", NAMES).unwrap();
         left.sort();
         assert_eq!(left, ["kept", "watched"]);
     }
@@ -205,9 +191,9 @@ mod tests {
             sleep(PERIODS[0]).await;
         }
         assert_eq!(left(), 1, "the record of one key");
-        let sweeper = store.inner.sweeper.get().unwrap().0.clone();
         drop(store);
-        while !sweeper.is_finished() {
+        let tasks = tokio::runtime::Handle::current().metrics();
+        while tasks.num_alive_tasks() > 0 {
             tokio::task::yield_now().await;
         }
     }

@@ -61,7 +61,7 @@ fn is_ours(directory: &Directory) -> Result<bool, StoreError> {
 
 /// Whether a client lives there. None of this version does, while theirs is a directory.
 fn one_lives(directory: &Directory) -> bool {
-    let sessions = directory.names(SESSIONS, &[""], usize::MAX);
+    let sessions = directory.names(SESSIONS, "", usize::MAX);
     let mut names = sessions.unwrap_or_default().into_iter();
     names.any(|name| !is_dead_file(directory, &name))
 }

@@ -379,7 +379,7 @@ fn earlier_versions_are_refused_and_refuse() {
     let client = fs::File::create(path.join("sessions/one")).unwrap();
     client.lock().unwrap();
     let open = || Inner::open(path.clone(), Duration::from_secs(60));
-    let refused = open().unwrap_err();
+    let refused = open().err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::Refused);
     let said = refused.to_string();
     assert!(said.contains("a client of an earlier version"), "{said}");

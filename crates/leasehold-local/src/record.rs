@@ -28,7 +28,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::dead;
 
 /// The format written; a reader refuses any other. To be raised also when the core comes to another
-/// queue by the same steps: see `the_format_is_that_of_the_rules`.
+/// queue by the same steps: `who_follows_comes_to_the_same` says when.
 const FORMAT: u32 = 3;
 
 /// The size of the first line.
@@ -238,6 +238,8 @@ impl Record {
             && let Some(lines) = frame_at(source, self.end, self.half.end(), number)?
         {
             let change: Change<'_> = serde_json::from_slice(&lines)?;
+            let possible = self.queue.check_clock(change.at);
+            possible.map_err(|_| Flaw::Torn)?;
             dead::apply_without(
                 &mut self.queue,
                 &change.dead,

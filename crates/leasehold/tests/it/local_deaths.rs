@@ -201,8 +201,7 @@ async fn written_anew(store: &LocalStore, record: &Path) -> String {
     }
     let bytes = read();
     let head: serde_json::Value = serde_json::from_slice(&bytes[..128]).unwrap();
-    let [area, room, half] = ["area", "room", "half"].map(|name| head[name].as_u64().unwrap());
-    let frame = &bytes[usize::try_from(area + half * room).unwrap()..];
+    let frame = &bytes[usize::try_from(head["at"].as_u64().unwrap()).unwrap()..];
     let length = u64::from_le_bytes(frame[8..16].try_into().unwrap());
     let lines = &frame[24..][..usize::try_from(length).unwrap()];
     String::from_utf8(lines.to_vec()).unwrap()

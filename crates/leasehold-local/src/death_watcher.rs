@@ -57,19 +57,13 @@ impl DeathWatcher {
     /// Keeps those who wait as they stand now in that order, and answers the others.
     fn settle(&self, key: &Key, line: &[Arrival]) -> BTreeSet<Arrival> {
         let mut waiting = self.waiting();
-        let mut ours = waiting.remove(key).unwrap_or_default();
-        let known = std::mem::take(&mut ours.arrivals);
-        for (arrival, position) in line.iter().zip(1..) {
-            if known.contains(arrival) {
-                if ours.arrivals.is_empty() {
-                    ours.position = position;
-                }
-                ours.arrivals.insert(*arrival);
-            }
-        }
-        let gone = known.difference(&ours.arrivals).copied().collect();
-        if !ours.arrivals.is_empty() {
-            waiting.insert(key.clone(), ours);
+        let known = waiting.remove(key).unwrap_or_default().arrivals;
+        let ours = line.iter().zip(1..).filter(|(one, _)| known.contains(one));
+        let position = ours.clone().next().map(|(_, position)| position);
+        let arrivals: BTreeSet<_> = ours.map(|(one, _)| *one).collect();
+        let gone = &known - &arrivals;
+        if let Some(position) = position {
+            waiting.insert(key.clone(), Ours { arrivals, position });
         }
         gone
     }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use leasehold_core::Key;
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::StoreError;
 use rustix::fs::{FlockOperation, flock, ftruncate};
 use rustix::io::Errno;
 use tokio::sync::OwnedMutexGuard;
@@ -75,25 +75,21 @@ impl KeyLock {
         record: &mut Record,
         change: &Change<'_>,
     ) -> Result<Writes, StoreError> {
-        let unwritable = |error| {
-            let message = "the queue cannot be written down";
-            StoreError::new(ErrorKind::Refused, message).with_source(error)
-        };
         let boot = self.store.clock.boot();
         let goes_on = record.header.boot == boot;
         boot.clone_into(&mut record.header.boot);
         record.header.expires = change.expires;
         // Many have waited here: who looks would go on reading as much.
         if record.queue.is_empty() && record.half.is_large() {
-            let whole = record.whole().map_err(unwritable)?;
+            let whole = record.whole()?;
             if whole.len() <= Half::SMALLEST.room {
                 return Ok(record.move_to(Half::SMALLEST, whole));
             }
         }
-        if goes_on && let Some(writes) = record.next(change).map_err(unwritable)? {
+        if goes_on && let Some(writes) = record.next(change)? {
             return Ok(writes);
         }
-        let whole = record.whole().map_err(unwritable)?;
+        let whole = record.whole()?;
         let half = self.room_for(whole.len(), record.half);
         let half = half.map_err(|errno| self.store.directory.failed("write to", errno))?;
         Ok(record.move_to(half, whole))

@@ -21,6 +21,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use leasehold_core::{Command, Inbox, Key, Queue, StoreTime};
+use leasehold_store::{ErrorKind, StoreError};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
@@ -38,7 +39,7 @@ const HEAD: usize = 128;
 const FRAME_HEAD: usize = 24;
 
 /// What file systems give files room by, and the size of the smallest file.
-pub(super) const BLOCK: usize = 4096;
+const BLOCK: usize = 4096;
 
 /// The room of a half in the smallest file.
 const SMALLEST: usize = (BLOCK - HEAD) / 2;
@@ -254,7 +255,7 @@ impl Record {
     }
 
     /// The next frame, with the step that has led to the queue as it is now, if there is room.
-    pub(super) fn next(&mut self, change: &Change<'_>) -> serde_json::Result<Option<Writes>> {
+    pub(super) fn next(&mut self, change: &Change<'_>) -> Result<Option<Writes>, StoreError> {
         let number = self.number.wrapping_add(1);
         let bytes = frame(number, |bytes| serde_json::to_writer(bytes, change))?;
         let (at, end) = (self.end, self.end + bytes.len());
@@ -266,7 +267,7 @@ impl Record {
     }
 
     /// The queue as a whole, with the number of the next frame.
-    pub(super) fn whole(&self) -> serde_json::Result<Vec<u8>> {
+    pub(super) fn whole(&self) -> Result<Vec<u8>, StoreError> {
         frame(self.number.wrapping_add(1), |bytes| {
             serde_json::to_writer(&mut *bytes, &self.header)?;
             bytes.push(b'\n');
@@ -310,13 +311,16 @@ fn frame_at(
 }
 
 /// A frame around lines that are written down somehow.
-pub(super) fn frame(
+fn frame(
     number: u64,
     lines: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
-) -> serde_json::Result<Vec<u8>> {
+) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::with_capacity(SMALLEST / 2);
     bytes.resize(FRAME_HEAD, 0);
-    lines(&mut bytes)?;
+    lines(&mut bytes).map_err(|error| {
+        let message = "the queue cannot be written down";
+        StoreError::new(ErrorKind::Refused, message).with_source(error)
+    })?;
     bytes.push(b'\n');
     let (head, lines) = bytes.split_at_mut(FRAME_HEAD);
     let numbers = [number, lines.len() as u64, checksum(number, lines)];

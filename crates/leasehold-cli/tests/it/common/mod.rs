@@ -100,13 +100,16 @@ impl Store {
 
     /// Asks until `true_of` what `show` says of the key; for what no process reports.
     pub(crate) async fn until(&self, key: &str, true_of: impl Fn(&serde_json::Value) -> bool) {
-        for _ in 0..200 {
-            if true_of(&self.show(key).await) {
-                return;
-            }
+        // Longer than any period of these tests, however fast the machine asks.
+        let limit = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !true_of(&self.show(key).await) {
+            assert!(
+                std::time::Instant::now() < limit,
+                "it never came: {}",
+                self.show(key).await
+            );
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
-        panic!("it never came: {}", self.show(key).await);
     }
 
     /// A process that holds the key, and has said so.

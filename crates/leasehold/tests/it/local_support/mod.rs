@@ -99,6 +99,12 @@ impl Process {
             .await
             .expect("a line in time");
         let line = line.expect("a line");
+        if !line.starts_with(word) {
+            // A panic begins with an empty line; what it says comes next.
+            while let Ok(Some(more)) = timeout(LIMIT / 60, self.lines.recv()).await {
+                eprintln!("{more}");
+            }
+        }
         assert!(
             line.starts_with(word),
             "{line:?} where {word:?} was expected"

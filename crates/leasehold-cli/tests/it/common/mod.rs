@@ -100,15 +100,15 @@ impl Store {
 
     /// Asks until `true_of` what `show` says of the key; for what no process reports.
     pub(crate) async fn until(&self, key: &str, true_of: impl Fn(&serde_json::Value) -> bool) {
+        let asking = async {
+            while !true_of(&self.show(key).await) {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
         // Longer than any period of these tests, however fast the machine asks.
-        let limit = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while !true_of(&self.show(key).await) {
-            assert!(
-                std::time::Instant::now() < limit,
-                "it never came: {}",
-                self.show(key).await
-            );
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        let limit = std::time::Duration::from_secs(30);
+        if tokio::time::timeout(limit, asking).await.is_err() {
+            panic!("it never came: {}", self.show(key).await);
         }
     }
 

@@ -197,7 +197,8 @@ async fn refusals_have_one_sentence_and_leave_nothing_behind() {
     // A key of another type in the way.
     let held = Process::spawn(at(&other.url(), &["hold", "k"]));
     held.stdout().wait_for("").await;
-    let key = other.query::<Vec<String>>(&["KEYS", "*"]).pop().unwrap();
+    let keys = other.query::<Vec<String>>(&["KEYS", "*lock:*"]);
+    let key = keys.first().unwrap().clone();
     held.signal(Signal::TERM);
     held.wait().await;
     other.command(&["DEL", &key]);

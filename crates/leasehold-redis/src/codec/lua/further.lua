@@ -13,9 +13,13 @@ return function(at, dry, may_force)
   local key, command = KEYS[at], ARGV[at + 2]
   local verb, marks = byte(command, 1, 2)
   local answer, silent, granted
-  if not values[at] and (verb == 1 and marks % 8 < 4 or verb == 3) and dry == false and may_force then
+  if (touched[key] == IN_QUEUE or not values[at]) and (verb == 1 and marks % 8 < 4 or verb == 3) and dry == false and may_force then
     answer, silent, granted = in_queue(key, verb, marks, command)
   end
+  if not answer and touched[key] then
+    refresh(at)
+  end
+  touched[key] = answer and IN_QUEUE or CHANGED
   if (silent or not answer) and not at_length then
     at_length, cut = machine()
   end

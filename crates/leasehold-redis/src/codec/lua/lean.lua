@@ -17,7 +17,7 @@
         local done = redis.pcall('SET', key, pack('<BBBddddc0', 108, 104, 2, clock, clock, deadline, token,
           sub(command, 19)), 'NX', 'PX', lives)
         if done and not done.err then
-          last_token, touched[key] = token, true
+          last_token, touched[key] = token, CHANGED
           answer = pack('<Bdddddd', 1, clock, token, token, 0, deadline, 0)
         end
       end
@@ -28,7 +28,7 @@
         if verb == 3 then
           -- Settled: nothing is to be remembered.
           if marks % 4 >= 2 then
-            spent[#spent + 1], touched[key] = key, true
+            spent[#spent + 1], touched[key] = key, CHANGED
             released = released or pack('<Bdd', 4, clock, 1)
             answer = released
           end
@@ -38,7 +38,7 @@
           local done = redis.pcall('SET', key, pack('<c0ddc0', sub(value, 1, 11), clock, deadline, sub(value, 28)),
             'PX', string.format('%.0f', millis(deadline - clock)))
           if not done.err then
-            touched[key] = true
+            touched[key] = CHANGED
             local token = unpack_from('<d', value, 28)
             answer = pack('<Bdddddd', 1, clock, token, token, 0, deadline, 0)
           end

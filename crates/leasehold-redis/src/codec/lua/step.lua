@@ -56,8 +56,10 @@ end
 last_before = last_before + 0
 local last_token = last_before
 
--- Keys to be removed at the end, by one DEL; and those whose value is not as it was read.
+-- Keys to be removed at the end, by one DEL; and those whose value is not as it was read: a queue
+-- whose last step was lean, or anything.
 local spent, touched = {}, {}
+local CHANGED, IN_QUEUE = 1, 2
 
 -- Reads a key again that a step before has changed.
 local function refresh(at)
@@ -83,10 +85,10 @@ end
 -- A step that is not lean. A damaged record must not keep the other steps from their end.
 local function take(at, dry, may_force)
   further = further or make_further()
-  if not in_cluster and (touched[KEYS[at]] or values[at] == nil) then
+  local how = touched[KEYS[at]]
+  if not in_cluster and how ~= IN_QUEUE and (how or values[at] == nil) then
     refresh(at)
   end
-  touched[KEYS[at]] = true
   local well, answer, said, must = pcall(further, at, dry, may_force)
   if not well then
     return type(answer) == 'table' and answer or {err = 'ERR ' .. tostring(answer)}
@@ -115,7 +117,7 @@ local released, lives_for, lives
 for at = 1, steps do
   local key, command, answer = KEYS[at], ARGV[at + 2], nil
   local verb, marks = byte(command, 1, 2)
-  if not in_cluster and verb < 4 and not all then
+  if not in_cluster and verb < 4 and not all and touched[key] ~= IN_QUEUE then
 -- include lean.lua
   end
   answers[at] = answer or take(at, false, may_force)

@@ -224,7 +224,7 @@ fn steps_that_travel_together_are_taken_one_after_the_other() {
     for kind in [Kind::Alone, Kind::Gated] {
         let mut twin = Twin::of(&server, &HEARD, kind);
         for (number, mix) in (0..).zip(mixes()) {
-            for seed in 0..runs() / (1 + u64::from(kind == Kind::Gated)) {
+            for seed in 0..runs() / (3 + u64::from(kind == Kind::Gated)) {
                 run_together(&mut twin, 100_000 * (number + 1) + seed, 60, &mix);
             }
         }

@@ -151,7 +151,8 @@ fn counters() -> Vec<Entry> {
         exhaustive(
             "counter/steps back",
             counting(Budget { steps_back, ..none }),
-        ),
+        )
+        .long(),
         exhaustive("counter/deaths", counting(Budget { deaths: 1, ..none })).long(),
         exhaustive("counter/late", counting(late)).long(),
         exhaustive(

@@ -39,6 +39,7 @@ mod redis_failover;
 mod redis_faults;
 #[cfg(feature = "redis")]
 mod redis_forgeries;
+mod redis_memory;
 mod redis_primary;
 mod redis_quarantine;
 mod redis_replicas;

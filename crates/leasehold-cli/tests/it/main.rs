@@ -28,4 +28,5 @@ mod place;
 mod recover;
 mod server;
 mod terminal;
+mod upgrade;
 mod usage;

@@ -1,0 +1,422 @@
+//! The command of an earlier version beside this one, on one store, as while a fleet is upgraded.
+//!
+//! `scripts/upgrade` builds the earlier one and runs these; without it they are ignored. On one
+//! server an earlier client that meets a present one which holds alone is refused, and says why;
+//! in all else both keep to one queue.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "what happened is the result, and a case that is no #[test] by itself fails like one"
+)]
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common::leasehold;
+use leasehold_testkit::deployment::Cluster;
+use leasehold_testkit::process::{Finished, Process, Signal};
+use leasehold_testkit::server::RedisServer;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// What an earlier client is told of a key that a present one holds alone.
+const REFUSED: &str = "newer than this client";
+
+/// Longer than a hand-off takes even if the grant has to be asked for: a third of the waiter TTL.
+const HAND_OFF: Duration = Duration::from_secs(6);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    Earlier,
+    Present,
+}
+use Version::{Earlier, Present};
+
+const PAIRINGS: [(Version, Version); 4] = [
+    (Earlier, Present),
+    (Present, Earlier),
+    (Present, Present),
+    (Earlier, Earlier),
+];
+
+/// A store that both use.
+struct Site {
+    url: String,
+    /// Whether a client that holds alone is told to earlier ones by a format that they refuse.
+    refuses: bool,
+    files: TempDir,
+    /// What ends with the test.
+    _servers: Box<dyn Servers>,
+}
+
+trait Servers {}
+impl Servers for RedisServer {}
+impl Servers for Cluster {}
+
+impl Site {
+    fn server() -> Self {
+        let server = RedisServer::start();
+        let url = server.url();
+        Self::new(url, true, server)
+    }
+
+    fn cluster() -> Self {
+        let cluster = Cluster::builder().replicas(0).start();
+        let url = cluster.url();
+        Self::new(url, false, cluster)
+    }
+
+    fn new(url: String, refuses: bool, servers: impl Servers + 'static) -> Self {
+        Self {
+            url,
+            refuses,
+            files: tempfile::tempdir().unwrap(),
+            _servers: Box::new(servers),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    fn command(&self, version: Version, arguments: &[&str]) -> Command {
+        let mut command = of(version, arguments);
+        command
+            .env("LEASEHOLD_STORE", &self.url)
+            .env("XDG_STATE_HOME", self.path("state"))
+            .current_dir(self.files.path());
+        command
+    }
+
+    fn spawn(&self, version: Version, arguments: &[&str]) -> Process {
+        Process::spawn(self.command(version, arguments))
+    }
+
+    async fn run(&self, version: Version, arguments: &[&str]) -> Finished {
+        self.spawn(version, arguments).finish().await
+    }
+
+    /// A process that holds, and has said so.
+    async fn holder(&self, version: Version, arguments: &[&str]) -> Process {
+        let holder = self.spawn(version, &[&["hold"], arguments].concat());
+        holder.stdout().wait_for("").await;
+        holder
+    }
+
+    /// Whether it is refused by the format, and not by the queue.
+    fn is_refused(&self, holder: Version, rival: Version) -> bool {
+        self.refuses && (holder, rival) == (Present, Earlier)
+    }
+
+    /// Somebody who does not wait does not get in.
+    async fn is_taken(&self, key: &str, holder: Version, rival: Version, mode: &[&str]) {
+        let arguments = [&["run", "-n", key], mode, &["--", "echo", "ran"]].concat();
+        let ended = self.run(rival, &arguments).await;
+        let refused = ended.stderr.contains(REFUSED);
+        let status = if refused { 69 } else { 75 };
+        assert_eq!(
+            (ended.code(), &*ended.stdout),
+            (Some(status), ""),
+            "{}",
+            ended.stderr
+        );
+        assert!(!refused || rival == Earlier, "{holder:?}: {}", ended.stderr);
+        if refused {
+            println!(
+                "{holder:?} holds, {rival:?} asks: {}",
+                ended.stderr.trim_end()
+            );
+        }
+    }
+}
+
+/// The command of a version, and nothing of the tester's own environment.
+fn of(version: Version, arguments: &[&str]) -> Command {
+    let present = leasehold(arguments);
+    if version == Present {
+        return present;
+    }
+    let program = env::var_os("LEASEHOLD_EARLIER").expect("scripts/upgrade says where it is");
+    let mut earlier = Command::new(program);
+    for (name, value) in present.get_envs() {
+        assert!(value.is_none(), "nothing is set yet");
+        earlier.env_remove(name);
+    }
+    earlier.args(arguments);
+    earlier
+}
+
+/// Each case on one server and on a cluster.
+macro_rules! on_each_site {
+    ($($case:ident),* $(,)?) => {
+        mod server {
+            $(#[tokio::test]
+            #[ignore = "scripts/upgrade builds what it needs"]
+            async fn $case() {
+                super::$case(&super::Site::server()).await;
+            })*
+        }
+        mod cluster {
+            $(#[tokio::test]
+            #[ignore = "scripts/upgrade builds what it needs"]
+            async fn $case() {
+                super::$case(&super::Site::cluster()).await;
+            })*
+        }
+    };
+}
+
+on_each_site!(
+    a_holder_keeps_the_other_out_for_as_long_as_it_renews,
+    a_holder_goes_on_whoever_looks_at_its_key,
+    a_key_is_handed_on,
+    those_who_wait_are_served_in_order,
+    a_dead_holder_is_followed,
+    readers_and_permits_are_counted_together,
+    a_crowd_of_both_counts_right,
+);
+
+async fn a_holder_keeps_the_other_out_for_as_long_as_it_renews(site: &Site) {
+    let mut ends = Vec::new();
+    for (holding, asking) in PAIRINGS {
+        let key = format!("{holding:?}/{asking:?}");
+        let holder = site.holder(holding, &["--ttl", "1s", &key]).await;
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(3) && holder.status().is_none() {
+            site.is_taken(&key, holding, asking, &[]).await;
+        }
+        holder.signal(Signal::TERM);
+        let ended = holder.finish().await;
+        let after = site
+            .run(asking, &["run", "-w", "2s", &key, "--", "true"])
+            .await;
+        assert_eq!(after.code(), Some(0), "{key}: {}", after.stderr);
+        ends.push((key, ended));
+    }
+    all_held_to_their_end(&ends);
+}
+
+/// Each holder was told to end, and had not lost its lease.
+fn all_held_to_their_end(ends: &[(String, Finished)]) {
+    let lost = ends.iter().filter(|(_, ended)| ended.code() != Some(0));
+    let lost: Vec<_> = lost
+        .map(|(what, ended)| format!("{what}: {}", ended.stderr))
+        .collect();
+    assert!(lost.is_empty(), "{}", lost.concat());
+}
+
+/// Looks, tries, and waits that are given up.
+async fn a_holder_goes_on_whoever_looks_at_its_key(site: &Site) {
+    let others: [&[&str]; 5] = [
+        &["show"],
+        &["ls"],
+        &["run", "-n", "--", "true"],
+        &["run", "-w", "100ms", "--", "true"],
+        &["run", "-n", "-s", "--", "true"],
+    ];
+    let mut ends = Vec::new();
+    for (holding, asking) in PAIRINGS {
+        for (number, other) in others.iter().enumerate() {
+            let key = format!("{holding:?}/{asking:?}/{number}");
+            let holder = site.holder(holding, &["--ttl", "1s", &key]).await;
+            let (verb, rest) = other.split_first().unwrap();
+            let name = [key.as_str()];
+            let named: &[&str] = if *verb == "ls" { &[] } else { &name };
+            // Options come before the key, and a command after it.
+            let split = rest.iter().position(|it| *it == "--").unwrap_or(rest.len());
+            let arguments = [&[*verb], &rest[..split], named, &rest[split..]].concat();
+            let looked = site.run(asking, &arguments).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            holder.signal(Signal::TERM);
+            let ended = holder.finish().await;
+            let what = format!("{holding:?} holds, {asking:?} does {other:?}");
+            println!("{what}: {:?} {}", looked.code(), looked.stderr.trim_end());
+            ends.push((what, ended));
+        }
+    }
+    all_held_to_their_end(&ends);
+}
+
+async fn a_key_is_handed_on(site: &Site) {
+    for (holding, waiting) in PAIRINGS {
+        let key = format!("{holding:?}/{waiting:?}");
+        let holder = site.holder(holding, &[&key]).await;
+        if site.is_refused(holding, waiting) {
+            // Not before somebody of the present version waits.
+            site.is_taken(&key, holding, waiting, &[]).await;
+            continue;
+        }
+        let waiter = site.spawn(waiting, &["run", &key, "--", "echo", "ran"]);
+        waiter.stderr().wait_for("position 1").await;
+        let begun = Instant::now();
+        holder.signal(Signal::TERM);
+        let served = waiter.finish().await;
+        let took = begun.elapsed();
+        assert_eq!(
+            (served.code(), &*served.stdout),
+            (Some(0), "ran\n"),
+            "{}",
+            served.stderr
+        );
+        assert_eq!(holder.finish().await.code(), Some(0));
+        println!("{holding:?} hands on to {waiting:?} in {took:.0?}");
+        assert!(took < HAND_OFF, "{took:?}");
+    }
+}
+
+async fn those_who_wait_are_served_in_order(site: &Site) {
+    for holding in [Earlier, Present] {
+        let key = format!("{holding:?}");
+        // The holder has a queue before an earlier one comes.
+        let queue = [Present, Earlier, Earlier, Present, Present, Earlier];
+        let holder = site.holder(holding, &[&key]).await;
+        let order = site.path(&key);
+        let mut waiters = Vec::new();
+        for (number, version) in (1..).zip(queue) {
+            let script = format!("echo {number} $LEASEHOLD_TOKEN >> '{}'", order.display());
+            let waiter = site.spawn(version, &["run", &key, "--", "sh", "-c", &script]);
+            let position = format!("position {number}");
+            waiter.stderr().wait_for(&position).await;
+            waiters.push(waiter);
+        }
+        let begun = Instant::now();
+        holder.signal(Signal::TERM);
+        for waiter in waiters {
+            let ended = waiter.finish().await;
+            assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+        }
+        println!("six after {holding:?} in {:.0?}", begun.elapsed());
+        let served = tokens(&order);
+        let numbers: Vec<_> = served.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+        rise(&served);
+    }
+}
+
+async fn a_dead_holder_is_followed(site: &Site) {
+    for (holding, waiting) in PAIRINGS {
+        let key = format!("{holding:?}/{waiting:?}");
+        let holder = site.holder(holding, &["--ttl", "2s", &key]).await;
+        let killed = Instant::now();
+        holder.signal(Signal::KILL);
+        let served = loop {
+            let served = site.run(waiting, &["run", &key, "--", "echo", "ran"]).await;
+            if !(site.is_refused(holding, waiting) && served.stderr.contains(REFUSED)) {
+                break served;
+            }
+        };
+        let took = killed.elapsed();
+        assert_eq!(
+            (served.code(), &*served.stdout),
+            (Some(0), "ran\n"),
+            "{}",
+            served.stderr
+        );
+        println!("{waiting:?} follows a dead {holding:?} after {took:.1?}");
+        // The last renewal was at most a third of the TTL before.
+        assert!(took > Duration::from_millis(1200), "{took:?}");
+        assert!(took < Duration::from_secs(2) + HAND_OFF, "{took:?}");
+    }
+}
+
+async fn readers_and_permits_are_counted_together(site: &Site) {
+    let modes: [(&str, &[&str], &[&str]); 2] = [
+        ("readers", &["-s"], &["-x"]),
+        ("permits", &["--limit", "2"], &["--limit", "2"]),
+    ];
+    for (name, mode, too_much) in modes {
+        for first in [Earlier, Present] {
+            let key = format!("{name}/{first:?}");
+            let second = if first == Earlier { Present } else { Earlier };
+            let mut holders = vec![site.holder(first, &[mode, &[&key]].concat()).await];
+            if site.is_refused(first, second) {
+                site.is_taken(&key, first, second, mode).await;
+                // Two hold in a record that earlier ones read.
+                holders.push(site.holder(Present, &[mode, &[&key]].concat()).await);
+            } else {
+                holders.push(site.holder(second, &[mode, &[&key]].concat()).await);
+            }
+            for rival in [Earlier, Present] {
+                site.is_taken(&key, first, rival, too_much).await;
+            }
+            for holder in holders {
+                holder.signal(Signal::TERM);
+                let ended = holder.finish().await;
+                assert_eq!(ended.code(), Some(0), "{key}: {}", ended.stderr);
+            }
+        }
+    }
+}
+
+/// What each does under the lock: nobody else is there, one more was, and with this token.
+const WORK: &str = "mkdir inside || { echo two at once >&2; exit 99; }; n=$(cat count); sleep 0.01; \
+                    echo $((n + 1)) > count; echo $n $LEASEHOLD_TOKEN >> tokens; rmdir inside";
+
+async fn a_crowd_of_both_counts_right(site: &Site) {
+    fs::write(site.path("count"), "0\n").unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    let arguments = ["run", "-q", "k", "--", "sh", "-c", WORK];
+    let mut lanes = JoinSet::new();
+    for version in [Earlier, Present, Earlier, Present] {
+        let (url, files) = (site.url.clone(), site.files.path().to_owned());
+        lanes.spawn(async move { lane(version, &url, &files, &arguments, until).await });
+    }
+    let (mut served, mut refused) = ([0, 0], 0);
+    while let Some(lane) = lanes.join_next().await {
+        let (version, done, turned_away) = lane.unwrap();
+        served[usize::from(version == Present)] += done;
+        refused += turned_away;
+    }
+    println!(
+        "served {} earlier and {} present; {refused} refused",
+        served[0], served[1]
+    );
+    let counted = fs::read_to_string(site.path("count")).unwrap();
+    assert_eq!(counted.trim(), (served[0] + served[1]).to_string());
+    rise(&tokens(&site.path("tokens")));
+    assert!(served.iter().all(|&count| count > 5), "{served:?}");
+    assert!(refused == 0 || site.refuses);
+}
+
+/// One client after the other of a version: how many were served, and how many refused.
+async fn lane(
+    version: Version,
+    url: &str,
+    files: &Path,
+    arguments: &[&str],
+    until: Instant,
+) -> (Version, usize, usize) {
+    let (mut served, mut refused) = (0, 0);
+    while Instant::now() < until {
+        let mut command = of(version, arguments);
+        command.env("LEASEHOLD_STORE", url).current_dir(files);
+        let ended = Process::run(command).await;
+        match ended.code() {
+            Some(0) => served += 1,
+            Some(69) if version == Earlier && ended.stderr.contains(REFUSED) => refused += 1,
+            other => panic!("{version:?}: {other:?} {}", ended.stderr),
+        }
+    }
+    (version, served, refused)
+}
+
+/// A line a grant: a number, and the token.
+fn tokens(path: &Path) -> Vec<(u64, u64)> {
+    let text = fs::read_to_string(path).unwrap();
+    let line = |line: &str| {
+        let (number, token) = line.split_once(' ').unwrap();
+        (number.parse().unwrap(), token.parse().unwrap())
+    };
+    text.lines().map(line).collect()
+}
+
+fn rise(tokens: &[(u64, u64)]) {
+    let fell = tokens.windows(2).find(|pair| pair[0].1 >= pair[1].1);
+    assert_eq!(fell, None);
+}

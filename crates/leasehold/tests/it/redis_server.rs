@@ -475,6 +475,27 @@ async fn what_an_earlier_version_has_left_is_taken_over() {
     assert_eq!(ours, Some(Token(ahead + 51)));
 }
 
+/// It does not know the short form of ours, and would lose its lease if its record became one.
+#[tokio::test]
+async fn a_holder_of_an_earlier_version_can_read_its_record_after_ours_have_asked() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let held = key("held");
+    let redis_key = "leasehold:lock:held";
+    set_earlier(&server, "held", 8_000_000_000_000_000, Some(7));
+    let hasty = Claim {
+        wait: false,
+        ..claim(&store, 1)
+    };
+    let busy = store.claim(&held, &hasty).await.unwrap().reply;
+    assert!(matches!(busy, ClaimReply::Busy { .. }), "{busy:?}");
+    assert_eq!(server.query::<String>(&["TYPE", redis_key]), "hash");
+    let head: Vec<u8> = server.query(&["HGET", redis_key, " head"]);
+    assert_eq!(head[..3], *b"lh\x01");
+    store.renew(&held, &renew(7)).await.unwrap();
+    assert_eq!(server.query::<String>(&["TYPE", redis_key]), "hash");
+}
+
 /// And tokens go on rising over all keys, also those of which nothing is left.
 #[tokio::test]
 async fn an_idle_key_leaves_nothing() {

@@ -4,7 +4,7 @@
 local function machine()
   -- A function finds what belongs to a function further out at once, but what belongs to the
   -- very one that makes it is searched for, which costs more than many a step.
-  local key, raw, is_hash, now
+  local key, raw, is_hash, earlier, now
   local last_seen, offset, last_arrival, furthest, expires = 0, 0, 0, 0, 0
   -- `capacity` is -1 for a lock, the permits of a semaphore, 0 for none.
   local capacity, used, earliest = 0, 0, 0

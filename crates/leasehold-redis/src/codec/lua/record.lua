@@ -32,7 +32,8 @@ local function open_string()
   end
   local of_all = last_token
   local deadline, since, holder, body
-  if version == 1 then
+  earlier = version == 1
+  if earlier then
     deadline, since, holder, body = open_earlier()
   else
     deadline, since, holder, body = open_lean()
@@ -74,7 +75,7 @@ end
 -- Reads what every step needs, and the claim that it is about. Answers an error if the record
 -- is not ours.
 local function open(at_key, text, id)
-  key, raw, is_hash = at_key, text, false
+  key, raw, is_hash, earlier = at_key, text, false, false
   last_seen, offset, last_arrival, furthest, expires = 0, 0, 0, 0, 0
   capacity, used, earliest = 0, 0, 0
   granted, first_granted, last_granted = 0, '', ''
@@ -122,9 +123,10 @@ local function write(must, millis, ...)
 end
 
 -- Whether the record fits the string: nobody waits or watches, one holds since nobody did,
--- and nothing else is to be remembered. A hash stays one until it is empty.
+-- and nothing else is to be remembered. A hash stays one until it is empty; and what an earlier
+-- version wrote becomes one, since a holder of that version must go on reading its record.
 local function fits_string()
-  local claim = granted == 1 and not is_hash and not in_cluster and find(first_granted)
+  local claim = granted == 1 and not is_hash and not in_cluster and not earlier and find(first_granted)
   return claim and waiting + watchers + buried_count + offset == 0
     and claim.arrival == claim.token and claim.capacity == capacity and not claim.min_hold
 end

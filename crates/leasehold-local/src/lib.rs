@@ -25,7 +25,7 @@
 //! clock.lock          locked while that is written
 //! records/<key>.rec   the record, locked during a step: the queue, and the steps since
 //! keys                empty, in the way of earlier versions
-//! sessions/<inbox>    locked as long as that client lives
+//! sessions/<inbox>    locked as long as that client lives; the format of its records
 //! inbox/<inbox>.sock  open while that client listens
 //! ```
 
@@ -57,7 +57,7 @@ use std::fmt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -114,6 +114,8 @@ struct Inner {
     outbox: UnixDatagram,
     /// Bounds the threads of steps that wait for others.
     waiting: Arc<Semaphore>,
+    /// Said once, that records of an earlier version do not count.
+    told_void: Once,
 }
 
 impl Inner {
@@ -133,6 +135,7 @@ impl Inner {
                 StoreError::new(ErrorKind::Refused, "there are no more sockets").with_source(error)
             })?,
             waiting: Arc::new(Semaphore::new(turn::THREADS)),
+            told_void: Once::new(),
         });
         sweep::sweep(&inner);
         Ok(inner)

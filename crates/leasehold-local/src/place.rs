@@ -11,12 +11,12 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::Inner;
 use super::cache::OpenRecord;
-use super::directory::{RECORDS, is_regular};
-use super::file;
+use super::directory::{RECORDS, is_regular, refused};
 use super::key_lock::KeyLock;
 use super::name::file_name;
-use super::record::{Flaw, Record};
+use super::record::{FORMAT, Flaw, Record};
 use super::turn::in_thread;
+use super::{file, version};
 
 /// How often a step tries to lock a key before it waits in a thread. Steps are
 /// short, and starting a thread takes as long as some of them.
@@ -149,6 +149,19 @@ impl Place {
             // The machine went down before it was on the disk: nothing of it
             // is still valid, and later tokens are above the clock of then.
             Err(Flaw::Torn) if store.clock.is_of_earlier_boot(&stat) => Ok(None),
+            // Tokens rise without it, by the clock.
+            Err(Flaw::Foreign(format))
+                if format < FORMAT && !version::earlier_lives(&store.directory) =>
+            {
+                store.told_void.call_once(|| {
+                    tracing::warn!(
+                        "records of an earlier version in {} are void: minimum holds among them \
+                         are over",
+                        store.directory.path().display()
+                    );
+                });
+                Ok(None)
+            }
             Err(flaw) => Err(self.flawed(store, flaw)),
         }
     }
@@ -181,11 +194,21 @@ impl Place {
         let format = match flaw {
             Flaw::Torn => return self.corrupt(store, "is damaged"),
             Flaw::Unreadable(errno) => return self.failed(store, "read", errno),
+            Flaw::Foreign(format) if format < FORMAT => {
+                return refused(
+                    format!(
+                        "an earlier version of leasehold wrote {}, and a client of it still runs",
+                        self.shown(store)
+                    ),
+                    "wait until all clients of that version have ended, or name another directory with \
+                     local:/some/dir",
+                );
+            }
             Flaw::Foreign(format) => format,
         };
         let message = format!("{} has format {format}", self.shown(store));
         StoreError::new(ErrorKind::Unsupported, message).with_hint(
-            "another version of leasehold wrote it: use that one, or remove the file when nobody \
+            "a later version of leasehold wrote it: use that one, or remove the file when nobody \
              uses the key",
         )
     }

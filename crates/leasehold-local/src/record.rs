@@ -28,9 +28,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::dead;
 
-/// The format written; a reader refuses any other. To be raised also when the core comes to another
+/// The format written; a reader refuses a later one, and one of an earlier version as long as a client
+/// of that version lives. To be raised also when the core comes to another
 /// queue by the same steps: `who_follows_comes_to_the_same` says when.
-const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 3;
 
 /// The size of the first line.
 const HEAD: usize = 128;
@@ -330,17 +331,24 @@ fn frame(
     Ok(bytes)
 }
 
-/// A file in which those lines are the frames.
+/// Frames of those lines, one behind the other.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn file<'a>(frames: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+pub(super) fn frames<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (lines, number) in frames.into_iter().zip(1..) {
+    for (lines, number) in lines.into_iter().zip(1..) {
         let frame = frame(number, |bytes| {
             bytes.extend(lines);
             Ok(())
         });
         bytes.extend(frame.unwrap_or_default());
     }
+    bytes
+}
+
+/// A file in which those lines are the frames.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn file<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let bytes = frames(lines);
     let half = Half {
         first: 1,
         ..Half::beyond(0, bytes.len())

@@ -1,20 +1,49 @@
-//! Takes over a directory from earlier versions, and keeps it from them.
+//! Takes over what earlier versions have left, and keeps versions apart.
 //!
-//! They have their records under `keys/`, and see none of these: two versions would grant a key
-//! twice. So a directory in which one of their clients lives is refused; else their records are put
-//! aside, and a file named `keys` is in the way of those that come later.
+//! Each record says its format. A client refuses records of a later one. Those of an earlier one are
+//! void once no client of an earlier version lives: each client writes the format of its records into
+//! its session file, which was empty before there were such marks.
+//!
+//! The first versions have their records under `keys/`, and see none of those here: two versions
+//! would grant a key twice. So a directory in which one of their clients lives is refused; else their
+//! records are put aside, and a file named `keys` is in the way of those that come later.
 
 use leasehold_store::StoreError;
 use rustix::fs::{OFlags, renameat};
 use rustix::io::Errno;
 
-use super::clock;
 use super::directory::{Directory, Locked, SESSIONS, refused};
+use super::record::FORMAT;
 use super::session::is_dead_file;
+use super::{clock, file};
 
 /// Where their records are, and where they are put.
 const RECORDS: &str = "keys";
 const ASIDE: &str = "keys.earlier";
+
+/// How often a client is looked at that seems to be of an earlier version: it may be dead, and just
+/// be removed by somebody else.
+const LOOKS: usize = 16;
+
+/// What a client writes into its session file.
+pub(super) fn mark() -> String {
+    format!("{FORMAT}\n")
+}
+
+/// Whether a client of an earlier version lives. Any doubt counts as life.
+pub(super) fn earlier_lives(directory: &Directory) -> bool {
+    let is_earlier = |name: &String| {
+        let path = format!("{SESSIONS}/{name}");
+        let file = directory.file(&path, OFlags::RDONLY);
+        let mark = file.and_then(|file| file::read(&file, 0, 16));
+        let mark = mark.ok().and_then(|mark| String::from_utf8(mark).ok());
+        let format = mark.and_then(|mark| mark.trim_end().parse().ok());
+        let earlier = format.is_none_or(|format: u32| format < FORMAT);
+        earlier && (0..LOOKS).all(|_| !is_dead_file(directory, name))
+    };
+    let sessions = directory.names(SESSIONS, "", usize::MAX);
+    sessions.map_or(true, |names| names.iter().any(is_earlier))
+}
 
 pub(super) fn take_over(directory: &Directory) -> Result<(), StoreError> {
     let failed = |errno| directory.failed("write to", errno);
@@ -28,7 +57,7 @@ pub(super) fn take_over(directory: &Directory) -> Result<(), StoreError> {
     }
     let shown = directory.path().join(RECORDS);
     let shown = shown.display();
-    if one_lives(directory) {
+    if earlier_lives(directory) {
         return Err(refused(
             format!("a client of an earlier version of leasehold uses {shown}"),
             "wait until it has ended, or name another directory with local:/some/dir",
@@ -57,11 +86,4 @@ fn is_ours(directory: &Directory) -> Result<bool, StoreError> {
         Err(Errno::ISDIR) => Ok(false),
         Err(errno) => Err(directory.failed("write to", errno)),
     }
-}
-
-/// Whether a client lives there. None of this version does, while theirs is a directory.
-fn one_lives(directory: &Directory) -> bool {
-    let sessions = directory.names(SESSIONS, "", usize::MAX);
-    let mut names = sessions.unwrap_or_default().into_iter();
-    names.any(|name| !is_dead_file(directory, &name))
 }

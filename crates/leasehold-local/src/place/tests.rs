@@ -404,6 +404,69 @@ fn earlier_versions_are_refused_and_refuse() {
     drop(open().unwrap());
 }
 
+/// As the version before this one wrote it: two halves, each with a queue as a whole.
+fn of_format_2(case: &Case, queue: &Queue) -> Vec<u8> {
+    let header = Header {
+        key: case.key.clone(),
+        boot: case.store.clock.boot().to_owned(),
+        expires: case.store.clock.now(),
+    };
+    let lines = [serde_json::to_vec(&header), serde_json::to_vec(queue)].map(Result::unwrap);
+    let frame = record::frames([&*lines.join(&b'\n')]);
+    let head = format!("{:63}\n", r#"{"leasehold":2,"at":64,"half":2016}"#);
+    let mut bytes = [head.as_bytes(), &frame].concat();
+    bytes.resize(4096, 0);
+    bytes
+}
+
+/// The README's first command finds what an earlier version has left in the home directory.
+#[tokio::test]
+async fn records_of_an_earlier_version_are_void_once_no_client_of_it_lives() {
+    let case = Case::new();
+    let mut before = Queue::default();
+    let held = before.apply(&claim(1), case.store.clock.now());
+    let Reply::Standing(held) = held.reply else {
+        panic!("{held:?}")
+    };
+    fs::write(case.path(), of_format_2(&case, &before)).unwrap();
+    let sessions = case.place.path().join("d/sessions");
+    let client = fs::File::create(sessions.join("earlier")).unwrap();
+    client.lock().unwrap();
+    assert_eq!(case.refusal(), ErrorKind::Refused);
+    let said = case.read().unwrap_err();
+    assert!(
+        said.message().contains("a client of it still runs"),
+        "{said}"
+    );
+    assert!(said.hint().unwrap().contains("wait until"), "{said:?}");
+    let path = case.place.path().join("d");
+    let retention = Duration::from_secs(60);
+    let options = super::super::LocalOptions {
+        directory: Some(path.clone()),
+        retention,
+    };
+    let listing = super::super::LocalStore::open(options).await.unwrap();
+    let mut pages = leasehold_store::LockStore::listing(&listing, "*");
+    pages.next_page().await.unwrap();
+    let page = pages.next_page().await.unwrap().unwrap();
+    assert_eq!(page.skipped.len(), 1, "one record does not hide the others");
+    drop(pages);
+    // Those of this version may live, and other keys are served.
+    let other = Inner::open(path, retention).unwrap();
+    let elsewhere = Key::new("elsewhere").unwrap();
+    assert!(!step(&other, &elsewhere, &claim(1)).is_empty());
+    client.unlock().unwrap();
+    assert_eq!(case.read().unwrap(), Queue::default());
+    let queue = case.step(&claim(2));
+    let holders = queue.look(case.store.clock.now()).holders;
+    assert_eq!(holders.len(), 1, "the claim of then is void");
+    assert!(Some(holders[0].token) > held.token);
+    assert_eq!(case.read().unwrap(), queue);
+    // A client of then that comes later reads that it is not its format, and refuses it.
+    let head = fs::read(case.path()).unwrap();
+    assert!(head.starts_with(format!("{{\"leasehold\":{},", record::FORMAT).as_bytes()));
+}
+
 /// A record that was written in another boot.
 fn put_of_boot(case: &Case, boot: &Clock, queue: &Queue) {
     let header = Header {
@@ -532,7 +595,8 @@ fn what_is_not_its_record_is_left_as_it_is() {
     })
     .unwrap();
     assert_eq!(case.refusal(), ErrorKind::Corrupt);
-    fs::write(case.path(), "{\"leasehold\":4}\n").unwrap();
+    let later = format!("{{\"leasehold\":{}}}\n", record::FORMAT + 1);
+    fs::write(case.path(), later).unwrap();
     assert_eq!(case.refusal(), ErrorKind::Unsupported);
     fs::remove_file(case.path()).unwrap();
     fs::create_dir(case.path()).unwrap();

@@ -37,7 +37,8 @@
 //!
 //! Earlier versions of leasehold wrote a string of version 1, with the numbers of the head up to
 //! `buried`, the size of the claim u16 (0 if there is none), `deadline`, `since`, `id` text
-//! and body of a claim, and the released ids. It is read, and written anew.
+//! and body of a claim, and the released ids. It is read, and written as a hash, which those
+//! versions read too.
 //!
 //! **The body**, the part that hardly ever changes: the traits u8, the permits there are u32
 //! (0: a lock), the weight u32, `inbox` text, then the client: `pid` u32, `host` text, `label`

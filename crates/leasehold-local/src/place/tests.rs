@@ -464,7 +464,7 @@ async fn records_of_an_earlier_version_are_void_once_no_client_of_it_lives() {
     assert_eq!(case.read().unwrap(), queue);
     // A client of then that comes later reads that it is not its format, and refuses it.
     let head = fs::read(case.path()).unwrap();
-    assert!(head.starts_with(format!("{{\"leasehold\":{},", record::FORMAT).as_bytes()));
+    assert!(head.starts_with(format!("{{\"leasehold\":{FORMAT},").as_bytes()));
 }
 
 /// A record that was written in another boot.
@@ -595,7 +595,7 @@ fn what_is_not_its_record_is_left_as_it_is() {
     })
     .unwrap();
     assert_eq!(case.refusal(), ErrorKind::Corrupt);
-    let later = format!("{{\"leasehold\":{}}}\n", record::FORMAT + 1);
+    let later = format!("{{\"leasehold\":{}}}\n", FORMAT + 1);
     fs::write(case.path(), later).unwrap();
     assert_eq!(case.refusal(), ErrorKind::Unsupported);
     fs::remove_file(case.path()).unwrap();

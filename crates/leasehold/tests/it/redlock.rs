@@ -250,6 +250,9 @@ type Holds = Arc<std::sync::Mutex<Vec<(std::time::SystemTime, std::time::SystemT
 
 /// One client that asks again and again, and holds for a while; it works for as
 /// long as its lease is valid by its own clock.
+/// How often a contender looks until when its lease may be relied on.
+const LOOK: Duration = Duration::from_millis(20);
+
 async fn contend(url: String, ttl: Duration, seed: u64, ended: Arc<AtomicBool>, holds: Holds) {
     let settings = Settings::default()
         .with_ttl(ttl)
@@ -263,10 +266,18 @@ async fn contend(url: String, ttl: Duration, seed: u64, ended: Arc<AtomicBool>, 
     while !ended.load(Ordering::SeqCst) {
         if let Ok(Some(lease)) = lock.try_lock().await {
             let from = std::time::SystemTime::now();
-            // A lease that is not renewed any more still counts till its end.
-            let work = tokio::time::sleep(dice.millis(0, 601));
-            let _ = timeout(lease.remaining(), lease.run(work)).await;
-            let to = std::time::SystemTime::now();
+            // A lease that is not renewed any more still counts till its end, and not for as long
+            // as a busy machine takes to tell of it.
+            let mut until = from + lease.remaining();
+            {
+                let work = lease.run(tokio::time::sleep(dice.millis(0, 601)));
+                tokio::pin!(work);
+                while lease.is_valid() && timeout(LOOK, &mut work).await.is_err() {
+                    let now = std::time::SystemTime::now();
+                    until = until.max(now + lease.remaining());
+                }
+            }
+            let to = std::time::SystemTime::now().min(until);
             if lease.is_valid() || to > from {
                 holds.lock().unwrap().push((from, to, lease.token().get()));
             }

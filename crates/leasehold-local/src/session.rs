@@ -39,10 +39,11 @@ impl Life {
         let path = path(inbox);
         // On a full disk the file stays empty, as those of earlier versions are.
         let mark = |file: &OwnedFd| file::write(file, version::mark().as_bytes(), 0).ok();
-        // First without the lock, as whoever has it and no mark is of an earlier version.
+        // Before the lock: whoever has it and no mark is of an earlier version.
         mark(&directory.file(&path, OFlags::WRONLY | OFlags::CREATE)?);
         // Others look at a lock for a moment only, so this does not wait long.
         let file = directory.lock_file(&path)?;
+        // Again: without the lock the first file may have been swept.
         mark(&file);
         Ok(Self {
             file,

@@ -11,6 +11,7 @@
     reason = "what happened is the result, and a case that is no #[test] by itself fails like one"
 )]
 
+use std::any::Any;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,13 +52,9 @@ struct Site {
     /// Whether a client that holds alone is told to earlier ones by a format that they refuse.
     refuses: bool,
     files: TempDir,
-    /// What ends with the test.
-    _servers: Box<dyn Servers>,
+    /// They end with the test.
+    _servers: Box<dyn Any>,
 }
-
-trait Servers {}
-impl Servers for RedisServer {}
-impl Servers for Cluster {}
 
 impl Site {
     fn server() -> Self {
@@ -72,7 +69,7 @@ impl Site {
         Self::new(url, false, cluster)
     }
 
-    fn new(url: String, refuses: bool, servers: impl Servers + 'static) -> Self {
+    fn new(url: String, refuses: bool, servers: impl Any) -> Self {
         Self {
             url,
             refuses,
@@ -232,6 +229,7 @@ async fn a_holder_goes_on_whoever_looks_at_its_key(site: &Site) {
             let split = rest.iter().position(|it| *it == "--").unwrap_or(rest.len());
             let arguments = [&[*verb], &rest[..split], named, &rest[split..]].concat();
             let looked = site.run(asking, &arguments).await;
+            // Two TTLs: a renewal that fails has ended the holder by then.
             tokio::time::sleep(Duration::from_secs(2)).await;
             holder.signal(Signal::TERM);
             let ended = holder.finish().await;

@@ -248,11 +248,11 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
 /// What several clients believed: from when until when, and with which token.
 type Holds = Arc<std::sync::Mutex<Vec<(std::time::SystemTime, std::time::SystemTime, u64)>>>;
 
-/// One client that asks again and again, and holds for a while; it works for as
-/// long as its lease is valid by its own clock.
 /// How often a contender looks until when its lease may be relied on.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// One client that asks again and again, and holds for a while; it works for as
+/// long as its lease is valid by its own clock.
 async fn contend(url: String, ttl: Duration, seed: u64, ended: Arc<AtomicBool>, holds: Holds) {
     let settings = Settings::default()
         .with_ttl(ttl)

@@ -13,7 +13,8 @@ return function(at, dry, may_force)
   local key, command = KEYS[at], ARGV[at + 2]
   local verb, marks = byte(command, 1, 2)
   local answer, silent, granted
-  if (touched[key] == IN_QUEUE or not values[at]) and (verb == 1 and marks % 8 < 4 or verb == 3) and dry == false and may_force then
+  local plain = verb == 1 and marks % 8 < 4 or verb == 3
+  if plain and (touched[key] == IN_QUEUE or not values[at]) and dry == false and may_force then
     answer, silent, granted = in_queue(key, verb, marks, command)
   end
   if not answer and touched[key] then

@@ -46,11 +46,10 @@ local steps = #KEYS - (in_cluster and 0 or 1)
 -- its own last token. MGET answers nil for a key of another type where GET would fail, and
 -- failed calls show up in the server's statistics.
 local values, last_before = {}, 0
-if in_cluster then
-elseif flags >= 512 then
+if not in_cluster and flags >= 512 then
   values = call('MGET', unpack(KEYS))
   last_before = values[steps + 1] or 0
-else
+elseif not in_cluster then
   last_before = call('MGET', KEYS[steps + 1])[1] or 0
 end
 last_before = last_before + 0

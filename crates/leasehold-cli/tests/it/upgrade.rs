@@ -111,8 +111,8 @@ impl Site {
         self.refuses && (holder, rival) == (Present, Earlier)
     }
 
-    /// Somebody who does not wait does not get in.
-    async fn is_taken(&self, key: &str, holder: Version, rival: Version, mode: &[&str]) {
+    /// Somebody who does not wait does not get in: what it is told.
+    async fn is_taken(&self, key: &str, holder: Version, rival: Version, mode: &[&str]) -> String {
         let arguments = [&["run", "-n", key], mode, &["--", "echo", "ran"]].concat();
         let ended = self.run(rival, &arguments).await;
         let refused = ended.stderr.contains(REFUSED);
@@ -124,12 +124,7 @@ impl Site {
             ended.stderr
         );
         assert!(!refused || rival == Earlier, "{holder:?}: {}", ended.stderr);
-        if refused {
-            println!(
-                "{holder:?} holds, {rival:?} asks: {}",
-                ended.stderr.trim_end()
-            );
-        }
+        ended.stderr
     }
 }
 
@@ -247,7 +242,8 @@ async fn a_key_is_handed_on(site: &Site) {
         let holder = site.holder(holding, &[&key]).await;
         if site.is_refused(holding, waiting) {
             // Not before somebody of the present version waits.
-            site.is_taken(&key, holding, waiting, &[]).await;
+            let told = site.is_taken(&key, holding, waiting, &[]).await;
+            println!("{holding:?} holds, {waiting:?} asks: {}", told.trim_end());
             continue;
         }
         let waiter = site.spawn(waiting, &["run", &key, "--", "echo", "ran"]);

@@ -61,6 +61,8 @@ async fn released_keys_leave_the_memory_as_it_was() {
     }
     let released = begun.elapsed() - locked;
 
+    // First the number: a million names would hide it.
+    assert_eq!(server.query::<usize>(&["DBSIZE"]), 1);
     assert_eq!(
         server.query::<Vec<String>>(&["KEYS", "*"]),
         ["leasehold:last"]

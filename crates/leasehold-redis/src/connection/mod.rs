@@ -3,6 +3,7 @@
 
 mod abandoned;
 pub(crate) mod acker;
+mod batch;
 pub(crate) mod client;
 pub(crate) mod connect;
 pub(crate) mod demand;

@@ -1,38 +1,28 @@
-//! One connection, and the batcher in front of it.
+//! One connection, shared by all requests of a client.
 //!
-//! A command that finds nothing in flight is sent at once from its caller's
-//! task. The others queue up; a short-lived task lets every ready caller add
-//! its own (one `yield_now`) and sends all of them together: steps as one call of
-//! their script, which costs the server half of what one call each does, the rest as
-//! one pipeline. Measured in `docs/adr/0003-redis-record.md`: twice the throughput
-//! from 64 tasks on, nothing lost with one.
+//! A request that finds nothing in flight is sent at once from its caller's task; the others
+//! are sent together by the batcher.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
 use leasehold_store::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::acker::Acker;
+use super::batch::{Batcher, Work};
 use super::connect::{Opened, Target};
 use super::gate::Gate;
 use super::manager::ConnectionManager;
 use super::server::Server;
-use crate::codec::script::{Request as _, Steps, Terms};
+use crate::codec::script::Terms;
 use crate::lock::lock;
 use crate::refusal;
-
-/// How many commands travel as one pipeline, and steps in one call, at most. All
-/// answers come together: in one of hundreds, client and server would take turns
-/// instead of working at the same time.
-const PIPELINE: usize = 16;
 
 /// A connection on which nothing was answered for so long, of all that was
 /// asked and given up, is suspect.
@@ -77,24 +67,12 @@ pub(crate) struct Connection {
     /// Whether no two keys can be in one call: in a cluster they lie on several servers.
     parted: AtomicBool,
     link: Weak<ConnectionManager>,
-    queue: Mutex<Vec<Job>>,
+    pub(super) batcher: Batcher,
     in_flight: AtomicUsize,
     suspected: AtomicBool,
     /// When the first of the requests was sent that were all given up since the
     /// last answer.
     silent_since: Mutex<Option<Instant>>,
-}
-
-struct Job {
-    work: Work,
-    answer: oneshot::Sender<RedisResult<Value>>,
-}
-
-/// What is to be sent.
-enum Work {
-    Command(Cmd),
-    /// A step of a key.
-    Step(String, Vec<u8>),
 }
 
 impl Connection {
@@ -109,7 +87,7 @@ impl Connection {
             server: opened.server,
             signals: opened.signals,
             link,
-            queue: Mutex::default(),
+            batcher: Batcher::default(),
             in_flight: AtomicUsize::new(0),
             suspected: AtomicBool::new(false),
             silent_since: Mutex::default(),
@@ -143,44 +121,50 @@ impl Connection {
     /// Sends one command and waits for its answer, which may be an error of the
     /// server ([`Value::ServerError`]). May be dropped at any point.
     pub(crate) async fn send(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
-        self.carry(Work::Command(command)).await
+        self.send_or_join(None, || command).await
     }
 
-    /// The same for a step, which may travel with others.
-    pub(crate) async fn step(self: &Arc<Self>, key: &str, step: &[u8]) -> RedisResult<Value> {
-        let work = match self.has_parted() {
-            true => Work::Command(call(&[(key, step)], self.terms())),
-            false => Work::Step(key.to_owned(), step.to_vec()),
-        };
-        self.carry(work).await
-    }
-
-    async fn carry(self: &Arc<Self>, work: Work) -> RedisResult<Value> {
+    /// The same; if `command` is a call for this one `step` of a key, it may travel with others.
+    pub(crate) async fn send_or_join(
+        self: &Arc<Self>,
+        step: Option<(&str, &[u8])>,
+        command: impl FnOnce() -> Cmd,
+    ) -> RedisResult<Value> {
         let mut flight = InFlight::start(self);
-        let answer = async {
-            if flight.alone {
-                let command = match work {
-                    Work::Command(command) => command,
-                    Work::Step(key, step) => call(&[(&key, &step)], self.terms()),
-                };
-                self.connection.clone().send_packed_command(&command).await
-            } else {
-                self.send_batched(work).await
+        let alone = flight.alone;
+        let work = self.work(step.filter(|_| !alone), command);
+        let mut answer = pin!(async {
+            match work {
+                Work::Command(command) if alone => {
+                    self.connection.clone().send_packed_command(&command).await
+                }
+                work => self
+                    .batcher
+                    .send(self, work)
+                    .await
+                    .unwrap_or_else(|| Err(closed())),
             }
-        };
+        });
         let answer = if self.server.named.is_some() {
             // A primary that was replaced may be stopped, and go on later: its
             // answers are not to be waited for, and not to be believed.
             tokio::select! {
                 biased;
                 () = self.signals.died() => Err(closed()),
-                answer = answer => answer,
+                answer = &mut answer => answer,
             }
         } else {
             answer.await
         };
         self.note(&mut flight, &answer);
         answer
+    }
+
+    fn work(&self, step: Option<(&str, &[u8])>, command: impl FnOnce() -> Cmd) -> Work {
+        match step {
+            Some((key, step)) if !self.has_parted() => Work::Step(key.to_owned(), step.to_vec()),
+            _ => Work::Command(command()),
+        }
     }
 
     /// What an answer, or the lack of one, says about the connection.
@@ -215,19 +199,6 @@ impl Connection {
         answer
     }
 
-    async fn send_batched(self: &Arc<Self>, work: Work) -> RedisResult<Value> {
-        let (answer, answered) = oneshot::channel();
-        let first = {
-            let mut queue = self.queue();
-            queue.push(Job { work, answer });
-            queue.len() == 1
-        };
-        if first {
-            tokio::spawn(Batch::new(self).send());
-        }
-        answered.await.unwrap_or_else(|_| Err(closed()))
-    }
-
     pub(crate) fn link(&self) -> Option<Arc<ConnectionManager>> {
         self.link.upgrade()
     }
@@ -250,10 +221,6 @@ impl Connection {
         if let Some(link) = self.link.upgrade() {
             link.lost(&self.signals);
         }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Vec<Job>> {
-        lock(&self.queue)
     }
 
     /// Asks whether the connection still lives; ends it if not.
@@ -323,120 +290,6 @@ impl Drop for InFlight<'_> {
         };
         if since.elapsed() >= SUSPICIOUS {
             self.wire.suspect();
-        }
-    }
-}
-
-/// The task that sends what has queued up. If it is dropped before that (its
-/// runtime ends), nothing stays behind in the queue.
-struct Batch {
-    wire: Arc<Connection>,
-    sent: bool,
-}
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        if !self.sent {
-            drop(std::mem::take(&mut *self.wire.queue()));
-        }
-    }
-}
-
-impl Batch {
-    fn new(wire: &Arc<Connection>) -> Self {
-        Self {
-            wire: Arc::clone(wire),
-            sent: false,
-        }
-    }
-
-    async fn send(mut self) {
-        tokio::task::yield_now().await;
-        let mut jobs = std::mem::take(&mut *self.wire.queue());
-        // From here on the queue belongs to the next batch.
-        self.sent = true;
-        jobs.retain(|job| !job.answer.is_closed());
-        let (mut commands, mut steps) = (Vec::new(), Vec::new());
-        for Job { work, answer } in jobs {
-            match work {
-                Work::Command(command) => commands.push((command, answer)),
-                Work::Step(key, step) => steps.push((key, step, answer)),
-            }
-        }
-        let mut parcels: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
-        for steps in in_parts(steps) {
-            parcels.push(Box::pin(send_steps(&self.wire, steps)));
-        }
-        for commands in in_parts(commands) {
-            parcels.push(Box::pin(send_commands(&self.wire, commands)));
-        }
-        while parcels.next().await.is_some() {}
-    }
-}
-
-type Answer = oneshot::Sender<RedisResult<Value>>;
-
-/// Parts of the size that travels together.
-fn in_parts<T>(all: Vec<T>) -> impl Iterator<Item = Vec<T>> {
-    let mut all = all.into_iter();
-    std::iter::from_fn(move || {
-        let part: Vec<_> = all.by_ref().take(PIPELINE).collect();
-        (!part.is_empty()).then_some(part)
-    })
-}
-
-/// One call for all these steps.
-fn call(steps: &[(&str, &[u8])], terms: Terms<'_>) -> Cmd {
-    let (keys, steps): (Vec<_>, Vec<_>) = steps.iter().copied().unzip();
-    let all = false;
-    let (keys, steps) = (&keys, &steps);
-    Steps { keys, steps, all }.command(false, terms)
-}
-
-/// Sends steps in one call, and hands out the answers one by one.
-async fn send_steps(wire: &Connection, steps: Vec<(String, Vec<u8>, Answer)>) {
-    let parts: Vec<_> = steps
-        .iter()
-        .map(|(key, step, _)| (&**key, &**step))
-        .collect();
-    let command = call(&parts, wire.terms());
-    let sent = wire.connection.clone().send_packed_command(&command).await;
-    let alone = steps.len() == 1;
-    let mut answers = match sent {
-        Ok(Value::Array(values)) if !alone => Ok(values.into_iter()),
-        other => Err(other),
-    };
-    for (.., answer) in steps {
-        let value = match &mut answers {
-            Ok(values) => Ok(values.next().unwrap_or(Value::Nil)),
-            // One for all: nothing was done, or nobody knows.
-            Err(value) => value.clone(),
-        };
-        // A caller that has left does not mind.
-        let _ = answer.send(value);
-    }
-}
-
-/// Sends one pipeline, and hands out its answers one by one.
-async fn send_commands(wire: &Connection, commands: Vec<(Cmd, Answer)>) {
-    let mut pipeline = redis::Pipeline::with_capacity(commands.len());
-    let mut answers = Vec::with_capacity(commands.len());
-    for (command, answer) in commands {
-        pipeline.add_command(command);
-        answers.push(answer);
-    }
-    let mut connection = wire.connection.clone();
-    let sent = connection.send_packed_commands(&pipeline, 0, answers.len());
-    match sent.await {
-        Ok(values) => {
-            for (answer, value) in answers.into_iter().zip(values) {
-                let _ = answer.send(Ok(value));
-            }
-        }
-        Err(error) => {
-            for answer in answers {
-                let _ = answer.send(Err(error.clone()));
-            }
         }
     }
 }

@@ -164,14 +164,16 @@ async fn send(
 ) -> Result<(Value, Option<Result<Acknowledged, StoreError>>), StoreError> {
     let send = async |in_full| {
         let command = || request.command(in_full, wire.terms());
-        let value = match (way, &wire.acker, request.single()) {
-            (Way::Acknowledged(claims), Some(acker), _) => {
+        let value = match (way, &wire.acker) {
+            (Way::Acknowledged(claims), Some(acker)) => {
                 let (value, acknowledged) = acker.send(wire, command(), claims).await?;
                 return Ok((value, Some(acknowledged)));
             }
-            (Way::Asking, _, _) => wire.send_asking(command()).await,
-            (_, _, Some((key, step))) if !in_full => wire.step(key, step).await,
-            _ => wire.send(command()).await,
+            (Way::Asking, _) => wire.send_asking(command()).await,
+            _ => {
+                let step = request.single().filter(|_| !in_full);
+                wire.send_or_join(step, command).await
+            }
         };
         Ok((value.map_err(refusal::of_connection)?, None))
     };

@@ -55,6 +55,13 @@ impl Signals {
     }
 }
 
+/// Whose turn it is to send a script that the server does not know, and how often somebody has.
+#[derive(Debug, Default)]
+pub(crate) struct Loads {
+    pub(super) turn: tokio::sync::Mutex<()>,
+    pub(super) count: AtomicU64,
+}
+
 pub(crate) struct Connection {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) signals: Arc<Signals>,
@@ -68,6 +75,7 @@ pub(crate) struct Connection {
     parted: AtomicBool,
     link: Weak<ConnectionManager>,
     pub(super) batcher: Batcher,
+    pub(super) loads: Loads,
     in_flight: AtomicUsize,
     suspected: AtomicBool,
     /// When the first of the requests was sent that were all given up since the
@@ -88,6 +96,7 @@ impl Connection {
             signals: opened.signals,
             link,
             batcher: Batcher::default(),
+            loads: Loads::default(),
             in_flight: AtomicUsize::new(0),
             suspected: AtomicBool::new(false),
             silent_since: Mutex::default(),

@@ -1,6 +1,7 @@
 //! A step: a script, sent to the primary and answered.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use leasehold_core::{ClaimId, Reply, StoreTime};
 use leasehold_store::{Acknowledged, Answer, StoreError};
@@ -156,40 +157,82 @@ pub(crate) async fn run_request(
     Ok(value)
 }
 
+/// What was answered, and who else has it, where that was asked for.
+type Sent = (Value, Option<Result<Acknowledged, StoreError>>);
+
 /// Sends a script, which the server is told in full if it does not know it.
 async fn send(
     wire: &Arc<Connection>,
     way: Way<'_>,
     request: &impl Request,
-) -> Result<(Value, Option<Result<Acknowledged, StoreError>>), StoreError> {
-    let send = async |in_full| {
-        let command = || request.command(in_full, wire.terms());
-        let value = match (way, &wire.acker) {
-            (Way::Acknowledged(claims), Some(acker)) => {
-                let (value, acknowledged) = acker.send(wire, command(), claims).await?;
-                return Ok((value, Some(acknowledged)));
-            }
-            (Way::Asking, _) => wire.send_asking(command()).await,
-            _ => {
-                let step = request.single().filter(|_| !in_full);
-                wire.send_or_join(step, command).await
-            }
-        };
-        Ok((value.map_err(refusal::of_connection)?, None))
-    };
-    let sending = wire.server.rights.sending;
-    let answer: (Value, _) = send(sending == Sending::InFull).await?;
-    match &answer.0 {
-        Value::ServerError(error) if error.code() == "NOSCRIPT" => {}
-        _ => return Ok(answer),
+) -> Result<Sent, StoreError> {
+    let in_full = wire.server.rights.sending == Sending::InFull;
+    loop {
+        let loads = wire.loads.count.load(Ordering::Acquire);
+        let sent = send_as(wire, way, request, in_full).await?;
+        match &sent.0 {
+            Value::ServerError(error) if error.code() == "NOSCRIPT" => {}
+            _ => return Ok(sent),
+        }
+        // What is seldom needed does not make every request larger.
+        if let Some(sent) = Box::pin(load(wire, way, request, loads)).await? {
+            return Ok(sent);
+        }
     }
-    if sending == Sending::ByHash {
+}
+
+/// Sends a script in full, and what it was to answer. `None`: another request has sent one since
+/// there were so many `loads`; all that are under way find out at once that the server does not
+/// know them, and one of them is enough to tell it.
+async fn load(
+    wire: &Arc<Connection>,
+    way: Way<'_>,
+    request: &impl Request,
+    loads: u64,
+) -> Result<Option<Sent>, StoreError> {
+    let turn = wire.loads.turn.lock().await;
+    if wire.loads.count.load(Ordering::Acquire) != loads {
+        return Ok(None);
+    }
+    let by_hash = wire.server.rights.sending == Sending::ByHash;
+    let sent = if by_hash {
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD").arg(&request.script().text);
-        if let Value::ServerError(error) = wire.send(load).await.map_err(refusal::of_connection)? {
-            return Err(refusal::of_server(&error));
-        }
-        return send(false).await;
+        let loaded = wire.send(load).await;
+        loaded
+            .map(|value| (value, None))
+            .map_err(refusal::of_connection)
+    } else {
+        send_as(wire, way, request, true).await
+    };
+    // Also in vain: whoever waits here finds out for itself, at the same time as the others.
+    wire.loads.count.fetch_add(1, Ordering::AcqRel);
+    drop(turn);
+    match sent? {
+        (Value::ServerError(error), _) if by_hash => Err(refusal::of_server(&error)),
+        _ if by_hash => send_as(wire, way, request, false).await.map(Some),
+        sent => Ok(Some(sent)),
     }
-    send(true).await
+}
+
+/// Sends a script by its hash or in full.
+async fn send_as(
+    wire: &Arc<Connection>,
+    way: Way<'_>,
+    request: &impl Request,
+    in_full: bool,
+) -> Result<Sent, StoreError> {
+    let command = || request.command(in_full, wire.terms());
+    let value = match (way, &wire.acker) {
+        (Way::Acknowledged(claims), Some(acker)) => {
+            let sent = acker.send(wire, command(), claims).await;
+            return sent.map(|(value, acknowledged)| (value, Some(acknowledged)));
+        }
+        (Way::Asking, _) => wire.send_asking(command()).await,
+        _ => {
+            let step = request.single().filter(|_| !in_full);
+            wire.send_or_join(step, command).await
+        }
+    };
+    Ok((value.map_err(refusal::of_connection)?, None))
 }

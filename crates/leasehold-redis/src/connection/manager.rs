@@ -181,7 +181,8 @@ impl ConnectionManager {
             return Ok(wire);
         }
         let limit = self.target.options.response_timeout;
-        let settled = self.settled(limit, is_refusal).await;
+        // Most find it open: what waits does not make every request larger.
+        let settled = Box::pin(self.settled(limit, is_refusal)).await;
         settled.map_err(|last| refusal::no_connection(last.as_ref()))
     }
 

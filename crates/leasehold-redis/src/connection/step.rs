@@ -225,10 +225,10 @@ async fn send_as(
     let command = || request.command(in_full, wire.terms());
     let value = match (way, &wire.acker) {
         (Way::Acknowledged(claims), Some(acker)) => {
-            let sent = acker.send(wire, command(), claims).await;
+            let sent = Box::pin(acker.send(wire, command(), claims)).await;
             return sent.map(|(value, acknowledged)| (value, Some(acknowledged)));
         }
-        (Way::Asking, _) => wire.send_asking(command()).await,
+        (Way::Asking, _) => Box::pin(wire.send_asking(command())).await,
         _ => {
             let step = request.single().filter(|_| !in_full);
             wire.send_or_join(step, command).await

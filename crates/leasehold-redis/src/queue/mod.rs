@@ -165,7 +165,8 @@ impl RedisStore {
     ) -> Result<(Value, Context), StoreError> {
         match &self.route {
             Route::One(shared) => ask_primary(shared, way, request).await,
-            Route::Cluster(cluster) => cluster.run(request).await,
+            // Following a slot is large, and must not make every request to one server larger.
+            Route::Cluster(cluster) => Box::pin(cluster.run(request)).await,
         }
     }
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::redis_support::*;
 use leasehold::core::{
-    BreakReply, Claim, ClaimReply, Key, Mode, Note, Release, ReleaseReply, Renew, RenewReply,
-    Reply, ResizeReply, Rotate, Standing, Token, WatchReply,
+    BreakReply, Claim, ClaimReply, Command, Key, Mode, Note, Release, ReleaseReply, Renew,
+    RenewReply, Reply, ResizeReply, Rotate, Standing, Token, WatchReply,
 };
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{AllAnswer, Answer, LockStore, Push, Verbs as _};
@@ -606,6 +606,16 @@ async fn many_requests_tell_a_server_that_forgot_once() {
             assert_eq!(told.calls, 1, "{told_by}, round {round}");
         }
     }
+}
+
+/// A request is moved when it is made, so what is seldom needed lies apart.
+#[tokio::test]
+async fn a_step_is_small() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let step = (&key("k"), &Command::Claim(claim(&store, 1)));
+    let bytes = size_of_val(&*LockStore::step(&store, step.0, step.1));
+    assert!(bytes <= 2_400, "{bytes} bytes");
 }
 
 #[tokio::test]

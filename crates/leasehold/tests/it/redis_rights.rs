@@ -403,7 +403,9 @@ async fn where_nobody_says_that_keys_lie_apart() {
         let store = &store;
         async move { store.claim(key, &claim).await.is_ok() }
     });
-    let granted = futures_util::future::join_all(claims).await;
+    let claimed = futures_util::future::join_all(claims);
+    let granted = tokio::time::timeout(Duration::from_secs(20), claimed).await;
+    let granted = granted.expect("each is answered, if only with a refusal");
     for (key, granted) in keys.iter().zip(&granted) {
         // It serves a third of all slots, and refuses the others, whoever asks.
         let renewed = store.renew(key, &renew(1)).await;

@@ -608,6 +608,31 @@ async fn many_requests_tell_a_server_that_forgot_once() {
     }
 }
 
+/// Steps that find others under way are sent as one call, which has one answer for each.
+#[tokio::test]
+async fn each_step_of_a_call_gets_its_own_answer() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let keys: Vec<_> = (0..100).map(|number| key(&number.to_string())).collect();
+    let before = server.stats();
+    let claims: Vec<_> = (0..100).map(|number| claim(&store, number)).collect();
+    let claimed = keys
+        .iter()
+        .zip(&claims)
+        .map(|(key, claim)| store.claim(key, claim));
+    let claimed = futures_util::future::join_all(claimed).await;
+    let calls = server.stats().since(&before).command("evalsha").calls;
+    assert!(calls < 20, "{calls} calls");
+    for (key, answer) in keys.iter().zip(claimed) {
+        let holder = &store.inspect(key).await.unwrap().holders[0];
+        assert_eq!(
+            standing(&answer.unwrap()).token,
+            Some(holder.token),
+            "of {key}"
+        );
+    }
+}
+
 /// A request is moved when it is made, so what is seldom needed lies apart.
 #[tokio::test]
 async fn a_step_is_small() {

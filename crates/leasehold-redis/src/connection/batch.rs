@@ -11,7 +11,7 @@ use futures_util::future::{join, join_all};
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::oneshot;
 
-use super::multiplexed::Connection;
+use super::multiplexed::{Connection, closed};
 use crate::codec::script::{Request as _, Steps};
 use crate::lock::lock;
 
@@ -34,27 +34,24 @@ type Answer = oneshot::Sender<RedisResult<Value>>;
 pub(super) struct Batcher(Mutex<Vec<(Work, Answer)>>);
 
 impl Batcher {
-    /// Sends this with whatever else is there. `None`: it was not sent, since the runtime ends.
-    pub(super) async fn send(
-        &self,
-        wire: &Arc<Connection>,
-        work: Work,
-    ) -> Option<RedisResult<Value>> {
-        let (answer, answered) = oneshot::channel();
-        let first = {
-            let mut queue = lock(&self.0);
-            queue.push((work, answer));
-            queue.len() == 1
-        };
-        if first {
-            tokio::spawn(Batch(Some(Arc::clone(wire))).send());
-        }
-        answered.await.ok()
-    }
-
     fn take(&self) -> Vec<(Work, Answer)> {
         std::mem::take(&mut *lock(&self.0))
     }
+}
+
+/// Sends this over `wire`, with whatever else waits there.
+pub(super) async fn send(wire: &Arc<Connection>, work: Work) -> RedisResult<Value> {
+    let (answer, answered) = oneshot::channel();
+    let first = {
+        let mut queue = lock(&wire.batcher.0);
+        queue.push((work, answer));
+        queue.len() == 1
+    };
+    if first {
+        tokio::spawn(Batch(Some(Arc::clone(wire))).send());
+    }
+    // The runtime of the batch has ended: nobody knows what was sent.
+    answered.await.unwrap_or_else(|_| Err(closed()))
 }
 
 /// The task that sends what has queued up at this connection. If it is dropped before that (its

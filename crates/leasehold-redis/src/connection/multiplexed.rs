@@ -3,7 +3,6 @@
 //! A request that finds nothing in flight is sent at once from its caller's task; the others
 //! are sent together by the batcher.
 
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::acker::Acker;
-use super::batch::{Batcher, Work};
+use super::batch::{self, Batcher, Work};
 use super::connect::{Opened, Target};
 use super::gate::Gate;
 use super::manager::ConnectionManager;
@@ -142,28 +141,20 @@ impl Connection {
         let mut flight = InFlight::start(self);
         let alone = flight.alone;
         let work = self.work(step.filter(|_| !alone), command);
-        let mut answer = pin!(async {
+        let answer = async {
             match work {
                 Work::Command(command) if alone => {
                     self.connection.clone().send_packed_command(&command).await
                 }
-                work => self
-                    .batcher
-                    .send(self, work)
-                    .await
-                    .unwrap_or_else(|| Err(closed())),
+                work => batch::send(self, work).await,
             }
-        });
-        let answer = if self.server.named.is_some() {
+        };
+        let answer = tokio::select! {
+            biased;
             // A primary that was replaced may be stopped, and go on later: its
             // answers are not to be waited for, and not to be believed.
-            tokio::select! {
-                biased;
-                () = self.signals.died() => Err(closed()),
-                answer = &mut answer => answer,
-            }
-        } else {
-            answer.await
+            () = self.signals.died(), if self.server.named.is_some() => Err(closed()),
+            answer = answer => answer,
         };
         self.note(&mut flight, &answer);
         answer
@@ -257,7 +248,7 @@ impl Connection {
     }
 }
 
-fn closed() -> redis::RedisError {
+pub(super) fn closed() -> redis::RedisError {
     std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()
 }
 

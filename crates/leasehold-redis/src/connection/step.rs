@@ -160,6 +160,10 @@ pub(crate) async fn run_request(
 /// What was answered, and who else has it, where that was asked for.
 type Sent = (Value, Option<Result<Acknowledged, StoreError>>);
 
+/// How often a request that met `NOSCRIPT` relies on another to load the script, before it does so
+/// itself. Twice, since the first load that it waits for may be of another script.
+const RELIES: u32 = 2;
+
 /// Sends a script, which the server is told in full if it does not know it.
 async fn send(
     wire: &Arc<Connection>,
@@ -167,52 +171,57 @@ async fn send(
     request: &impl Request,
 ) -> Result<Sent, StoreError> {
     let in_full = wire.server.rights.sending == Sending::InFull;
+    let mut told = 0;
     loop {
         let loads = wire.loads.count.load(Ordering::Acquire);
         let sent = send_as(wire, way, request, in_full).await?;
-        match &sent.0 {
-            Value::ServerError(error) if error.code() == "NOSCRIPT" => {}
-            _ => return Ok(sent),
-        }
-        // What is seldom needed does not make every request larger.
-        if let Some(sent) = Box::pin(load(wire, way, request, loads)).await? {
+        let unknown = matches!(&sent.0, Value::ServerError(e) if e.code() == "NOSCRIPT");
+        // Bounded, since a server may forget each time.
+        if !unknown || in_full || told > RELIES {
             return Ok(sent);
         }
+        let relies = (told < RELIES).then_some(loads);
+        // What is seldom needed does not make every request larger.
+        if let Some(sent) = Box::pin(tell(wire, way, request, relies)).await? {
+            return Ok(sent);
+        }
+        told += 1;
     }
 }
 
-/// Sends a script in full, and what it was to answer. `None`: another request has sent one since
-/// there were so many `loads`; all that are under way find out at once that the server does not
-/// know them, and one of them is enough to tell it.
-async fn load(
+/// Tells the server a script; `None`: it is to be asked again by hash. All requests under way find
+/// out at once that the server does not know it, and one of them is enough to tell it: with
+/// `loads`, they take turns, and nothing is sent if there have been more loads since.
+async fn tell(
     wire: &Arc<Connection>,
     way: Way<'_>,
     request: &impl Request,
-    loads: u64,
+    loads: Option<u64>,
 ) -> Result<Option<Sent>, StoreError> {
-    let turn = wire.loads.turn.lock().await;
-    if wire.loads.count.load(Ordering::Acquire) != loads {
-        return Ok(None);
-    }
-    let by_hash = wire.server.rights.sending == Sending::ByHash;
-    let sent = if by_hash {
+    let _turn = match loads {
+        Some(loads) => {
+            let turn = wire.loads.turn.lock().await;
+            if wire.loads.count.load(Ordering::Acquire) != loads {
+                return Ok(None);
+            }
+            Some(turn)
+        }
+        None => None,
+    };
+    let told = if wire.server.rights.sending == Sending::ByHash {
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD").arg(&request.script().text);
-        let loaded = wire.send(load).await;
-        loaded
-            .map(|value| (value, None))
-            .map_err(refusal::of_connection)
+        match wire.send(load).await {
+            // Nothing was done: as if this were the answer to the script.
+            Ok(refused @ Value::ServerError(_)) => Ok(Some((refused, None))),
+            loaded => loaded.map(|_| None).map_err(refusal::of_connection),
+        }
     } else {
-        send_as(wire, way, request, true).await
+        send_as(wire, way, request, true).await.map(Some)
     };
-    // Also in vain: whoever waits here finds out for itself, at the same time as the others.
+    // Also in vain: those who wait find out for themselves, all at the same time.
     wire.loads.count.fetch_add(1, Ordering::AcqRel);
-    drop(turn);
-    match sent? {
-        (Value::ServerError(error), _) if by_hash => Err(refusal::of_server(&error)),
-        _ if by_hash => send_as(wire, way, request, false).await.map(Some),
-        sent => Ok(Some(sent)),
-    }
+    told
 }
 
 /// Sends a script by its hash or in full.

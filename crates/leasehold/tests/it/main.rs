@@ -44,6 +44,7 @@ mod redis_primary;
 mod redis_quarantine;
 mod redis_replicas;
 mod redis_rights;
+mod redis_scripts;
 mod redis_sentinel;
 mod redis_server;
 mod redis_store;

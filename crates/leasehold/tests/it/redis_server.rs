@@ -578,36 +578,6 @@ async fn a_server_that_forgot_is_told_again() {
     assert!(later.token > first.token && later.arrival > first.arrival);
 }
 
-/// Those that are under way when it forgets all find out, and one of them is enough to tell it.
-#[tokio::test]
-async fn many_requests_tell_a_server_that_forgot_once() {
-    let server = RedisServer::builder()
-        .user("no-load", "on >secret ~* &* +@all -script")
-        .start();
-    let url = server.url_as("no-load", "secret");
-    let in_full = RedisStore::connect(RedisOptions::from_url(&url).unwrap());
-    let ways = [
-        (store(&server).await, "script|load"),
-        (in_full.await.unwrap(), "eval"),
-    ];
-    for (store, told_by) in ways {
-        let keys: Vec<_> = (0..200)
-            .map(|number| key(&format!("{told_by} {number}")))
-            .collect();
-        let claim = claim(&store, 1);
-        for round in 0..3 {
-            server.command(&["SCRIPT", "FLUSH"]);
-            let before = server.stats();
-            let claimed = keys.iter().map(|key| store.claim(key, &claim));
-            for answer in futures_util::future::join_all(claimed).await {
-                assert!(answer.unwrap().holds());
-            }
-            let told = server.stats().since(&before).command(told_by);
-            assert_eq!(told.calls, 1, "{told_by}, round {round}");
-        }
-    }
-}
-
 /// Steps that find others under way are sent as one call, which has one answer for each.
 #[tokio::test]
 async fn each_step_of_a_call_gets_its_own_answer() {

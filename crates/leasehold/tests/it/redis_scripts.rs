@@ -1,0 +1,176 @@
+//! Scripts that the server has forgotten: `SCRIPT FLUSH`, or a restart.
+#![cfg(feature = "redis")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::redis_support::*;
+use futures_util::future::join_all;
+use leasehold::core::Key;
+use leasehold::store::Verbs as _;
+use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::{ErrorKind, StoreError};
+use leasehold_testkit::proxy::{Held, Proxy};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// How a script is told, with the server that lets a client do so.
+const WAYS: [(&str, &str); 2] = [("script|load", ""), ("eval", "-script")];
+
+fn server_with(rule: &str) -> RedisServer {
+    let rules = format!("on >secret ~* &* +@all {rule}");
+    RedisServer::builder().user("alice", &rules).start()
+}
+
+fn options_for(server: &RedisServer, proxy: &Proxy) -> RedisOptions {
+    RedisOptions::from_url(&proxy.through(&server.url_as("alice", "secret"))).unwrap()
+}
+
+fn keys(count: usize) -> Vec<Key> {
+    (0..count).map(|number| key(&number.to_string())).collect()
+}
+
+/// Those that are under way when it forgets all find out, and one of them is enough to tell it.
+#[tokio::test]
+async fn many_requests_tell_a_server_that_forgot_once() {
+    for (told_by, rule) in WAYS {
+        let server = server_with(rule);
+        let options = RedisOptions::from_url(&server.url_as("alice", "secret"));
+        let store = RedisStore::connect(options.unwrap()).await.unwrap();
+        let (keys, claim) = (keys(200), claim(&store, 1));
+        for round in 0..3 {
+            server.command(&["SCRIPT", "FLUSH"]);
+            let before = server.stats();
+            let claimed = join_all(keys.iter().map(|key| store.claim(key, &claim))).await;
+            for answer in claimed {
+                assert!(answer.unwrap().holds());
+            }
+            let told = server.stats().since(&before).command(told_by);
+            assert_eq!(told.calls, 1, "{told_by}, round {round}");
+        }
+    }
+}
+
+/// Nobody asks for ever, or as often as there are others. By `EVAL` all succeed; else they are
+/// told why not.
+#[tokio::test]
+async fn a_server_that_always_forgets_is_asked_a_few_times() {
+    for (told_by, rule) in WAYS {
+        let server = Arc::new(server_with(rule));
+        let proxy = Proxy::to(&server);
+        let store = RedisStore::connect(options_for(&server, &proxy));
+        let store = store.await.unwrap();
+        let (keys, claim) = (keys(64), claim(&store, 1));
+        let asked = Arc::new(AtomicU64::new(0));
+        let (forgets, counted) = (Arc::clone(&server), Arc::clone(&asked));
+        let _never = proxy.request(
+            move |command| {
+                if command.is("EVALSHA") {
+                    forgets.command(&["SCRIPT", "FLUSH"]);
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+                false
+            },
+            1,
+        );
+        let claims = join_all(keys.iter().map(|key| store.claim(key, &claim)));
+        for answer in timeout(SOON, claims).await.expect("all are answered") {
+            match answer {
+                Ok(answer) => assert!(answer.holds(), "{told_by}"),
+                Err(error) => {
+                    assert_eq!((error.kind(), told_by), (ErrorKind::Refused, "script|load"));
+                    assert!(error.to_string().contains("NOSCRIPT"), "{error}");
+                }
+            }
+        }
+        // They travel together, 16 in one call.
+        let asked = asked.load(Ordering::Relaxed);
+        assert!(asked < 64, "{told_by}: {asked} calls");
+    }
+}
+
+/// A right that is taken away later: each is told so.
+#[tokio::test]
+async fn a_script_that_may_not_be_loaded_any_more_is_refused_to_all() {
+    let server = server_with("");
+    let options = RedisOptions::from_url(&server.url_as("alice", "secret"));
+    let store = RedisStore::connect(options.unwrap()).await.unwrap();
+    let (keys, claim) = (keys(64), claim(&store, 1));
+    server.command(&["ACL", "SETUSER", "alice", "-script"]);
+    let claims = join_all(keys.iter().map(|key| store.claim(key, &claim)));
+    for answer in timeout(SOON, claims).await.expect("all are answered") {
+        let error = answer.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        assert!(error.to_string().contains("may not"), "{error}");
+    }
+}
+
+type Claims = Vec<JoinHandle<Result<bool, StoreError>>>;
+
+/// Claims that are under way while one of them tells the server its script, which is held.
+async fn while_it_is_told(
+    told_by: &str,
+    options: RedisOptions,
+    proxy: &Proxy,
+) -> (Arc<RedisStore>, Held, Claims) {
+    let store = Arc::new(RedisStore::connect(options).await.unwrap());
+    let verb = told_by.split('|').next().unwrap().to_owned();
+    let held = proxy.hold_request(move |command| command.is(&verb), 1);
+    let claims = keys(8).into_iter().map(|key| {
+        let (store, claim) = (Arc::clone(&store), claim(&store, 1));
+        tokio::spawn(async move { Ok(store.claim(&key, &claim).await?.holds()) })
+    });
+    let claims = claims.collect();
+    held.wait().await;
+    (store, held, claims)
+}
+
+#[tokio::test]
+async fn whoever_leaves_while_it_tells_the_server_holds_up_nobody() {
+    for (told_by, rule) in WAYS {
+        let server = server_with(rule);
+        let proxy = Proxy::to(&server);
+        let options = options_for(&server, &proxy);
+        for leave in 0..8 {
+            server.command(&["FLUSHALL"]);
+            server.command(&["SCRIPT", "FLUSH"]);
+            let (_store, held, claims) = while_it_is_told(told_by, options.clone(), &proxy).await;
+            // Whoever it is that tells it, it is among these, or it stays.
+            claims[..=leave].iter().for_each(|claim| claim.abort());
+            held.release();
+            for (at, claim) in claims.into_iter().enumerate().skip(leave + 1) {
+                let claimed = timeout(SOON, claim).await.expect("it is answered");
+                assert!(claimed.unwrap().unwrap(), "{told_by}: {at} of {leave}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_lost_while_the_server_is_told_leaves_nobody_waiting() {
+    for (told_by, rule) in WAYS {
+        let server = server_with(rule);
+        let proxy = Proxy::to(&server);
+        let patient = options_for(&server, &proxy);
+        let hasty = patient.clone().response_timeout(Duration::from_millis(300));
+        // Its end is seen, or it is silent for longer than an answer may take.
+        for (options, cut) in [(patient, true), (hasty, false)] {
+            server.command(&["SCRIPT", "FLUSH"]);
+            let (store, held, claims) = while_it_is_told(told_by, options, &proxy).await;
+            if cut {
+                proxy.cut();
+            }
+            for claim in claims {
+                let claimed = timeout(SOON, claim).await.expect("it is answered").unwrap();
+                assert_eq!(claimed.unwrap_err().kind(), ErrorKind::Unavailable);
+            }
+            held.release();
+            let (key, claim) = (key("k"), claim(&store, 1));
+            let serves = async { while store.claim(&key, &claim).await.is_err() {} };
+            timeout(SOON, serves).await.expect("it serves again");
+        }
+    }
+}

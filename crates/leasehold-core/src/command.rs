@@ -36,6 +36,11 @@ pub struct Claim {
     pub min_hold: Duration,
     /// What it tells the others once it holds.
     pub note: Option<Note>,
+    /// Whether its client keeps the order of its own claims, so that they may be granted one
+    /// right behind the other: see [`Standing::behind`](crate::Standing::behind). Counts for
+    /// [`Mode::EXCLUSIVE`] without a secret and a minimum hold.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub runs: bool,
 }
 
 impl Claim {
@@ -55,6 +60,7 @@ impl Claim {
             secret: None,
             min_hold: Duration::ZERO,
             note: None,
+            runs: false,
         }
     }
 }
@@ -198,6 +204,8 @@ pub enum Event {
         id: ClaimId,
         /// Its fencing token.
         token: Token,
+        /// As in [`Standing::behind`](crate::Standing::behind).
+        behind: Option<Arrival>,
         /// Until when it lives without renewal.
         deadline: StoreTime,
     },
@@ -297,7 +305,8 @@ pub struct Snapshot {
     pub at: StoreTime,
     /// The store's clock at the look; differs from `at` after it stepped back.
     pub clock: StoreTime,
-    /// Those who hold, in order of their grants.
+    /// Those who hold, in order of their grants. A claim that is granted behind another of its
+    /// client still waits.
     pub holders: Vec<Holder>,
     /// Those who wait, in order of arrival.
     pub waiters: Vec<WaiterView>,

@@ -52,7 +52,10 @@ pub use life::{
 pub use marker::{Closed, Marked, Marker, SetTerms};
 pub use owner::{ClientInfo, OwnerSecret};
 pub use push::{Proof, Push};
-pub use queue::{DROPS_PER_STEP, PROMOTED_FLOOR, Queue, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT};
+pub use queue::{
+    DROPS_PER_STEP, FOLLOWERS_PER_STEP, PROMOTED_FLOOR, Queue, RUN, TOMBSTONE_LIFE, TOMBSTONES,
+    UNHEARD_CUT,
+};
 pub use reply::{
     BreakReply, ClaimReply, ReleaseReply, RenewReply, Reply, ResizeReply, Standing, WatchReply,
 };

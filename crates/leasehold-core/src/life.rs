@@ -63,6 +63,12 @@ pub struct Life {
     settled: bool,
     /// Whether its caller has had it in hand.
     used: bool,
+    /// Whether only the store can say if it still held when it was released: its caller was told
+    /// its id, which others may know, or another server has taken over.
+    doubtful: bool,
+    /// Its token, if it was released while it was valid, so that the next in its run holds;
+    /// [`Token::NONE`] if not.
+    passed: Token,
     arrival: Option<Arrival>,
     hints: HintLimit,
     early: Vec<Push>,
@@ -157,6 +163,8 @@ impl Life {
             sends: 0,
             settled: false,
             used: false,
+            doubtful: false,
+            passed: Token::NONE,
             arrival: None,
             hints: HintLimit::default(),
             early: Vec::new(),
@@ -209,6 +217,29 @@ impl Life {
             Stage::Waiting(waiter) => waiter.position().map(|(_, position)| position),
             _ => None,
         }
+    }
+
+    /// Of one that waits: granted behind this claim of the same client, in a run.
+    #[must_use]
+    pub fn behind(&self) -> Option<Arrival> {
+        match &self.stage {
+            Stage::Waiting(waiter) => waiter.behind(),
+            _ => None,
+        }
+    }
+
+    /// The numbers of its grant, once its lease was released while it was valid: the claim right
+    /// behind it in its run holds from then on ([`Life::handle_turn`]).
+    #[must_use]
+    pub fn passed(&self) -> Option<(Arrival, Token)> {
+        let passed = Some(self.passed).filter(|token| *token != Token::NONE);
+        self.arrival.zip(passed)
+    }
+
+    /// Its caller is told its id, which others may come to know.
+    pub fn expose(&mut self) -> (&ClaimId, u64) {
+        self.doubtful = true;
+        self.identity()
     }
 
     /// The fencing token of its grant.

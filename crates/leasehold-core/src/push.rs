@@ -86,6 +86,8 @@ pub enum Push {
         arrival: Arrival,
         /// Its fencing token.
         token: Token,
+        /// As in [`Standing::behind`](crate::Standing::behind).
+        behind: Option<Arrival>,
         /// The store's time of the grant.
         at: StoreTime,
         /// That the store says so.
@@ -153,13 +155,18 @@ impl Push {
         let key = key.clone();
         match event {
             Event::Granted {
-                arrival, id, token, ..
+                arrival,
+                id,
+                token,
+                behind,
+                ..
             } => Self::Granted {
                 epoch,
                 arrival: *arrival,
                 token: *token,
+                behind: *behind,
                 at,
-                proof: Proof::of(id, &said('g', *arrival, Some(token.0), at, &key)),
+                proof: Proof::of(id, &said_granted(*arrival, *token, *behind, at, &key)),
                 key,
             },
             Event::Next {
@@ -232,10 +239,11 @@ impl Push {
                 key,
                 arrival,
                 token,
+                behind,
                 at,
                 proof,
                 ..
-            } => Some((said('g', *arrival, Some(token.0), *at, key), proof)),
+            } => Some((said_granted(*arrival, *token, *behind, *at, key), proof)),
             Self::Revoked {
                 key,
                 arrival,
@@ -257,6 +265,19 @@ impl Push {
             } => Some((said('u', *arrival, Some(in_use.units()), *at, key), proof)),
             Self::Next { .. } | Self::Changed { .. } | Self::Reset => None,
         }
+    }
+}
+
+fn said_granted(
+    arrival: Arrival,
+    token: Token,
+    behind: Option<Arrival>,
+    at: StoreTime,
+    key: &Key,
+) -> String {
+    match behind {
+        None => said('g', arrival, Some(token.0), at, key),
+        Some(behind) => format!("f {arrival} {token} {behind} {} {key}", at.0),
     }
 }
 

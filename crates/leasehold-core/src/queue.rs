@@ -7,6 +7,7 @@
 //! - `entry`: one claim of the queue, and where it stands;
 //! - `claim`, `renew`, `leave`: the verbs;
 //! - `rule`: who is granted;
+//! - `run`: claims of one client that are granted one behind the other;
 //! - `told`: who is told, and what is answered;
 //! - `tombstone`: released ids;
 //! - `record`, `look`: a queue as it is written down, and as people see it;
@@ -20,6 +21,7 @@ mod look;
 mod record;
 mod renew;
 mod rule;
+mod run;
 mod told;
 mod tombstone;
 
@@ -47,6 +49,13 @@ pub const UNHEARD_CUT: Duration = Duration::from_secs(1);
 /// How many lapsed claims one step drops at most, and how many waiting claims
 /// `Unheard` looks at.
 pub const DROPS_PER_STEP: usize = 256;
+
+/// How many claims of one client are granted one behind the other at most: a step that looks for
+/// lapsed holders looks at each.
+pub const RUN: usize = 1024;
+
+/// How many claims one step grants behind others.
+pub const FOLLOWERS_PER_STEP: usize = 64;
 
 /// How many silent inboxes in a row one step tries when it looks for the next
 /// in line that listens.
@@ -112,6 +121,7 @@ struct Step {
     /// From when on something is granted, if nothing is now.
     opens: Option<StoreTime>,
     drops_left: usize,
+    followers_left: usize,
     first_before: Option<Arrival>,
     /// The first holder before the step. The arrival counts too: the claims of
     /// one owner share a token, and each has its own note.
@@ -350,12 +360,18 @@ impl Queue {
         self.last_seen = clock;
         let of_all = last_token.filter(|_| !mutated("last-token-lost"));
         self.last_token = self.last_token.max(of_all.unwrap_or_default());
+        let first_before = self.first_waiting();
+        if !closed.is_zero() && !mutated("closed-runs-on") {
+            // Whoever is ahead may hold for longer than is known here.
+            self.disband(Token::NONE);
+        }
         Step {
             now,
             clock,
             opens: (!closed.is_zero()).then(|| now + closed),
             drops_left: DROPS_PER_STEP,
-            first_before: self.first_waiting(),
+            followers_left: FOLLOWERS_PER_STEP,
+            first_before,
             holder_before: self.first_holder(),
             noted: false,
             shortened: false,

@@ -11,13 +11,26 @@ pub struct Standing {
     pub arrival: Arrival,
     /// The fencing token, once granted: *granted means having a token*.
     pub token: Option<Token>,
-    /// 0 when granted, 1 for the next in line; an upper bound.
+    /// Granted behind this claim of the same client, which holds, or is behind another itself:
+    /// a *run*. The client keeps the order. It passes the hold on when its lease ahead is
+    /// released while it is valid, and the store need not be asked; if that ended in any other
+    /// way, the store is asked.
+    pub behind: Option<Arrival>,
+    /// 0 for one that holds, 1 for the next in line; an upper bound.
     pub position: u64,
     /// Until when it lives without renewal.
     pub deadline: StoreTime,
     /// The earliest time at which what blocks it can lapse, or at which the store
     /// grants again. It comes early rather than late. `None` when granted.
     pub blocked_until: Option<StoreTime>,
+}
+
+impl Standing {
+    /// Whether the claim holds the key: it is granted, and behind no other.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.token.is_some() && self.behind.is_none()
+    }
 }
 
 /// What a step answers.
@@ -70,10 +83,16 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// Whether the claim is granted, be it behind another of its client.
+    #[must_use]
+    pub fn has_token(&self) -> bool {
+        matches!(self, Self::Standing(standing) if standing.token.is_some())
+    }
+
     /// Whether the claim holds the key.
     #[must_use]
     pub fn is_grant(&self) -> bool {
-        matches!(self, Self::Standing(standing) if standing.token.is_some())
+        matches!(self, Self::Standing(standing) if standing.holds())
     }
 }
 

@@ -125,6 +125,7 @@ mod tests {
             let standing = Standing {
                 arrival: Arrival(arrival),
                 token: None,
+                behind: None,
                 position,
                 deadline: StoreTime(0),
                 blocked_until: None,

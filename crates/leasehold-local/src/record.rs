@@ -31,7 +31,7 @@ use super::dead;
 /// The format written; a reader refuses a later one, and an earlier one as long as a client of an
 /// earlier version lives. To be raised also when the core comes to another queue by the same steps:
 /// `who_follows_comes_to_the_same` says when.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 4;
 
 /// The size of the first line.
 const HEAD: usize = 128;

@@ -49,10 +49,16 @@ impl<R: Copy + Into<Reply>> Answer<R> {
         }
     }
 
-    /// Whether it grants, or confirms a grant.
+    /// Whether it says that the claim holds the key.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.reply.into().is_grant()
+    }
+
+    /// Whether it grants, or confirms a grant, be it behind another claim of the client.
+    #[must_use]
+    pub fn has_token(&self) -> bool {
+        self.reply.into().has_token()
     }
 
     /// The error of a grant that was not acknowledged as it should have been:
@@ -63,7 +69,7 @@ impl<R: Copy + Into<Reply>> Answer<R> {
     #[must_use]
     pub fn shortfall(&self) -> Option<StoreError> {
         self.acknowledged
-            .filter(|acknowledged| self.holds() && !acknowledged.is_enough())
+            .filter(|acknowledged| self.has_token() && !acknowledged.is_enough())
             .map(|acknowledged| acknowledged.error())
     }
 

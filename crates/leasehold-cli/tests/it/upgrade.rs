@@ -19,11 +19,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common::leasehold;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use leasehold::{Client, Lease};
 use leasehold_testkit::deployment::Cluster;
 use leasehold_testkit::process::{Finished, Process, Signal};
 use leasehold_testkit::server::RedisServer;
 use tempfile::TempDir;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 /// What an earlier client is told of a key that a present one holds alone.
@@ -172,6 +175,8 @@ on_each_site!(
     a_dead_holder_is_followed,
     readers_and_permits_are_counted_together,
     a_crowd_of_both_counts_right,
+    a_run_is_waited_for,
+    a_run_outlives_a_break,
 );
 
 async fn a_holder_keeps_the_other_out_for_as_long_as_it_renews(site: &Site) {
@@ -291,6 +296,69 @@ async fn those_who_wait_are_served_in_order(site: &Site) {
         assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
         rise(&served);
     }
+}
+
+/// A present service with a key that it holds, and two claims behind that in its run.
+async fn service(site: &Site, key: &str) -> (Client, Lease, [JoinHandle<Lease>; 2]) {
+    let service = leasehold::connect(&site.url).await.unwrap();
+    let held = service.mutex(key).unwrap().lock().await.unwrap();
+    let first = behind(&service, key, 1).await;
+    let second = behind(&service, key, 2).await;
+    (service, held, [first, second])
+}
+
+/// One more claim of the service, as the last of so many.
+async fn behind(service: &Client, key: &str, place: usize) -> JoinHandle<Lease> {
+    let lock = service.mutex(key).unwrap();
+    let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
+    while service.inspect(key).await.unwrap().waiters.len() != place {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    waiter
+}
+
+async fn a_run_is_waited_for(site: &Site) {
+    let (service, mut held, run) = service(site, "run").await;
+    let order = site.path("run");
+    let script = format!("echo 0 $LEASEHOLD_TOKEN >> '{}'", order.display());
+    let earlier = site.spawn(Earlier, &["run", "run", "--", "sh", "-c", &script]);
+    earlier.stderr().wait_for("position").await;
+    let last = behind(&service, "run", 4).await;
+    for next in run {
+        held.release().await.unwrap();
+        held = next.await.unwrap();
+        assert!(!order.exists(), "it is not yet its turn");
+    }
+    let before = held.token().0;
+    held.release().await.unwrap();
+    let ended = earlier.finish().await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let after = last.await.unwrap().token().0;
+    let [(_, token)] = tokens(&order)[..] else {
+        panic!("it ran once");
+    };
+    assert!(before < token && token < after, "{before} {token} {after}");
+}
+
+/// An earlier client takes those behind the holder for holders, and the key from all of them. They
+/// join anew, in any order.
+async fn a_run_outlives_a_break(site: &Site) {
+    let (_service, held, run) = service(site, "run").await;
+    let mut token = held.token();
+    let ended = site.run(Earlier, &["break", "--yes", "run"]).await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    held.lost().await;
+    drop(held);
+    let begun = Instant::now();
+    let mut run: FuturesUnordered<_> = run.into_iter().collect();
+    while let Some(next) = run.next().await {
+        let next = next.unwrap();
+        assert!(next.token() > token);
+        token = next.token();
+        next.release().await.unwrap();
+    }
+    println!("after a break in {:.0?}", begun.elapsed());
+    assert!(begun.elapsed() < HAND_OFF);
 }
 
 async fn a_dead_holder_is_followed(site: &Site) {

@@ -2,12 +2,14 @@
 
 use super::belief::LastAnswer;
 use super::leaving::Left;
+use super::timing::LOOK_PAUSE;
+use super::waiter::Pushed;
 use super::{
     EARLY_PUSHES, End, Errand, Failure, Handing, Heard, Life, Renewal, Request, Stage, Transmit,
     Verdict,
 };
 use crate::mutant::mutated;
-use crate::{Arrival, Command, Loss, Moment, Push, Renew, Reply, Standpoint};
+use crate::{Arrival, Command, Loss, Moment, Push, Renew, Reply, Standpoint, Token};
 
 impl Life {
     /// What came of a request.
@@ -184,16 +186,32 @@ impl Life {
             (
                 Stage::Waiting(waiter),
                 Push::Granted {
-                    epoch, token, at, ..
+                    epoch,
+                    token,
+                    behind,
+                    at,
+                    ..
                 },
             ) if counts && waiter.answered.allows(now, *at, *token) => {
-                waiter.handle_granted(*epoch, arrival, *token, *at);
+                waiter.handle_granted(Pushed {
+                    epoch: *epoch,
+                    arrival,
+                    token: *token,
+                    behind: *behind,
+                    at: *at,
+                });
             }
             (Stage::Waiting(waiter), Push::Unfit { in_use, .. }) if counts => {
                 waiter.handle_unfit(arrival, *in_use);
             }
             (Stage::Waiting(waiter), Push::Granted { .. } | Push::Unfit { .. }) => {
                 waiter.handle_doubt(now, hinted());
+            }
+            // It was broken before its client knew that it holds, and is in line anew.
+            (Stage::Held(renewal), Push::Granted { token, .. })
+                if renewal.token().is_some_and(|own| own < *token) =>
+            {
+                renewal.handle_doubt(hinted(), Loss::Revoked);
             }
             (Stage::Held(renewal), Push::Revoked { .. }) if counts => renewal.handle_revoked(),
             (Stage::Held(renewal), Push::Adopted { .. }) if counts => renewal.handle_adopted(),
@@ -206,6 +224,49 @@ impl Life {
             _ => return false,
         }
         true
+    }
+
+    /// The lease right ahead in its run ([`Life::behind`]) was passed on ([`Life::passed`]).
+    pub fn handle_turn(&mut self, now: Moment, ahead: (Arrival, Token)) {
+        if let Stage::Waiting(waiter) = &mut self.stage {
+            waiter.handle_turn(ahead);
+        }
+        self.move_on(now);
+    }
+
+    /// The claim right ahead in its run was lost, or has ended and was not passed on: it asks where
+    /// it stands.
+    pub fn handle_run_ended(&mut self, now: Moment, ahead: Arrival) {
+        if let Stage::Waiting(waiter) = &mut self.stage {
+            waiter.handle_doubt(now, now);
+            waiter.handle_run_ended(now, ahead);
+        }
+    }
+
+    /// Its client does not know the claim right ahead in its run. It may come to know it at once
+    /// ([`Life::handle_run_known`]).
+    pub fn handle_run_unknown(&mut self, now: Moment, ahead: Arrival) {
+        if let Stage::Waiting(waiter) = &mut self.stage {
+            waiter.handle_run_ended(now + LOOK_PAUSE, ahead);
+        }
+    }
+
+    /// The claim right ahead in its run is one of its client.
+    pub fn handle_run_known(&mut self) {
+        if let Stage::Waiting(waiter) = &mut self.stage {
+            waiter.handle_run_known();
+        }
+    }
+
+    /// The connection was lost: another server may answer from now on, which may have granted the
+    /// key to others.
+    pub fn handle_lost_connection(&mut self, now: Moment) {
+        self.passed = Token::NONE;
+        match &mut self.stage {
+            Stage::Waiting(waiter) => waiter.leave_run(),
+            _ => self.doubtful = true,
+        }
+        self.handle_reset(now);
     }
 
     /// Pushes may have been missed: it asks where it stands.

@@ -211,6 +211,12 @@ impl Life {
         change.in_flight = false;
         let reply = said.map(|heard| heard.reply);
         change.outcome = match (&change.aim, heard, reply) {
+            // The release of the lease ahead in its run may still be under way.
+            (Aim::Caller(Change::Downgrade), _, Some(Reply::Standing(standing)))
+                if !standing.holds() =>
+            {
+                None
+            }
             (_, _, Some(Reply::Standing(_))) => Some(Changed::Done),
             (Aim::TopUp, ..) => Some(Changed::Done),
             (_, Err(Failure::Refused), _) => Some(Changed::Refused),

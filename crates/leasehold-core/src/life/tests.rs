@@ -1,3 +1,5 @@
+mod runs;
+
 use super::*;
 use crate::{Event, Inbox, Key, Mode, Note, Reply, Standing, StoreTime};
 
@@ -63,9 +65,22 @@ pub(super) fn standing(token: Option<u64>) -> Reply {
     Reply::Standing(Standing {
         arrival: Arrival(7),
         token: token.map(Token),
+        behind: None,
         position: u64::from(token.is_none()),
         deadline: StoreTime(0),
         blocked_until: token.is_none().then_some(STORE + TTL),
+    })
+}
+
+/// Granted with this token, behind the claim with that number.
+pub(super) fn behind(token: u64, ahead: u64) -> Reply {
+    Reply::Standing(Standing {
+        arrival: Arrival(7),
+        token: Some(Token(token)),
+        behind: Some(Arrival(ahead)),
+        position: 1,
+        deadline: StoreTime(0),
+        blocked_until: None,
     })
 }
 
@@ -90,6 +105,7 @@ pub(super) fn granted(arrival: u64, token: u64, millis: u64) -> Push {
         arrival: Arrival(arrival),
         id: id(1),
         token: Token(token),
+        behind: None,
         deadline: StoreTime(0),
     };
     Push::of(&event, &key(), STORE + Duration::from_millis(millis), 1)

@@ -15,6 +15,9 @@ pub(super) const RENEW_WAITING_AT: u32 = 3;
 /// longer before it looks: the next in line asks, the others only if it does not.
 pub(super) const STAGGER: Duration = Duration::from_millis(50);
 
+/// At most so much later: what is ahead may be one run, whose client has died.
+pub(super) const STAGGER_AT_MOST: Duration = Duration::from_secs(1);
+
 /// The shortest pause between two looks of one waiter.
 pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(10);
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::belief::LastAnswer;
-use super::timing::{ASK_PAUSE, ASK_SHARE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER};
+use super::timing::{ASK_PAUSE, ASK_SHARE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST};
 pub(super) use super::words::{Request, Verdict, WaiterConfig};
 use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
@@ -17,8 +17,12 @@ pub(super) struct Waiter {
     in_flight: bool,
     /// Whether a request has been answered, or has failed.
     asked: bool,
+    /// What is under way may be answered by a server before.
+    stale: bool,
+    /// A claim that it was behind, and that holds no more, or is not known.
+    ended: Option<Arrival>,
     /// A grant that was pushed on another epoch than that of the last answer.
-    kept: Option<(u64, Arrival, Token, StoreTime)>,
+    kept: Option<Box<Pushed>>,
     /// The connection was lost while a request was under way: its answer says
     /// nothing about the connection that came after.
     ask_again: bool,
@@ -35,6 +39,23 @@ pub(super) struct Waiter {
     pub(super) answered: LastAnswer,
 }
 
+/// A grant, as a push tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Pushed {
+    pub(super) epoch: u64,
+    pub(super) arrival: Arrival,
+    pub(super) token: Token,
+    pub(super) behind: Option<Arrival>,
+    pub(super) at: StoreTime,
+}
+
+/// Granted behind another claim of the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Follows {
+    token: Token,
+    behind: Arrival,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     Asking,
@@ -42,6 +63,7 @@ enum Phase {
         arrival: Arrival,
         position: u64,
         epoch: u64,
+        follows: Option<Follows>,
     },
     Over(Verdict),
 }
@@ -60,6 +82,8 @@ impl Waiter {
             phase: Phase::Asking,
             in_flight: false,
             asked: false,
+            stale: false,
+            ended: None,
             kept: None,
             ask_again: false,
             basis: Validity::default(),
@@ -185,8 +209,13 @@ impl Waiter {
             self.due = now;
         }
         // One of before this answer is not of the place that it tells of.
-        if let Some((epoch, arrival, token, of)) = self.kept.take().filter(|kept| kept.3 >= at) {
-            self.handle_granted(epoch, arrival, token, of);
+        if let Some(pushed) = self.kept.take().filter(|kept| kept.at >= at) {
+            self.handle_granted(*pushed);
+        }
+        if std::mem::take(&mut self.stale)
+            && let Phase::Waiting { follows, .. } = &mut self.phase
+        {
+            *follows = None;
         }
     }
 
@@ -195,6 +224,7 @@ impl Waiter {
     pub(super) fn handle_unanswered(&mut self, now: Moment) {
         self.in_flight = false;
         self.asked = true;
+        self.stale = false;
         self.kept = None;
         self.due = now + self.backoff.pause();
     }
@@ -205,28 +235,51 @@ impl Waiter {
     ///
     /// A push can overtake the answer that makes it count, since answers are
     /// handed to their tasks and pushes are not: it is kept until then.
-    pub(super) fn handle_granted(
-        &mut self,
-        epoch: u64,
-        arrival: Arrival,
-        token: Token,
-        at: StoreTime,
-    ) {
+    pub(super) fn handle_granted(&mut self, pushed: Pushed) {
         let Phase::Waiting {
             arrival: known,
             epoch: answered,
+            follows,
             ..
-        } = self.phase
+        } = &mut self.phase
         else {
             return;
         };
-        if known != arrival && !mutated("push-any-arrival") {
+        let Pushed { arrival, token, .. } = pushed;
+        if *known != arrival && !mutated("push-any-arrival") {
             return;
         }
-        if epoch == answered || mutated("push-any-epoch") {
-            self.believe(arrival, token);
+        if pushed.epoch == *answered || mutated("push-any-epoch") {
+            match pushed.behind {
+                None => self.believe(arrival, token),
+                Some(behind) => *follows = Some(Follows { token, behind }),
+            }
         } else if self.in_flight {
-            self.kept = Some((epoch, arrival, token, at));
+            self.kept = Some(Box::new(pushed));
+        }
+    }
+
+    /// Behind which claim of its client it is granted.
+    pub(super) fn behind(&self) -> Option<Arrival> {
+        match self.phase {
+            Phase::Waiting { follows, .. } => follows.map(|follows| follows.behind),
+            _ => None,
+        }
+    }
+
+    /// The lease of its client right ahead was released while it was valid: the hold is its own.
+    /// Not if that grant was the later one: then the run has ended at the store, and what was
+    /// granted in it with it.
+    pub(super) fn handle_turn(&mut self, (ahead, before): (Arrival, Token)) {
+        if let Phase::Waiting {
+            arrival,
+            follows: Some(Follows { token, behind }),
+            ..
+        } = self.phase
+            && (behind == ahead || mutated("turn-of-any"))
+            && (before < token || mutated("turn-of-ended"))
+        {
+            self.believe(arrival, token);
         }
     }
 
@@ -268,10 +321,30 @@ impl Waiter {
         self.due = self.due.min(at);
     }
 
-    /// The connection was lost: pushes may have been missed, so ask at once.
+    /// The claim ahead in its run holds no more as far as its client knows; the store may take a
+    /// moment longer. It asks then, and from time to time.
+    pub(super) fn handle_run_ended(&mut self, at: Moment, ahead: Arrival) {
+        self.ended = Some(ahead);
+        self.due = self.due.min(at);
+    }
+
+    pub(super) fn handle_run_known(&mut self) {
+        self.ended = None;
+    }
+
+    /// Pushes may have been missed, so ask at once.
     pub(super) fn handle_reset(&mut self, now: Moment) {
         self.ask_again = self.in_flight;
         self.due = now;
+    }
+
+    /// The store may be another one, which knows nothing of its run. Nor does a push of the lost
+    /// connection count any more.
+    pub(super) fn leave_run(&mut self) {
+        self.stale = self.in_flight;
+        if let Phase::Waiting { follows, epoch, .. } = &mut self.phase {
+            (*follows, *epoch) = (None, 0);
+        }
     }
 
     fn unreachable_at(&self) -> Moment {
@@ -299,7 +372,7 @@ impl Waiter {
         at: StoreTime,
     ) {
         let arrival = standing.arrival;
-        if let Some(token) = standing.token {
+        if let Some(token) = standing.token.filter(|_| standing.holds()) {
             let (ttl, confirm_at) = match request {
                 Request::Claim => (self.config.lease_ttl, None),
                 Request::Renew(ttl) => (ttl, Some(sent + ttl / RENEW_WAITING_AT)),
@@ -329,21 +402,31 @@ impl Waiter {
         }
         self.basis.confirm(sent, self.config.waiter_ttl);
         self.renew_at = sent + self.config.waiter_ttl / RENEW_WAITING_AT;
-        self.due = self.renew_at.min(now + look_after(standing, at));
+        // One in a run is told by its client.
+        let look = || now + look_after(standing, at);
+        let follows = standing.token.zip(standing.behind);
+        self.due = match follows {
+            None => self.renew_at.min(look()),
+            Some(_) => self.renew_at,
+        };
         if mutated("waiter-silent") {
             self.due = now + Duration::from_secs(1_000_000);
         }
         if self.position() != Some((arrival, standing.position)) {
             self.here_since = now;
         }
-        if epoch == 0 {
-            // Nobody will tell us.
-            self.due = self.due.min(now + self.ask_pause(now, standing.position));
+        let pause = |position| now + self.ask_pause(now, position);
+        // Nobody will tell us.
+        if follows.is_none() && epoch == 0 {
+            self.due = self.due.min(pause(standing.position));
+        } else if follows.is_some() && standing.behind == self.ended {
+            self.due = self.due.min(pause(1));
         }
         self.phase = Phase::Waiting {
             arrival,
             position: standing.position,
             epoch,
+            follows: follows.map(|(token, behind)| Follows { token, behind }),
         };
     }
 }
@@ -352,7 +435,7 @@ impl Waiter {
 /// blocks it can expire, those behind it later.
 fn look_after(standing: &Standing, at: StoreTime) -> Duration {
     let ahead = u32::try_from(standing.position.saturating_sub(1)).unwrap_or(u32::MAX);
-    let stagger = STAGGER.saturating_mul(ahead);
+    let stagger = STAGGER.saturating_mul(ahead).min(STAGGER_AT_MOST);
     let left = standing.blocked_until.map(|until| until.since(at));
     (left.unwrap_or_default() + stagger).max(LOOK_PAUSE)
 }

@@ -1,10 +1,13 @@
 //! What the caller of a claim wants of it: to have it in hand, to give it back, to give it on.
 
+use std::time::Duration;
+
 use super::changes::{Aim, Changed};
 use super::leaving::Leaving;
 use super::timing::MARGIN_OF_WAITING;
 use super::words::ChangeId;
 use super::{Collected, End, Handing, Life, Loss, RenewalPolicy, Stage, Standpoint};
+use crate::mutant::mutated;
 use crate::{ClaimId, Command, Moment, Release};
 
 impl Life {
@@ -122,6 +125,10 @@ impl Life {
             Stage::Waiting(_) => self.set_leaving(now, reports),
             Stage::Held(renewal) => {
                 renewal.handle_timeout(now);
+                let valid = renewal.validity().remaining(now) > Duration::ZERO;
+                let passes = valid && self.terms.hand_off && !self.doubtful;
+                let passes = passes || mutated("lost-passes");
+                self.passed = renewal.token().filter(|_| passes).unwrap_or_default();
                 self.known = Some(renewal.standpoint());
                 if is_settled(renewal.standpoint()) {
                     self.stage = Stage::Over;

@@ -162,7 +162,7 @@ pub struct Heard {
 impl Heard {
     /// A grant that does not count, since too few have it.
     pub(super) fn is_short(&self) -> bool {
-        self.enough == Some(false) && self.reply.is_grant()
+        self.enough == Some(false) && self.reply.has_token()
     }
 }
 

@@ -42,9 +42,10 @@ impl Queue {
             return self.refuse_to_wait(step);
         }
         let entry = self.new_entry(claim, secret, now, step);
+        let follows = open && self.waiting.is_empty() && self.is_followed_by(&entry);
         match carrier {
             Some(token) => self.hold(entry, token),
-            None if now => {
+            None if now || follows => {
                 self.grant(entry, step);
                 if barges {
                     self.promote(step);
@@ -67,6 +68,7 @@ impl Queue {
         } else if let Some(unfit) = self.drop_unfit(&claim.id, step) {
             return unfit;
         }
+        self.drop_lapsed_ahead(&claim.id, step);
         self.promote(step);
         match (kept, taken) {
             (true, _) => Reply::Gone,
@@ -121,6 +123,10 @@ impl Queue {
             version: 0,
             previous: None,
             kept: false,
+            runs: claim.runs
+                && claim.mode == Mode::EXCLUSIVE
+                && secret.is_none()
+                && claim.min_hold.is_zero(),
         };
         self.furthest = self.furthest.max(entry.deadline);
         if now {
@@ -142,7 +148,7 @@ impl Queue {
             .map(|((token, _), _)| *token)
     }
 
-    fn enqueue(&mut self, entry: Entry) {
+    pub(super) fn enqueue(&mut self, entry: Entry) {
         let arrival = entry.arrival;
         if let Some(secret) = entry.secret {
             self.siblings.entry(secret).or_default().insert(arrival);

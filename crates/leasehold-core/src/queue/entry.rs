@@ -36,6 +36,9 @@ pub(super) struct Entry {
     /// It has left, and only its minimum hold keeps the key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) kept: bool,
+    /// Its client keeps the order of its claims.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) runs: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]

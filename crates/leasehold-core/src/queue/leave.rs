@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{DROPS_PER_STEP, Entry, Place, Queue, Step, UNHEARD_CUT};
 use crate::mutant::mutated;
-use crate::{Arrival, ClaimId, Event, Inbox, Release, Reply, StoreTime};
+use crate::{Arrival, ClaimId, Event, Inbox, Release, Reply, StoreTime, Token};
 
 impl Queue {
     pub(super) fn release(&mut self, release: &Release, step: &mut Step) -> Reply {
@@ -80,6 +80,9 @@ impl Queue {
         if !mutated("break-same-token") {
             self.last_token = raised;
         }
+        // In a run the first who has not lapsed holds. What the others have is void, too.
+        self.reclaim(step);
+        self.disband(Token::NONE);
         let held: Vec<_> = self.granted.values().cloned().collect();
         for entry in &held {
             self.remove(&entry.id);

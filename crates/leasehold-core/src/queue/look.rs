@@ -1,7 +1,7 @@
 //! A queue as people may look at it.
 
 use super::{Entry, Queue};
-use crate::{ClaimView, Holder, Snapshot, StoreTime, WaiterView};
+use crate::{ClaimView, Holder, Mode, Snapshot, StoreTime, WaiterView};
 
 impl Queue {
     /// The key as people may look at it; changes nothing.
@@ -9,19 +9,24 @@ impl Queue {
     pub fn look(&self, clock: StoreTime) -> Snapshot {
         let now = self.now(clock).0;
         let alive = |entry: &&Entry| entry.deadline > now;
-        let holders: Vec<_> = self
+        let live = self
             .granted
             .iter()
-            .filter(|(_, entry)| entry.deadline > now)
+            .filter(|(_, entry)| entry.deadline > now);
+        let first = live.clone().next().map(|((token, _), _)| *token);
+        let (followers, holding): (Vec<_>, Vec<_>) = live.partition(|((token, _), entry)| {
+            entry.mode == Mode::EXCLUSIVE && Some(*token) != first
+        });
+        let holders: Vec<_> = holding
+            .into_iter()
             .map(|((token, _), entry)| Holder {
                 claim: entry.view(),
                 token: *token,
             })
             .collect();
-        let waiters: Vec<_> = self
-            .waiting
-            .values()
-            .filter(alive)
+        let followers = followers.into_iter().map(|(_, entry)| entry);
+        let waiters: Vec<_> = followers
+            .chain(self.waiting.values().filter(alive))
             .zip(1..)
             .map(|(entry, position)| WaiterView {
                 claim: entry.view(),

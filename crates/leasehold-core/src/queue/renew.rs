@@ -26,6 +26,7 @@ impl Queue {
         if let Some(unfit) = self.drop_unfit(id, step) {
             return unfit;
         }
+        self.drop_lapsed_ahead(id, step);
         if let Some(rotate) = renew.rotate.as_ref().filter(|_| asked_again.is_none()) {
             let refused = self.rotate(id, rotate, step);
             if let Some(refused) = refused {
@@ -79,7 +80,11 @@ impl Queue {
     }
 
     fn adopt(&mut self, before: &ClaimId, id: &ClaimId, adopt: &Adopt, step: &mut Step) {
+        if let Some(Place::Granted(token, _)) = self.places.get(id).copied() {
+            self.disband(token);
+        }
         if let Some(entry) = self.entry_mut(id) {
+            entry.runs = false;
             let former = entry
                 .inbox
                 .take()
@@ -113,7 +118,8 @@ impl Queue {
 
     /// Makes a writer a reader: those next to it may come in.
     fn downgrade(&mut self, id: &ClaimId) {
-        if !matches!(self.places.get(id), Some(Place::Granted(..))) {
+        let holds = matches!(self.places.get(id), Some(Place::Granted(..)));
+        if !holds || self.behind(id).is_some() {
             return;
         }
         let Some(entry) = self.entry_mut(id) else {

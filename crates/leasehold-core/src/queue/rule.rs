@@ -57,13 +57,13 @@ impl Queue {
                 continue;
             }
             let closed = step.opens.is_some() && !mutated("closed-hands-on");
-            if closed || !self.make_room(weight, step) {
+            if closed || !(self.make_room(weight, step) || self.lets_follow(step)) {
                 if mutated("push-before-grant") {
                     let told = (
                         self.entry(&id).and_then(|entry| entry.inbox.clone()),
                         step.now,
                     );
-                    Self::tell_granted(told, &id, arrival, self.next_token(step), step);
+                    self.tell_granted(told, &id, arrival, self.next_token(step), step);
                 }
                 return;
             }
@@ -74,7 +74,7 @@ impl Queue {
             self.lift(&mut entry, step);
             let told = (entry.inbox.clone(), entry.deadline);
             let token = self.grant(entry, step);
-            Self::tell_granted(told, &id, arrival, token, step);
+            self.tell_granted(told, &id, arrival, token, step);
             if let Some(secret) = secret {
                 self.grant_siblings(secret, token, step);
             }
@@ -110,7 +110,7 @@ impl Queue {
             self.lift(&mut entry, step);
             let (id, told) = (entry.id.clone(), (entry.inbox.clone(), entry.deadline));
             self.hold(entry, token);
-            Self::tell_granted(told, &id, arrival, token, step);
+            self.tell_granted(told, &id, arrival, token, step);
         }
     }
 
@@ -129,6 +129,7 @@ impl Queue {
     }
 
     fn tell_granted(
+        &self,
         (inbox, deadline): (Option<crate::Inbox>, StoreTime),
         id: &ClaimId,
         arrival: crate::Arrival,
@@ -142,6 +143,7 @@ impl Queue {
                 arrival,
                 id: id.clone(),
                 token,
+                behind: self.behind(id),
                 deadline,
             });
         }

@@ -16,7 +16,8 @@ impl Queue {
     ) -> Reply {
         let alone = self.granted.len() == 1;
         let granted = matches!(self.places.get(id), Some(Place::Granted(..)));
-        let ttl = if granted { held } else { waiting };
+        let holds = granted && self.behind(id).is_none();
+        let ttl = if holds { held } else { waiting };
         if let Some(entry) = self.entry_mut(id) {
             let before = if mutated("renewal-lowers") {
                 step.now
@@ -42,13 +43,18 @@ impl Queue {
         let (Some(place), Some(entry)) = (self.places.get(id), self.entry(id)) else {
             return Reply::Gone;
         };
+        let behind = self.behind(id);
         let (token, position) = match place {
+            Place::Granted(token, _) if behind.is_some() => {
+                (Some(*token), self.place_in_run(entry.arrival))
+            }
             Place::Granted(token, _) => (Some(*token), 0),
             Place::Waiting(_) => (None, self.position(entry.arrival)),
         };
         Reply::Standing(Standing {
             arrival: entry.arrival,
             token,
+            behind,
             position,
             deadline: entry.deadline,
             blocked_until: token.is_none().then(|| self.blocked_until(step)),
@@ -57,7 +63,7 @@ impl Queue {
 
     fn position(&self, arrival: Arrival) -> u64 {
         let ahead = arrival.0 - self.first_waiting().unwrap_or(arrival).0;
-        (ahead + 1).min(self.waiting.len() as u64)
+        (ahead + 1).min(self.waiting.len() as u64) + self.followers()
     }
 
     pub(super) fn blocked_until(&self, step: &Step) -> StoreTime {

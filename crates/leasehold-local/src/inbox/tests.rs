@@ -17,6 +17,7 @@ fn events(inbox: &Inbox) -> Vec<Event> {
             arrival,
             id: id(),
             token,
+            behind: None,
             deadline: at,
         },
         Event::Next {

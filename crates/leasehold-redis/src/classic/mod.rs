@@ -224,6 +224,7 @@ pub(super) fn wall() -> StoreTime {
 pub(super) fn standing(id: &str, deadline: StoreTime) -> Reply {
     Reply::Standing(Standing {
         arrival: arrival(id.as_bytes()),
+        behind: None,
         token: Some(Token::NONE),
         position: 0,
         deadline,

@@ -306,6 +306,10 @@ fn push_body(body: &mut Vec<u8>, claim: &Claim) {
     body.extend_from_slice(&permits.to_le_bytes());
     body.extend_from_slice(&weight.to_le_bytes());
     push_client(body, claim.inbox.as_ref(), &claim.owner);
+    let plain = claim.secret.is_none() && claim.min_hold.is_zero();
+    if claim.runs && plain && claim.mode == Mode::EXCLUSIVE {
+        body[traits] |= trait_of::RUNS;
+    }
     if let Some(secret) = claim.secret.filter(|_| claim.mode == Mode::EXCLUSIVE) {
         body[traits] |= trait_of::SECRET;
         push_short(body, &secret.expose());

@@ -4,6 +4,8 @@
 //! the digit is the version, the name comes last since it may hold spaces:
 //!
 //! - `2 g <arrival> <token> <at> <proof> <name>`: a waiting claim was granted
+//! - `2 f <arrival> <token> <behind> <at> <proof> <name>`: a waiting claim was granted behind
+//!   another of its client
 //! - `2 n <arrival> <blocked until> <at> <name>`: a claim is next in line
 //! - `2 r <arrival> <at> <proof> <name>`: the key was taken from a holder
 //! - `2 a <arrival> <at> <proof> <name>`: another client has adopted the claim
@@ -50,10 +52,14 @@ fn read_line(line: &str, epoch: u64) -> Option<Push> {
     let mut words = Words(rest);
     let arrival = Arrival(words.number()?);
     Some(match kind {
-        "g" => Push::Granted {
+        "g" | "f" => Push::Granted {
             epoch,
             arrival,
             token: Token(words.number()?),
+            behind: match kind {
+                "f" => Some(Arrival(words.number()?)),
+                _ => None,
+            },
             at: StoreTime(words.number()?),
             proof: words.proof()?,
             key: words.key()?,
@@ -161,6 +167,7 @@ mod tests {
                     key: key("a b"),
                     arrival: Arrival(7),
                     token: Token(1_700_000_000_000_001),
+                    behind: None,
                     at: StoreTime(8),
                     proof,
                 },

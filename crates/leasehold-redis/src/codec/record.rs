@@ -43,6 +43,7 @@
 //! **The body**, the part that hardly ever changes: the traits u8, the permits there are u32
 //! (0: a lock), the weight u32, `inbox` text, then the client: `pid` u32, `host` text, `label`
 //! text. The traits are the sum of what only some claims have; these follow in this order:
+//! - 2: its client keeps the order of its claims; nothing follows
 //! - 4: the owner's secret text (32 hexadecimal digits)
 //! - 8: the minimum hold, a number, and until when the client has renewed the claim, a
 //!   number (0 while it waits, and once it has left)
@@ -70,6 +71,7 @@ const LEAN: u8 = 2;
 
 /// What a claim may have besides its kind.
 pub(crate) mod trait_of {
+    pub(in super::super) const RUNS: u8 = 2;
     pub(in super::super) const SECRET: u8 = 4;
     pub(in super::super) const MIN_HOLD: u8 = 8;
     pub(in super::super) const NOTE: u8 = 16;
@@ -135,6 +137,7 @@ pub(crate) struct Body {
     /// How often the id was replaced, and the last one.
     pub(crate) rotated: Option<(u64, ClaimId)>,
     pub(crate) kept: bool,
+    pub(crate) runs: bool,
 }
 
 impl Record {
@@ -291,19 +294,22 @@ impl Record {
         let offset = self.offset + self.last_seen.0.saturating_sub(clock.0);
         let now = StoreTime(clock.0 + offset);
         let alive = |entry: &Entry| entry.deadline > now;
-        let holders: Vec<_> = self
-            .granted
+        let live = self.granted.into_iter().filter(alive);
+        let live: Vec<_> = live.collect();
+        let first = live.first().map(|entry| entry.token);
+        let follows =
+            |entry: &Entry| entry.body.mode == Mode::EXCLUSIVE && Some(entry.token) != first;
+        let (followers, holding): (Vec<_>, Vec<_>) = live.into_iter().partition(follows);
+        let holders: Vec<_> = holding
             .into_iter()
-            .filter(alive)
             .map(|entry| Holder {
                 token: entry.token,
                 claim: entry.view(),
             })
             .collect();
-        let waiters: Vec<_> = self
-            .waiting
+        let waiters: Vec<_> = followers
             .into_iter()
-            .filter(alive)
+            .chain(self.waiting.into_iter().filter(alive))
             .zip(1..)
             .map(|(entry, position)| WaiterView {
                 claim: entry.view(),
@@ -379,6 +385,7 @@ impl Body {
             note: None,
             rotated: None,
             kept: traits & trait_of::KEPT > 0,
+            runs: traits & trait_of::RUNS > 0,
         };
         if traits & trait_of::SECRET > 0 {
             body.secret = Some(OwnerSecret::parse(bytes.text()?).ok()?);

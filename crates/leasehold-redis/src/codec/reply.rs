@@ -47,13 +47,20 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
     let mut bytes = Bytes(bytes);
     let (kind, at) = (bytes.u8()?, bytes.time()?);
     let reply = match kind {
-        1 => Reply::Standing(Standing {
-            arrival: Arrival(bytes.number()?),
-            token: Some(Token(bytes.number()?)).filter(|token| token.0 > 0),
-            position: bytes.number()?,
-            deadline: bytes.time()?,
-            blocked_until: bytes.time().filter(|time| time.0 > 0),
-        }),
+        1 => {
+            let arrival = Arrival(bytes.number()?);
+            let token = Some(Token(bytes.number()?)).filter(|token| token.0 > 0);
+            let (position, deadline) = (bytes.number()?, bytes.time()?);
+            let last = Some(bytes.number()?).filter(|last| *last > 0);
+            Reply::Standing(Standing {
+                arrival,
+                token,
+                behind: last.filter(|_| token.is_some()).map(Arrival),
+                position,
+                deadline,
+                blocked_until: last.filter(|_| token.is_none()).map(StoreTime),
+            })
+        }
         2 => Reply::Busy {
             blocked_until: bytes.time()?,
         },

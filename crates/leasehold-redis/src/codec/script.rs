@@ -17,7 +17,7 @@ pub(crate) struct Script {
 
 /// What the scripts share, by the name in their `-- include` lines. A part comes before those
 /// that it is made of.
-const PARTS: [(&str, &str); 19] = [
+const PARTS: [(&str, &str); 21] = [
     ("time", include_str!("lua/time.lua")),
     ("way", include_str!("lua/way.lua")),
     ("further", include_str!("lua/further.lua")),
@@ -29,7 +29,9 @@ const PARTS: [(&str, &str); 19] = [
     ("list", include_str!("lua/list.lua")),
     ("tombstone", include_str!("lua/tombstone.lua")),
     ("told", include_str!("lua/told.lua")),
+    ("run", include_str!("lua/run.lua")),
     ("rule", include_str!("lua/rule.lua")),
+    ("standing", include_str!("lua/standing.lua")),
     ("record", include_str!("lua/record.lua")),
     ("deliver", include_str!("lua/deliver.lua")),
     ("claim", include_str!("lua/claim.lua")),

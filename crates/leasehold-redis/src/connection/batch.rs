@@ -1,13 +1,15 @@
 //! The batcher: requests that find others in flight are sent together.
 //!
-//! They queue up; a short-lived task lets every ready caller add its own (one `yield_now`) and
-//! sends all of them: steps as one call of their script, which costs the server half of what one
-//! call each does, the rest as one pipeline. Measured in `docs/adr/0003-redis-record.md`: twice
-//! the throughput from 64 tasks on, nothing lost with one.
+//! They queue up; a task lets every ready caller add its own (one `yield_now`) and sends what
+//! there is: steps as one call of their script, which costs the server half of what one call each
+//! does, the rest as one pipeline. There are a few such tasks at most, each with one call under
+//! way. So the busier the server is, the more travels together, and nobody waits while it is not.
+//! Measured in `docs/adr/0003-redis-record.md`.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::oneshot;
 
@@ -29,75 +31,127 @@ pub(super) enum Work {
 
 type Answer = oneshot::Sender<RedisResult<Value>>;
 
+/// How many calls that are not full are under way at most. More would wait at the server, each by
+/// itself.
+const IN_FLIGHT: usize = 4;
+
 /// What waits to be sent over a connection.
 #[derive(Default)]
-pub(super) struct Batcher(Mutex<Vec<(Work, Answer)>>);
+pub(super) struct Batcher(Mutex<Line>);
 
-impl Batcher {
-    fn take(&self) -> Vec<(Work, Answer)> {
-        std::mem::take(&mut *lock(&self.0))
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<(Work, Answer)>,
+    /// How many tasks send.
+    senders: usize,
+}
+
+impl Line {
+    /// Whether one more task is to send what waits.
+    fn wants_sender(&mut self) -> bool {
+        let is_full = self.waiting.len() >= PIPELINE;
+        let more = is_full || (self.senders < IN_FLIGHT && !self.waiting.is_empty());
+        self.senders += usize::from(more);
+        more
+    }
+
+    /// What travels next, with a task that is free; none where that is not needed any more.
+    fn take(&mut self) -> Vec<(Work, Answer)> {
+        let is_full = self.waiting.len() >= PIPELINE;
+        let count = match is_full || self.senders <= IN_FLIGHT {
+            true => self.waiting.len().min(PIPELINE),
+            false => 0,
+        };
+        self.senders -= usize::from(count == 0);
+        self.waiting.drain(..count).collect()
     }
 }
 
 /// Sends this over `wire`, with whatever else waits there.
 pub(super) async fn send(wire: &Arc<Connection>, work: Work) -> RedisResult<Value> {
     let (answer, answered) = oneshot::channel();
-    let first = {
-        let mut queue = lock(&wire.batcher.0);
-        queue.push((work, answer));
-        queue.len() == 1
+    let more = {
+        let mut line = lock(&wire.batcher.0);
+        line.waiting.push_back((work, answer));
+        // Else there is somebody who will take it along.
+        let count = line.waiting.len();
+        (count == 1 || count.is_multiple_of(PIPELINE)) && line.wants_sender()
     };
-    if first {
-        tokio::spawn(Batch(Some(Arc::clone(wire))).send());
+    if more {
+        Sender::spawn(wire);
     }
-    // The runtime of the batch has ended: nobody knows what was sent.
+    // The runtime of the sender has ended: nobody knows what was sent.
     answered.await.unwrap_or_else(|_| Err(closed()))
 }
 
-/// The task that sends what has queued up at this connection. If it is dropped before that (its
-/// runtime ends), nothing stays behind in the queue.
-struct Batch(Option<Arc<Connection>>);
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        if let Some(wire) = &self.0 {
-            drop(wire.batcher.take());
-        }
-    }
+/// A task that sends what has queued up at its connection, until nothing has. If it is dropped
+/// before that (its runtime ends), and it is the last, nothing stays behind in the queue.
+struct Sender {
+    wire: Arc<Connection>,
+    done: bool,
 }
 
-impl Batch {
-    async fn send(mut self) {
-        tokio::task::yield_now().await;
-        // From here on the queue belongs to the next batch.
-        let Some(wire) = self.0.take() else { return };
-        let (mut commands, mut steps) = (Vec::new(), Vec::new());
-        for (work, answer) in wire.batcher.take() {
-            match work {
-                _ if answer.is_closed() => {}
-                Work::Command(command) => commands.push((command, answer)),
-                Work::Step(key, step) => steps.push((key, step, answer)),
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if !self.done {
+            let mut line = lock(&self.wire.batcher.0);
+            line.senders -= 1;
+            if line.senders == 0 {
+                line.waiting.clear();
             }
         }
-        join(
-            join_all(in_parts(steps).map(|part| send_steps(&wire, part))),
-            join_all(in_parts(commands).map(|part| send_commands(&wire, part))),
-        )
-        .await;
     }
 }
 
-/// Parts of the size that travels together.
-fn in_parts<T>(all: Vec<T>) -> impl Iterator<Item = Vec<T>> {
-    let mut all = all.into_iter();
-    std::iter::from_fn(move || {
-        let part: Vec<_> = all.by_ref().take(PIPELINE).collect();
-        (!part.is_empty()).then_some(part)
-    })
+impl Sender {
+    fn spawn(wire: &Arc<Connection>) {
+        let sender = Self {
+            wire: Arc::clone(wire),
+            done: false,
+        };
+        wire.runtime.spawn(sender.work());
+    }
+
+    async fn work(mut self) {
+        loop {
+            tokio::task::yield_now().await;
+            let Some(part) = self.take() else { return };
+            let (mut commands, mut steps) = (Vec::new(), Vec::new());
+            for (work, answer) in part {
+                match work {
+                    _ if answer.is_closed() => {}
+                    Work::Command(command) => commands.push((command, answer)),
+                    Work::Step(key, step) => steps.push((key, step, answer)),
+                }
+            }
+            join(
+                send_steps(&self.wire, steps),
+                send_commands(&self.wire, commands),
+            )
+            .await;
+        }
+    }
+
+    /// What travels next; none where nothing waits, and this task is done.
+    fn take(&mut self) -> Option<Vec<(Work, Answer)>> {
+        let (part, more) = {
+            let mut line = lock(&self.wire.batcher.0);
+            let part = line.take();
+            self.done = part.is_empty();
+            (part, !self.done && line.wants_sender())
+        };
+        if more {
+            Self::spawn(&self.wire);
+        }
+        (!self.done).then_some(part)
+    }
 }
 
 /// Sends steps in one call, and hands out the answers one by one.
 async fn send_steps(wire: &Connection, parts: Vec<(String, Vec<u8>, Answer)>) {
+    if parts.is_empty() {
+        return;
+    }
     let command = {
         let steps = parts.iter().map(|(key, step, _)| (&**key, &**step));
         let (keys, steps): (Vec<_>, Vec<&[u8]>) = steps.unzip();
@@ -123,6 +177,9 @@ async fn send_steps(wire: &Connection, parts: Vec<(String, Vec<u8>, Answer)>) {
 
 /// Sends one pipeline, and hands out its answers one by one.
 async fn send_commands(wire: &Connection, commands: Vec<(Cmd, Answer)>) {
+    if commands.is_empty() {
+        return;
+    }
     let mut pipeline = redis::Pipeline::with_capacity(commands.len());
     let mut answers = Vec::with_capacity(commands.len());
     for (command, answer) in commands {

@@ -74,6 +74,9 @@ pub(crate) struct Connection {
     parted: AtomicBool,
     link: Weak<ConnectionManager>,
     pub(super) batcher: Batcher,
+    /// Where the connection itself is driven: what sends for others must not stand still with the
+    /// runtime of whoever came first.
+    pub(super) runtime: tokio::runtime::Handle,
     pub(super) loads: Loads,
     in_flight: AtomicUsize,
     suspected: AtomicBool,
@@ -95,6 +98,7 @@ impl Connection {
             signals: opened.signals,
             link,
             batcher: Batcher::default(),
+            runtime: tokio::runtime::Handle::current(),
             loads: Loads::default(),
             in_flight: AtomicUsize::new(0),
             suspected: AtomicBool::new(false),

@@ -35,7 +35,7 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn answer(&self, (reply, at): (Reply, StoreTime)) -> Result<Answer, StoreError> {
         let mut answer = Answer::new(reply, at, self.epoch);
-        if answer.holds() {
+        if answer.has_token() {
             answer.acknowledged = self.acknowledged.clone().transpose()?;
         }
         Ok(answer)

@@ -203,6 +203,7 @@ impl Inner {
             return classic::standing(id.expose(), deadline);
         }
         Reply::Standing(Standing {
+            behind: None,
             arrival: Arrival(token.0),
             token: Some(token),
             position: 0,

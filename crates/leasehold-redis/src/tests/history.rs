@@ -15,10 +15,10 @@ pub(super) const INBOXES: [&str; 7] = [
 ];
 pub(super) const START: u64 = 1_795_000_000_000_000;
 
-fn an_inbox(dice: &mut Dice) -> Option<Inbox> {
+fn an_inbox(dice: &mut Dice, inboxes: &[&str]) -> Option<Inbox> {
     match dice.roll(7) {
         6 => None,
-        _ => Some(Inbox::new(dice.pick(&INBOXES)).unwrap()),
+        _ => Some(Inbox::new(dice.pick(inboxes)).unwrap()),
     }
 }
 
@@ -43,6 +43,8 @@ pub(super) struct Mix {
     /// One claim or renewal in so many has more to it, for each thing that it may
     /// have: owners, notes, minimum holds, rotations; none if zero.
     pub(super) rare: u64,
+    /// Whose claims they are. The fewer they are, the longer are their runs.
+    pub(super) inboxes: &'static [&'static str],
 }
 
 /// A claim as its client knows it.
@@ -167,7 +169,7 @@ impl History {
         let known = self.known().filter(|_| self.dice.one_in(8));
         let (id, inbox) = match known {
             Some(known) => (known.id, known.inbox),
-            None => (self.any_id(), an_inbox(&mut self.dice)),
+            None => (self.any_id(), an_inbox(&mut self.dice, self.mix.inboxes)),
         };
         let mut mode = *self.dice.pick(&self.mix.modes);
         if let (Capacity::Permits(_), Some(in_use @ Capacity::Permits(_))) =
@@ -192,6 +194,7 @@ impl History {
                 Duration::ZERO
             },
             note: self.rarely().then(|| a_note(&mut self.dice)),
+            runs: !self.dice.one_in(3),
             ..Claim::new(id, mode, Duration::ZERO)
         }
     }
@@ -218,7 +221,7 @@ impl History {
                 },
                 version: version + self.dice.roll(6) / 5,
                 adopt: (!self.dice.one_in(3)).then(|| Adopt {
-                    inbox: an_inbox(&mut self.dice),
+                    inbox: an_inbox(&mut self.dice, self.mix.inboxes),
                     owner: an_owner(&mut self.dice),
                 }),
             });

@@ -138,6 +138,9 @@ fn entry_as_json(entry: &Entry) -> Json {
         json["version"] = json!(version);
         json["previous"] = json!(previous);
     }
+    if body.runs {
+        json["runs"] = json!(true);
+    }
     if body.kept {
         json["kept"] = json!(true);
     }

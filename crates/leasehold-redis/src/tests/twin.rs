@@ -523,7 +523,8 @@ impl SubscribeRaw for redis::Connection {
 
 fn kind(reply: &Reply) -> &'static str {
     match reply {
-        Reply::Standing(standing) if standing.token.is_some() => "granted",
+        Reply::Standing(standing) if standing.holds() => "granted",
+        Reply::Standing(standing) if standing.behind.is_some() => "in a run",
         Reply::Standing(_) => "waiting",
         Reply::Busy { .. } => "busy",
         Reply::Quarantined { .. } => "quarantined",
@@ -541,6 +542,9 @@ fn kind(reply: &Reply) -> &'static str {
 
 fn kind_of(event: &Event) -> &'static str {
     match event {
+        Event::Granted {
+            behind: Some(_), ..
+        } => "told in a run",
         Event::Granted { .. } => "told granted",
         Event::Next { .. } => "told next",
         Event::Revoked { .. } => "told revoked",
@@ -554,8 +558,11 @@ fn line(event: &Event, at: StoreTime, key: &Key) -> String {
     let push = Push::of(event, key, at, 1);
     let at = at.0;
     match (event, push) {
-        (Event::Granted { arrival, token, .. }, Push::Granted { proof, .. }) => {
-            format!("2 g {arrival} {token} {at} {proof} {key}")
+        (Event::Granted { arrival, token, .. }, Push::Granted { behind, proof, .. }) => {
+            match behind {
+                None => format!("2 g {arrival} {token} {at} {proof} {key}"),
+                Some(behind) => format!("2 f {arrival} {token} {behind} {at} {proof} {key}"),
+            }
         }
         (
             Event::Next {

@@ -55,10 +55,10 @@ impl Claimed {
         &self.claim
     }
 
-    /// Its id at the store, and how often that was replaced.
+    /// Its id at the store, and how often that was replaced: for its caller, who may tell others.
     pub(crate) fn identity(&self) -> (ClaimId, u64) {
-        let state = self.claim.lock();
-        let (id, version) = state.life.identity();
+        let mut state = self.claim.lock();
+        let (id, version) = state.life.expose();
         (id.clone(), version)
     }
 

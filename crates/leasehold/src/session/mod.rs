@@ -52,7 +52,7 @@ use crate::sync::{
 use closing::Openness;
 use live::LiveClaim;
 use own_id::{OwnId, OwnIds};
-use registry::Registry;
+use registry::{Registry, RunNews};
 use state::{Carried, State};
 use telling::Teller;
 use timing::GRACE;
@@ -161,12 +161,36 @@ impl Session {
             self.teller.keep(|| claim.observed(), fact, span);
         });
         let was = std::mem::replace(&mut state.listed, listing);
-        if was != listing {
-            self.registry().list(claim, was, listing);
-        }
+        let news = if was == listing {
+            Vec::new()
+        } else {
+            self.registry().list(claim, was, listing)
+        };
         drop(state);
+        // Before what others are told, which may take as long as they like.
+        for (claim, news) in news {
+            self.tell_run(&claim, news);
+        }
         self.teller.tell();
         (result, listing.due, now)
+    }
+
+    /// Another claim in its run has moved.
+    fn tell_run(&self, claim: &Arc<LiveClaim>, news: RunNews) {
+        let (_, due, _) = self.apply(claim, true, |state, now| match news {
+            RunNews::Turn(ahead, token) => state.life.handle_turn(now, (ahead, token)),
+            RunNews::Ended(ahead) => state.life.handle_run_ended(now, ahead),
+            RunNews::Unknown(ahead) => state.life.handle_run_unknown(now, ahead),
+            RunNews::Known => state.life.handle_run_known(),
+        });
+        self.wake_for(due);
+    }
+
+    /// The watchdog runs while anything is registered.
+    fn wake_for(&self, due: Option<Moment>) {
+        if due.is_some_and(|due| due.0 < self.wake_at.load(Ordering::Acquire)) {
+            self.wake.notify_one();
+        }
     }
 
     /// Changes each of these.
@@ -221,7 +245,10 @@ impl Session {
 impl PushSink for Session {
     fn push(&self, push: Push) {
         match &push {
-            Push::Reset => self.watches.wake_all(),
+            Push::Reset => {
+                self.registry().forget_passed();
+                self.watches.wake_all();
+            }
             Push::Changed { key } => return self.watches.wake(key),
             _ => {}
         }
@@ -232,13 +259,10 @@ impl PushSink for Session {
         };
         for claim in claims {
             let (_, due, _) = self.apply(&claim, true, |state, now| match &push {
-                Push::Reset => state.life.handle_reset(now),
+                Push::Reset => state.life.handle_lost_connection(now),
                 push => _ = state.life.handle_push(now, push),
             });
-            // The watchdog runs while anything is registered.
-            if due.is_some_and(|due| due.0 < self.wake_at.load(Ordering::Acquire)) {
-                self.wake.notify_one();
-            }
+            self.wake_for(due);
         }
     }
 }

@@ -3,15 +3,15 @@
 //! Decides nothing, and is locked for moments: a claim says what is to be known of it
 //! ([`Listed`]) whenever that has changed, under its own lock.
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use leasehold_core::{Arrival, Key, Moment, Phase};
+use leasehold_core::{Arrival, Key, Moment, Phase, Token};
 
 use super::live::{LiveClaim, Number};
-use super::state::Listed;
+use super::state::{Listed, Run};
 use super::timing::TOGETHER;
 
 /// The claims of one client. Each is in one of the first two, from its first step until it is
@@ -23,6 +23,12 @@ pub(super) struct Registry {
     /// Those that are not answered yet, or on their way out, by the hashes of their keys.
     in_passing: Claims<u64>,
     hasher: RandomState,
+    /// Those in runs, by what they have to do with others.
+    runs: Claims<Run>,
+    /// The last that were passed on, and are gone.
+    passed: VecDeque<(Arrival, Token, Arc<LiveClaim>)>,
+    /// Those that are behind what their client does not know, or not yet.
+    unknown: Vec<(Arrival, Arc<LiveClaim>)>,
     /// When the watchdog has to see to them.
     timers: Claims<Moment>,
     waiting: usize,
@@ -35,7 +41,25 @@ pub(super) struct Registry {
     confirmed: u64,
 }
 
+/// How many claims that are gone are remembered to have been passed on.
+const PASSED: usize = 64;
+
 type Claims<By> = BTreeMap<(By, Number), Arc<LiveClaim>>;
+
+/// What a claim in a run is told, since another has moved.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RunNews {
+    /// The lease ahead was passed on.
+    Turn(Arrival, Token),
+    /// The claim ahead has ended, or was lost.
+    Ended(Arrival),
+    /// The claim ahead is not known; and now it is.
+    Unknown(Arrival),
+    Known,
+}
+
+/// Who is told what.
+pub(super) type News = Vec<(Arc<LiveClaim>, RunNews)>;
 
 /// The place of a claim has changed.
 fn move_claim<By: Ord>(
@@ -63,9 +87,14 @@ fn on_key<By: Copy + Ord>(claims: &Claims<By>, by: By, key: &Key) -> Vec<Arc<Liv
 }
 
 impl Registry {
-    /// What is to be known of a claim has changed.
-    pub(super) fn list(&mut self, claim: &Arc<LiveClaim>, was: Listed, is: Listed) {
-        move_claim(&mut self.by_arrival, claim, was.arrival, is.arrival);
+    /// What is to be known of a claim has changed: what that means to those in its run.
+    pub(super) fn list(&mut self, claim: &Arc<LiveClaim>, was: Listed, is: Listed) -> News {
+        move_claim(&mut self.runs, claim, was.run(), is.run());
+        let found_by = |listed: Listed| {
+            let stands = matches!(listed.phase, Phase::Waiting | Phase::Held);
+            listed.arrival.filter(|_| stands)
+        };
+        move_claim(&mut self.by_arrival, claim, found_by(was), found_by(is));
         move_claim(&mut self.timers, claim, was.due, is.due);
         let in_passing = |phase| matches!(phase, Phase::Asking | Phase::Leaving);
         let (was_passing, is_passing) = (in_passing(was.phase), in_passing(is.phase));
@@ -83,6 +112,106 @@ impl Registry {
         if was.phase != Phase::Over && is.phase == Phase::Over {
             self.confirmed += u64::from(is.confirmed);
         }
+        let mut news = self.run_news(claim, was, is);
+        if !self.unknown.is_empty() {
+            news.extend(self.settle(&claim.key));
+        }
+        news
+    }
+
+    /// What the change of a claim means to those in its run. One that is gone may have left with
+    /// them behind it, and one that comes may be behind what is gone.
+    fn run_news(&mut self, claim: &Arc<LiveClaim>, was: Listed, is: Listed) -> News {
+        let (own, news) = match is.run() {
+            _ if is.phase == Phase::Over => {
+                if let Some(Run::Passed(own, token)) = was.run()
+                    && self.is_any_passing_on(&claim.key)
+                {
+                    // Who is behind it may not have read its answer yet.
+                    self.passed.truncate(PASSED - 1);
+                    self.passed.push_front((own, token, claim.clone()));
+                }
+                let Some(own) = is.arrival else {
+                    return News::new();
+                };
+                (own, RunNews::Ended(own))
+            }
+            Some(run) if Some(run) == was.run() => return News::new(),
+            Some(Run::Passed(own, token)) => (own, RunNews::Turn(own, token)),
+            Some(Run::Lost(own)) => (own, RunNews::Ended(own)),
+            Some(Run::Behind(ahead)) => {
+                let news = self.news_of(ahead, &claim.key);
+                if let Some(RunNews::Unknown(_)) = news {
+                    self.unknown.push((ahead, claim.clone()));
+                }
+                return Vec::from_iter(news.map(|news| (claim.clone(), news)));
+            }
+            None => return News::new(),
+        };
+        self.behind(claim, own, news)
+    }
+
+    /// To those behind this claim.
+    fn behind(&self, claim: &LiveClaim, own: Arrival, news: RunNews) -> News {
+        let followers = on_key(&self.runs, Run::Behind(own), &claim.key).into_iter();
+        followers.map(|claim| (claim, news)).collect()
+    }
+
+    /// What is to be said to a claim that is behind this one now.
+    fn news_of(&self, ahead: Arrival, key: &Key) -> Option<RunNews> {
+        if let Some(token) = self.passed_on(ahead, key) {
+            Some(RunNews::Turn(ahead, token))
+        } else if !on_key(&self.runs, Run::Lost(ahead), key).is_empty() {
+            Some(RunNews::Ended(ahead))
+        } else if on_key(&self.by_arrival, ahead, key).is_empty() {
+            Some(RunNews::Unknown(ahead))
+        } else {
+            None
+        }
+    }
+
+    /// The token of a claim that was passed on.
+    fn passed_on(&self, ahead: Arrival, key: &Key) -> Option<Token> {
+        let of = |token, number| (Run::Passed(ahead, Token(token)), number);
+        let leaving = self.runs.range(of(0, 0)..=of(u64::MAX, Number::MAX));
+        let mut leaving = leaving.filter_map(|((run, _), claim)| match run {
+            Run::Passed(_, token) if claim.key == *key => Some(*token),
+            _ => None,
+        });
+        let gone = || {
+            let mut gone = self.passed.iter();
+            let it = gone.find(|(own, _, claim)| *own == ahead && claim.key == *key)?;
+            Some(it.1)
+        };
+        leaving.next().or_else(gone)
+    }
+
+    /// Of claims that were behind what nobody knew: that it is known now, or that it cannot be
+    /// any more, since every claim of this client on the key has been answered.
+    fn settle(&mut self, key: &Key) -> News {
+        let any = self.is_any_passing_on(key);
+        let mut news = News::new();
+        for (ahead, claim) in std::mem::take(&mut self.unknown) {
+            if claim.key == *key && !on_key(&self.by_arrival, ahead, key).is_empty() {
+                news.push((claim, RunNews::Known));
+            } else if claim.key == *key && !any {
+                news.push((claim, RunNews::Ended(ahead)));
+            } else {
+                self.unknown.push((ahead, claim));
+            }
+        }
+        news
+    }
+
+    /// The store may be another one, which gives the same numbers to others.
+    pub(super) fn forget_passed(&mut self) {
+        self.passed.clear();
+    }
+
+    fn is_any_passing_on(&self, key: &Key) -> bool {
+        let hash = self.hasher.hash_one(key);
+        let mut claims = self.in_passing.range((hash, 0)..=(hash, Number::MAX));
+        claims.next().is_some()
     }
 
     /// The claims on `key` that are not answered yet, or on their way out.

@@ -1,7 +1,7 @@
 //! What the lock of a claim guards: its life, and who drives it.
 
 use leasehold_core::{
-    Arrival, Command, Failure, Heard, Key, Life, Loss, Moment, Phase, Standpoint, Transmit,
+    Arrival, Command, Failure, Heard, Key, Life, Loss, Moment, Phase, Standpoint, Token, Transmit,
 };
 
 use super::live::LiveClaim;
@@ -41,8 +41,9 @@ pub(super) struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) phase: Phase,
-    /// By which pushes find it.
+    /// By which pushes find it, while it waits or holds.
     pub(super) arrival: Option<Arrival>,
+    part: Option<Part>,
     /// When the watchdog has to see to it.
     pub(super) due: Option<Moment>,
     /// Whether the store has confirmed that it left.
@@ -54,9 +55,39 @@ impl Listed {
     const NOT: Self = Self {
         phase: Phase::Over,
         arrival: None,
+        part: None,
         due: None,
         confirmed: false,
     };
+
+    /// What it has to do with others in its run.
+    pub(super) fn run(&self) -> Option<Run> {
+        let own = self.arrival?;
+        self.part.map(|part| match part {
+            Part::Behind(ahead) => Run::Behind(ahead),
+            Part::Passed(token) => Run::Passed(own, token),
+            Part::Lost => Run::Lost(own),
+        })
+    }
+}
+
+/// Its part in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Behind(Arrival),
+    Passed(Token),
+    Lost,
+}
+
+/// What a claim has to do with others in its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Run {
+    /// It is granted behind this one.
+    Behind(Arrival),
+    /// Its grant had these numbers, and it was released while it was valid.
+    Passed(Arrival, Token),
+    /// It has this number, and was lost.
+    Lost(Arrival),
 }
 
 /// What a task that drives its claim does next.
@@ -209,8 +240,11 @@ impl State {
         let own = self.driven > 0 && matches!(phase, Phase::Asking | Phase::Leaving);
         Listed {
             phase,
-            arrival: match phase {
-                Phase::Waiting | Phase::Held => life.arrival(),
+            arrival: life.arrival(),
+            part: match (phase, life.standpoint()) {
+                (Phase::Waiting, _) => life.behind().map(Part::Behind),
+                (Phase::Held, Some(Standpoint::Lost(_))) => Some(Part::Lost),
+                (Phase::Leaving, _) => life.passed().map(|(_, token)| Part::Passed(token)),
                 _ => None,
             },
             due: if own { None } else { life.poll_timeout() },

@@ -39,6 +39,8 @@ impl Wish {
             secret: self.secret,
             min_hold: self.min_hold,
             note: self.note.clone(),
+            // What others may know, or come to know, cannot be passed on without the store.
+            runs: self.terms.hand_off && !self.ahead && !self.terms.guessable,
             ..Claim::new(id, self.mode, self.terms.ttl)
         }
     }

@@ -44,6 +44,8 @@ mod redis_primary;
 mod redis_quarantine;
 mod redis_replicas;
 mod redis_rights;
+mod redis_runs;
+mod redis_runs_stress;
 mod redis_scripts;
 mod redis_sentinel;
 mod redis_server;

@@ -184,6 +184,7 @@ impl Forged {
                 key,
                 arrival,
                 token: if number == 0 { token } else { Token(number) },
+                behind: (number % 2 == 1).then_some(Arrival(number)),
                 at,
                 proof,
             },
@@ -220,6 +221,7 @@ impl Forged {
                         key,
                         arrival,
                         token,
+                        behind,
                         at,
                         proof,
                         ..
@@ -228,6 +230,7 @@ impl Forged {
                         key,
                         arrival,
                         token,
+                        behind,
                         at,
                         proof,
                     },
@@ -365,6 +368,7 @@ async fn ids_that_can_be_guessed_prove_nothing() {
         arrival,
         id,
         token: Token(look.last_token.0 + 1),
+        behind: None,
         deadline: StoreTime(u64::MAX),
     };
     let unfit = |inbox, id| Event::Unfit {

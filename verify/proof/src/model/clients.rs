@@ -5,6 +5,8 @@
 //! whose machine nobody calls. So neither needs an event of its own.
 
 mod checks;
+mod client;
+mod runs;
 mod served;
 mod server;
 mod shell;
@@ -14,10 +16,9 @@ mod wire;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use leasehold_core::{
-    Arrival, Inbox, Life, Mode, Moment, Phase, Queue, StoreTime, Token, Transmit,
-};
+use leasehold_core::{Arrival, Inbox, Mode, Moment, Queue, StoreTime, Token};
 
+use self::client::Client;
 use self::site::Site;
 use self::wire::Message;
 use super::checker::Subject;
@@ -73,8 +74,10 @@ pub(super) const TOKENS: &[Promise] = &[Promise::Tokens, Promise::OwnToken];
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Person {
     pub(super) mode: Mode,
-    /// How often it begins.
+    /// How often it begins. Who never does adopts what others hold.
     pub(super) attempts: u8,
+    /// Whose process it shares, and with that its connection, its inbox and its clock.
+    pub(super) mate_of: Option<usize>,
     /// How much faster than real its clock runs, in millionths.
     pub(super) rate: i64,
     /// How often a walk calls its machine or lets a message of it arrive, beside six
@@ -104,6 +107,8 @@ pub(super) struct Budget {
     pub(super) steps_back: u8,
     /// A stranger pushes what it likes.
     pub(super) forged: u8,
+    /// A caller lets another process have its lease, which asks for it at once.
+    pub(super) adoptions: u8,
 }
 
 /// One thing that happens.
@@ -140,45 +145,8 @@ pub(super) enum Act {
     StepBack,
     /// A stranger who knows all but ids tells a client of a grant.
     Forge(usize),
-}
-
-/// A request whose answer is waited for.
-#[derive(Debug, Clone, PartialEq, Hash)]
-struct Pending {
-    serial: u8,
-    transmit: Transmit,
-    /// Since then a push has told of the grant: the answer may be older.
-    overtaken: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Hash)]
-struct Client {
-    /// Its claim; none while it is idle.
-    life: Option<Box<Life>>,
-    pending: Option<Pending>,
-    /// How often it may still begin, and how often it has.
-    attempts: u8,
-    begun: u8,
-    serial: u8,
-    epoch: u64,
-    connected: bool,
-    dead: bool,
-}
-
-impl Client {
-    fn is_idle(&self) -> bool {
-        self.life.is_none()
-    }
-
-    fn is_in(&self, phase: Phase) -> bool {
-        self.life.as_ref().is_some_and(|life| life.phase() == phase)
-    }
-
-    /// Whether it asked so long ago.
-    fn has_asked(&self, now: Moment, before: Duration) -> bool {
-        let sent = self.pending.as_ref().map(|pending| pending.transmit.sent);
-        sent.is_some_and(|sent| now.since(sent) >= before)
-    }
+    /// Another process adopts the lease of a client that has told its id.
+    Adopt(usize),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -217,6 +185,7 @@ impl ClientsModel {
     fn pass(&self, state: &mut State) {
         state.ticks += 1;
         self.set_clock(state);
+        self.end_departures(state);
     }
 
     fn set_clock(&self, state: &mut State) {
@@ -249,14 +218,12 @@ impl ClientsModel {
             }
             Act::Cut(client) => {
                 state.left.cuts -= 1;
-                state.clients[client].connected = false;
+                self.cut(state, client);
             }
             Act::Connect(client) => self.connect(state, client),
             Act::Die(client) => {
                 state.left.deaths -= 1;
-                let client = &mut state.clients[client];
-                (client.dead, client.connected) = (true, false);
-                client.life = None;
+                self.die(state, client);
             }
             Act::Break => {
                 state.left.breaks -= 1;
@@ -276,6 +243,10 @@ impl ClientsModel {
                 state.left.forged -= 1;
                 self.forge(state, client);
             }
+            Act::Adopt(client) => {
+                state.left.adoptions -= 1;
+                self.adopt(state, client);
+            }
             Act::StepBack => {
                 state.left.steps_back -= 1;
                 state.ahead -= STEP_BACK;
@@ -289,38 +260,6 @@ impl ClientsModel {
         }
         self.prune(state);
         self.judge(state);
-    }
-
-    fn client_actions(&self, state: &State, number: usize, actions: &mut Vec<Act>) {
-        let client = &state.clients[number];
-        if client.dead {
-            return;
-        }
-        let now = self.moment(state, number);
-        let due = client.life.as_ref().and_then(|life| life.poll_timeout());
-        if due.is_some_and(|due| due <= now) {
-            actions.push(Act::Drive(number));
-        }
-        if client.has_asked(now, TICK / 2) && state.left.late > 0 {
-            actions.push(Act::TimeOut(number));
-        }
-        if client.is_idle() && client.attempts > 0 {
-            actions.push(Act::Begin(number));
-        } else if client.is_in(Phase::Held) {
-            actions.push(Act::GiveBack(number));
-        }
-        if !client.connected {
-            actions.push(Act::Connect(number));
-        } else if state.left.cuts > 0 && !client.is_idle() {
-            actions.push(Act::Cut(number));
-        }
-        if state.left.deaths > 0 && !client.is_idle() {
-            actions.push(Act::Die(number));
-        }
-        let waits = client.is_in(Phase::Waiting);
-        if state.left.forged > 0 && waits && client.connected {
-            actions.push(Act::Forge(number));
-        }
     }
 }
 
@@ -339,16 +278,10 @@ impl Subject for ClientsModel {
     type Action = Act;
 
     fn init(&self) -> State {
-        let clients = self.people.iter().map(|person| Client {
-            life: None,
-            pending: None,
-            attempts: person.attempts,
-            begun: 0,
-            serial: 0,
-            epoch: 1,
-            connected: true,
-            dead: false,
-        });
+        let clients = self
+            .people
+            .iter()
+            .map(|person| Client::new(person.attempts));
         let mut state = State {
             queue: Queue::default(),
             site: self.site(),

@@ -1,6 +1,6 @@
 //! The code under test, broken on purpose: a model that does not notice shows nothing.
 //!
-//! The core asks at 45 places whether it is broken there. It is built once so that it can
+//! The core asks at 52 places whether it is broken there. It is built once so that it can
 //! be; then the models that a mutant names are run on it. One that survives is a failure.
 
 mod catalogue;

@@ -5,17 +5,20 @@
 
 mod cast;
 mod checks;
+mod runs;
 mod served;
+mod told;
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Claim, ClaimId, ClaimView, ClientInfo, Command, Inbox, Queue, Release, Renew,
-    Snapshot, StoreTime, Token,
+    Claim, ClaimId, ClaimView, ClientInfo, Command, Inbox, Queue, Release, Renew, Snapshot,
+    StoreTime, Token,
 };
 
 pub(super) use self::cast::Part;
+use self::runs::{Follower, Granted};
 use super::checker::Subject;
 use super::promise::{Broken, Judged, Promise};
 use super::seen::Seen;
@@ -115,6 +118,8 @@ pub(super) struct State {
     /// When the queue was last asked, as long as its clock may step back behind that.
     asked: Option<StoreTime>,
     ghosts: Vec<Ghost>,
+    /// Those that have a token, where there are runs. It follows from the queue.
+    written: Vec<(Token, Granted)>,
     /// The highest token ever granted.
     highest: Token,
     broken: Broken,
@@ -137,9 +142,11 @@ impl Hash for State {
         for ghost in &self.ghosts {
             (ghost.left, ghost.dead, ghost.bound.since(seen.at)).hash(state);
         }
-        for holder in &seen.holders {
-            (holder.claim.since == seen.at).hash(state);
-        }
+        let since_now: Vec<_> = self
+            .granted(&seen)
+            .map(|claim| claim.since == seen.at)
+            .collect();
+        since_now.hash(state);
         // No step back reaches further.
         let asked = self.asked.map(|asked| clock.since(asked).min(STEP_BACK));
         (self.stepped_back, asked, self.broken).hash(state);
@@ -158,17 +165,6 @@ impl State {
 }
 
 impl State {
-    /// A grant goes unheard in the moment in which it is given, or never.
-    fn granted_just_now(&self, part: usize) -> Vec<Arrival> {
-        let seen = self.queue.look(self.clock());
-        let now = seen.at;
-        let holders = seen.holders.into_iter().map(|holder| holder.claim);
-        holders
-            .filter(|claim| number(claim) == part && claim.since == now)
-            .map(|claim| claim.arrival)
-            .collect()
-    }
-
     fn is_alive(&self, part: usize) -> bool {
         let seen = self.queue.look(self.clock());
         claims(&seen).any(|claim| number(claim) == part && !claim.kept)
@@ -189,18 +185,24 @@ fn id(part: usize) -> ClaimId {
     ClaimId::from_random(part as u128 + 1)
 }
 
-fn inbox(part: usize) -> Inbox {
-    Inbox::from_random(part as u64 + 1)
+fn inbox(client: usize) -> Inbox {
+    Inbox::from_random(client as u64 + 1)
 }
 
 impl QueueModel {
+    /// The client whose claim it is.
+    fn client(&self, part: usize) -> usize {
+        self.parts[part].runs.unwrap_or(part)
+    }
+
     fn claim(&self, number: usize) -> Claim {
         let part = &self.parts[number];
         Claim {
             waiter_ttl: part.waiter,
             wait: part.wait,
             ahead: part.ahead,
-            inbox: Some(inbox(number)),
+            inbox: Some(inbox(self.client(number))),
+            runs: part.runs.is_some(),
             owner: ClientInfo::new("", u32::try_from(number).unwrap_or_default(), None),
             secret: part.secret,
             min_hold: part.min_hold,
@@ -234,7 +236,7 @@ impl QueueModel {
             Act::Break => Command::Break,
             Act::Unheard(number) => Command::Unheard {
                 inbox: inbox(number),
-                granted: state.granted_just_now(number),
+                granted: self.granted_just_now(state, number),
             },
             Act::Bury(number) => Command::Bury {
                 inbox: inbox(number),
@@ -257,6 +259,7 @@ impl QueueModel {
                 // A store that has lost its data is not back at once.
                 state.ticks += 1;
                 state.queue = Queue::default();
+                state.written.clear();
                 state.ghosts.fill(Ghost::default());
             }
             _ => {}
@@ -264,6 +267,7 @@ impl QueueModel {
         if let Some(command) = self.command(state, act) {
             let before = state.clone();
             let outcome = state.queue.apply(&command, state.clock());
+            state.written = self.granted(&state.queue, state.clock());
             let may_step_back = self.events.steps_back && !state.stepped_back;
             state.asked = may_step_back.then(|| state.clock());
             self.judge(&before, state, act, &outcome);
@@ -282,6 +286,7 @@ impl Subject for QueueModel {
             stepped_back: false,
             asked: None,
             ghosts: vec![Ghost::default(); self.parts.len()],
+            written: Vec::new(),
             highest: Token(0),
             broken: Broken::default(),
         }
@@ -300,11 +305,12 @@ impl Subject for QueueModel {
             if events.downgrades {
                 actions.push(Act::Downgrade(number));
             }
-            if events.silence {
+            let is_client = self.client(number) == number;
+            if events.silence && is_client {
                 actions.push(Act::Unheard(number));
             }
             // Once: a dead client begins nothing, though what it sent may still arrive.
-            if events.silence && !state.ghosts[number].dead {
+            if events.silence && is_client && !state.ghosts[number].dead {
                 actions.push(Act::Bury(number));
             }
         }

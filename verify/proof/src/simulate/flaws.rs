@@ -67,8 +67,8 @@ impl Flaw {
                     "earliest = now + math.floor(lease_ttl * 0.75)\n",
                 ),
                 (
-                    "math.max(now + held, ",
-                    "math.max(now + math.floor(held * 0.75), ",
+                    "math.max(now + ttl, ",
+                    "math.max(now + math.floor(ttl * 0.75), ",
                 ),
             ],
             Self::AnyoneFits => &[(

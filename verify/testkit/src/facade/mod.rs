@@ -436,8 +436,9 @@ pub async fn progress_tells_the_place(fixture: &dyn Fixture) {
         return;
     }
     let (a, b) = (client(fixture).await, client(fixture).await);
+    let other = client(fixture).await;
     let first = a.mutex("k").expect("a lock").lock().await.expect("a lease");
-    let lock = a.mutex("k").expect("a lock");
+    let lock = other.mutex("k").expect("a lock");
     let second = tokio::spawn(async move { lock.lock().await });
     queued(&b, "k", 1).await;
     let (tell, mut told) = mpsc::unbounded_channel();

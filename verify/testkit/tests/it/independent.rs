@@ -76,7 +76,7 @@ fn one_is_cut_off_from_its_clients_and_comes_back() {
         });
         urls.map(|url| {
             let client = redis::Client::open(url).unwrap();
-            let limit = Duration::from_millis(100);
+            let limit = Duration::from_millis(1_000);
             let connection = client.get_connection_with_timeout(limit)?;
             connection.set_read_timeout(Some(limit))?;
             Ok(connection)

@@ -19,6 +19,7 @@ fn standing(arrival: u64, token: Option<u64>) -> Reply {
     Reply::Standing(Standing {
         arrival: Arrival(arrival),
         token: token.map(Token),
+        behind: None,
         position: u64::from(token.is_none()),
         deadline: StoreTime(0),
         blocked_until: token.is_none().then_some(StoreTime(0)),

@@ -29,11 +29,22 @@ fn standing(position: u64, left: u64) -> Reply {
         token: (position == 0).then_some(Token(70)),
         position,
         deadline: StoreTime(0),
+        behind: None,
         blocked_until: (position > 0).then(|| STORE + ms(left)),
     })
 }
 
 const STORE: StoreTime = StoreTime(5_000_000);
+
+fn pushed(epoch: u64, arrival: Arrival, at: StoreTime) -> Pushed {
+    Pushed {
+        epoch,
+        arrival,
+        token: Token(70),
+        behind: None,
+        at,
+    }
+}
 
 /// Waits at this place, by an answer that came at 10 on epoch 3.
 fn waiting(position: u64, left: u64, give_up: Option<Moment>) -> Waiter {
@@ -53,7 +64,9 @@ fn the_next_in_line_looks_first_and_the_others_one_after_another() {
     assert_eq!(look(1, 0), Some(at(20)), "never at once again");
     let third = Some(at(3_000));
     assert_eq!(look(1, 60_000), third, "it keeps its place");
-    assert_eq!(look(u64::MAX, 0), third, "no overflow");
+    let last = Some(at(1_010));
+    assert_eq!(look(1_000, 0), last, "all ahead may be of one dead client");
+    assert_eq!(look(u64::MAX, 0), last, "no overflow");
 }
 
 /// Waits where nothing is heard: answered at these times, each time at this place.
@@ -103,7 +116,7 @@ fn a_push_that_overtakes_its_answer_is_kept() {
         let mut waiter = waiting(1, 60_000, None);
         waiter.handle_reset(at(20));
         assert_eq!(waiter.poll_transmit(at(20)), Some(renew));
-        waiter.handle_granted(4, Arrival(7), Token(70), STORE);
+        waiter.handle_granted(pushed(4, Arrival(7), STORE));
         assert_eq!(waiter.verdict(), None, "no answer on its epoch yet");
         waiter.handle_reply(
             at(30),
@@ -166,15 +179,15 @@ fn a_grant_counts_from_the_sending() {
 #[test]
 fn a_push_counts_for_its_epoch_and_arrival_only() {
     let mut waiter = waiter(None);
-    waiter.handle_granted(3, Arrival(7), Token(70), STORE);
+    waiter.handle_granted(pushed(3, Arrival(7), STORE));
     assert_eq!(waiter.verdict(), None, "before the first answer");
     for (epoch, arrival) in [(2, 7), (4, 7), (3, 6), (3, 8)] {
         let mut waiter = waiting(1, 100, None);
-        waiter.handle_granted(epoch, Arrival(arrival), Token(70), STORE);
+        waiter.handle_granted(pushed(epoch, Arrival(arrival), STORE));
         assert_eq!(waiter.verdict(), None, "{epoch} {arrival}");
     }
     let mut waiter = waiting(1, 100, None);
-    waiter.handle_granted(3, Arrival(7), Token(70), STORE);
+    waiter.handle_granted(pushed(3, Arrival(7), STORE));
     let Some(Verdict::Granted {
         validity,
         confirm_at,
@@ -194,14 +207,14 @@ fn a_push_counts_for_its_epoch_and_arrival_only() {
 fn the_epoch_of_the_last_answer_counts() {
     let mut waiter = waiting(1, 1_000, None);
     waiter.handle_reset(at(50));
-    waiter.handle_granted(4, Arrival(7), Token(70), STORE);
+    waiter.handle_granted(pushed(4, Arrival(7), STORE));
     assert_eq!(waiter.verdict(), None, "not before an answer on it");
     assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
     let renew = Request::Renew(WAITER);
     waiter.handle_reply(at(60), at(50), 4, renew, &standing(1, 900), STORE);
-    waiter.handle_granted(3, Arrival(7), Token(70), STORE);
+    waiter.handle_granted(pushed(3, Arrival(7), STORE));
     assert_eq!(waiter.verdict(), None, "the old one is over");
-    waiter.handle_granted(4, Arrival(7), Token(70), STORE);
+    waiter.handle_granted(pushed(4, Arrival(7), STORE));
     assert!(matches!(waiter.verdict(), Some(Verdict::Granted { .. })));
 }
 
@@ -212,7 +225,7 @@ fn a_push_of_before_the_answer_is_not_kept_for_it() {
         let mut waiter = waiting(1, 1_000, None);
         waiter.handle_reset(at(50));
         assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
-        waiter.handle_granted(4, Arrival(7), Token(70), of);
+        waiter.handle_granted(pushed(4, Arrival(7), of));
         let (renew, later) = (Request::Renew(WAITER), STORE + ms(60));
         waiter.handle_reply(at(60), at(50), 4, renew, &standing(1, 900), later);
         assert_eq!(waiter.verdict().is_some(), believed);
@@ -249,7 +262,7 @@ fn what_an_older_claim_of_the_id_allowed_is_forgotten() {
     let (renew, reply) = (Request::Renew(WAITER), Reply::Standing(standing));
     waiter.handle_reply(at(3_010), at(3_000), 3, renew, &reply, STORE);
     assert_eq!(waiter.position(), Some((Arrival(9), 2)));
-    waiter.handle_granted(3, Arrival(7), Token(70), STORE);
+    waiter.handle_granted(pushed(3, Arrival(7), STORE));
     assert_eq!(waiter.verdict(), None);
 }
 

@@ -29,6 +29,7 @@ pub(crate) enum Op {
         secret: usize,
         min_hold: u64,
         note: usize,
+        runs: bool,
     },
     Renew {
         slot: usize,
@@ -121,9 +122,17 @@ fn op() -> impl Strategy<Value = Op> {
     });
     let rotate = prop_oneof![2 => Just(None), 1 => turn.prop_map(Some)];
     let min_hold = prop_oneof![4 => Just(0), 1 => ms()];
-    let asks = (slot(), 0_usize..12, mostly(), rarely(), ms(), ms());
+    let asks = (
+        slot(),
+        0_usize..12,
+        mostly(),
+        rarely(),
+        ms(),
+        ms(),
+        mostly(),
+    );
     let claim = (asks, 0..2 * OWNERS, min_hold, note()).prop_map(
-        |((slot, kind, wait, ahead, lease, waiter), secret, min_hold, note)| Op::Claim {
+        |((slot, kind, wait, ahead, lease, waiter, runs), secret, min_hold, note)| Op::Claim {
             slot,
             kind,
             wait,
@@ -133,6 +142,7 @@ fn op() -> impl Strategy<Value = Op> {
             secret,
             min_hold,
             note,
+            runs,
         },
     );
     // The new ids are renewed and released as well.
@@ -247,6 +257,7 @@ impl Op {
                 secret,
                 min_hold,
                 note: told,
+                runs,
             } => Command::Claim(Claim {
                 waiter_ttl: ms(waiter),
                 wait,
@@ -256,6 +267,7 @@ impl Op {
                 secret: (secret < OWNERS).then(|| OwnerSecret::from_random(secret as u128)),
                 min_hold: ms(min_hold),
                 note: note(told),
+                runs,
                 ..Claim::new(id(slot), mode(permits, kind), ms(lease))
             }),
             Self::Renew {

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    BreakReply, Capacity, Claim, ClaimId, ClaimReply, ClaimView, Command, DROPS_PER_STEP, Event,
-    Holder, Mode, Queue, Release, ReleaseReply, Renew, RenewReply, Reply, ResizeReply, Snapshot,
-    StoreTime, TOMBSTONE_LIFE, TOMBSTONES, UNHEARD_CUT, WatchReply,
+    Arrival, BreakReply, Capacity, Claim, ClaimId, ClaimReply, ClaimView, Command, DROPS_PER_STEP,
+    Event, Holder, Mode, Queue, Release, ReleaseReply, Renew, RenewReply, Reply, ResizeReply,
+    Snapshot, StoreTime, TOMBSTONE_LIFE, TOMBSTONES, Token, UNHEARD_CUT, WatchReply,
 };
 
 use crate::queue_properties::histories::{id_shown_as, ms};
 use crate::queue_properties::reference::{Expected, Known, Reference};
-use crate::queue_properties::world::{Taken, World, adopts, in_the_record};
+use crate::queue_properties::world::{
+    Taken, World, adopts, followers_in, granted_in, in_the_record,
+};
 
 pub(crate) fn hold(world: &mut World, taken: &Taken<'_>) {
     reply_is_as_the_reference_says(taken);
@@ -39,10 +41,13 @@ fn reply_is_as_the_reference_says(taken: &Taken<'_>) {
     let agree = match (&taken.expected, &taken.outcome.reply) {
         (
             Expected::Standing {
-                token, deadline, ..
+                token,
+                behind,
+                deadline,
+                ..
             },
             Reply::Standing(s),
-        ) => (*token, *deadline) == (s.token, s.deadline),
+        ) => (*token, *behind, *deadline) == (s.token, s.behind, s.deadline),
         (Expected::Busy, Reply::Busy { .. })
         | (Expected::Quarantined, Reply::Quarantined { .. })
         | (Expected::Gone, Reply::Gone)
@@ -100,7 +105,8 @@ pub(crate) fn look_agrees_with_the_state(queue: &Queue, reference: &Reference, c
         renewed: c.renewed,
     };
     let seen = queue.look(clock);
-    let mut held: Vec<_> = reference.held().collect();
+    let (mut held, behind): (Vec<_>, Vec<_>) =
+        reference.held().partition(|claim| reference.holds(claim));
     held.sort_by_key(|claim| (claim.token, claim.arrival));
     let holders: Vec<_> = held.iter().map(|c| (view(c), c.token.unwrap())).collect();
     let seen_holders: Vec<_> = seen
@@ -109,7 +115,8 @@ pub(crate) fn look_agrees_with_the_state(queue: &Queue, reference: &Reference, c
         .map(|h| (h.claim.clone(), h.token))
         .collect();
     assert_eq!(holders, seen_holders, "holders");
-    let waiters: Vec<_> = reference.waiting().map(view).zip(1_u64..).collect();
+    let line = behind.into_iter().chain(reference.waiting());
+    let waiters: Vec<_> = line.map(view).zip(1_u64..).collect();
     let seen_waiters: Vec<_> = seen
         .waiters
         .iter()
@@ -142,28 +149,44 @@ fn store_time_never_goes_back(world: &mut World, taken: &Taken<'_>) {
 /// until it is adopted; claims of one owner share it.
 fn tokens_increase_in_the_order_of_grants(world: &mut World, taken: &Taken<'_>) {
     let highest = world.highest_token;
-    for holder in &taken.seen_after.holders {
-        let arrival = holder.claim.arrival;
-        let known = world.grants.insert(arrival, holder.token);
-        if known == Some(holder.token) {
+    let before = granted_in(taken.before);
+    let held_before = arrivals_held(&taken.seen_before);
+    for (arrival, token) in granted_in(&world.queue) {
+        let known = world.grants.insert(arrival, token);
+        if known == Some(token) {
             continue;
         }
+        // Who waits behind another of its client may have to wait anew.
+        let anew = !held_before.contains(&arrival);
         assert!(
-            known.is_none() || adopts(taken.command),
+            known.is_none() || adopts(taken.command) || anew,
             "the token of {arrival:?} changed"
         );
-        let shared = taken
-            .seen_before
-            .holders
-            .iter()
-            .any(|before| before.token == holder.token);
+        let shared = before.values().any(|before| *before == token);
         assert!(
-            holder.token > highest || (shared && known.is_none()),
-            "{:?} granted after {highest:?}",
-            holder.token,
+            token > highest || (shared && known.is_none()),
+            "{token:?} granted after {highest:?}",
         );
-        world.highest_token = world.highest_token.max(holder.token);
+        world.highest_token = world.highest_token.max(token);
     }
+    // Whoever comes to hold has a higher token than all who have held.
+    let has_held = |(arrival, _): &(&Arrival, &Token)| world.held.contains(arrival);
+    let shared: BTreeSet<_> = before
+        .iter()
+        .filter(has_held)
+        .map(|(_, token)| *token)
+        .collect();
+    let tokens: BTreeSet<_> = taken.seen_after.holders.iter().map(|h| h.token).collect();
+    for token in tokens {
+        let held = shared.contains(&token);
+        assert!(
+            held || token > world.highest_held,
+            "{token:?} holds after {:?}",
+            world.highest_held
+        );
+        world.highest_held = world.highest_held.max(token);
+    }
+    world.held.extend(arrivals_held(&taken.seen_after));
     let last = taken.seen_after.last_token;
     assert!(
         last >= taken.seen_before.last_token,
@@ -193,6 +216,10 @@ fn arrivals_increase_and_order_is_kept(world: &mut World, taken: &Taken<'_>) {
             .all(|two| two[0].claim.arrival < two[1].claim.arrival),
         "waiters out of order"
     );
+}
+
+pub(crate) fn arrivals_held(seen: &Snapshot) -> BTreeSet<Arrival> {
+    seen.holders.iter().map(|h| h.claim.arrival).collect()
 }
 
 fn claims(seen: &Snapshot) -> impl Iterator<Item = &ClaimView> {
@@ -230,11 +257,9 @@ fn a_closed_store_grants_nothing(taken: &Taken<'_>) {
     if taken.now.closed.is_zero() {
         return;
     }
-    let holders = |seen: &Snapshot| -> BTreeSet<_> {
-        let holders = seen.holders.iter();
-        holders.map(|holder| holder.claim.arrival).collect()
-    };
-    let (was, is) = (holders(&taken.seen_before), holders(&taken.seen_after));
+    // Who was granted behind another may come to hold.
+    let was: BTreeSet<_> = granted_in(taken.before).into_keys().collect();
+    let is = arrivals_held(&taken.seen_after);
     assert!(is.is_subset(&was), "granted while closed: {was:?}, {is:?}");
     let granted = |event: &Event| matches!(event, Event::Granted { .. });
     assert!(!taken.outcome.events.iter().any(granted));
@@ -298,7 +323,11 @@ fn a_grant_stands_while_its_claim_lives(taken: &Taken<'_>) {
         });
         let kept = after.is_some_and(|after| after.token == holder.token && after.claim.kept);
         let left = holder.claim.since != taken.outcome.at && after.is_none();
+        // See `followers_in`.
+        let waits_anew = !taken.now.closed.is_zero()
+            && followers_in(taken.before).contains(&holder.claim.arrival);
         let fine = match taken.command {
+            _ if waits_anew => true,
             Command::Break => after.is_none(),
             Command::Bury { .. } => same || kept || left || after.is_none(),
             Command::Release(release) if holder.claim.id_hint == release.id.to_string() => {
@@ -374,7 +403,7 @@ fn position_is_a_bound_and_zero_iff_granted(taken: &Taken<'_>) {
         (&taken.outcome.reply, &taken.expected)
     {
         assert!(s.position >= *place, "{} for {place}", s.position);
-        assert_eq!(s.position == 0, s.token.is_some(), "{s:?}");
+        assert_eq!(s.position == 0, s.holds(), "{s:?}");
         assert_eq!(s.blocked_until.is_none(), s.token.is_some(), "{s:?}");
     }
 }

@@ -28,6 +28,7 @@ pub(crate) struct Known {
     pub(crate) kept: bool,
     /// Until when its client has renewed it, if that can be told from its deadline.
     pub(crate) renewed: Option<StoreTime>,
+    pub(crate) runs: bool,
     /// Granted although others waited, or might have: it asked for that, or its
     /// owner held already.
     pub(crate) passed: bool,
@@ -79,6 +80,7 @@ pub(crate) struct Reference {
 pub(crate) enum Expected {
     Standing {
         token: Option<Token>,
+        behind: Option<Arrival>,
         deadline: StoreTime,
         place: u64,
     },
@@ -119,6 +121,36 @@ impl Reference {
 
     pub(crate) fn known(&self, id: &ClaimId) -> Option<&Known> {
         self.claims.iter().find(|claim| claim.id == *id)
+    }
+
+    /// Whether it holds: it is granted, and no other of its client before it.
+    pub(crate) fn holds(&self, claim: &Known) -> bool {
+        let first = self.held().filter_map(|claim| claim.token).min();
+        claim.token.is_some() && (claim.mode != Mode::EXCLUSIVE || claim.token == first)
+    }
+
+    /// In a run, the claim right ahead of one that does not hold yet.
+    pub(crate) fn behind(&self, claim: &Known) -> Option<Arrival> {
+        let ahead = self.held().filter(|held| held.token < claim.token);
+        let last = ahead.max_by_key(|held| (held.token, held.arrival));
+        last.filter(|_| claim.token.is_some() && !self.holds(claim))
+            .map(|held| held.arrival)
+    }
+
+    /// Whether a claim may be granted right behind the last one.
+    fn may_follow(&self, runs: bool, inbox: Option<&Inbox>) -> bool {
+        let last = self.held().max_by_key(|held| (held.token, held.arrival));
+        let same = |last: &Known| inbox.is_some() && last.inbox.as_ref() == inbox;
+        runs && last.is_some_and(|last| last.runs && last.mode == Mode::EXCLUSIVE && same(last))
+    }
+
+    /// Those who do not hold yet, from a token on, go back to the front of the line.
+    fn disband(&mut self, token: Option<Token>) {
+        let follows = |claim: &Known| claim.token >= token && self.behind(claim).is_some();
+        let behind: Vec<_> = self.claims.iter().map(follows).collect();
+        for (claim, behind) in self.claims.iter_mut().zip(behind) {
+            claim.token = claim.token.filter(|_| !behind);
+        }
     }
 
     fn known_mut(&mut self, id: &ClaimId) -> Option<&mut Known> {
@@ -221,7 +253,9 @@ impl Reference {
                 self.claims.remove(next);
                 continue;
             }
-            if self.closed || !self.fits(self.claims[next].mode) {
+            let claim = &self.claims[next];
+            let follows = self.may_follow(claim.runs, claim.inbox.as_ref());
+            if self.closed || !(self.fits(claim.mode) || follows) {
                 return;
             }
             let (token, now) = (self.next_token(), self.now);
@@ -255,8 +289,10 @@ impl Reference {
 
     fn standing(&mut self, id: &ClaimId, held: Duration, waits: Duration) -> Expected {
         let now = self.now;
+        let claim = self.known(id).expect("it stands");
+        let (behind, holds) = (self.behind(claim), self.holds(claim));
         let claim = self.known_mut(id).expect("it stands");
-        let ttl = if claim.token.is_some() { held } else { waits };
+        let ttl = if holds { held } else { waits };
         claim.deadline = claim.deadline.max(now + ttl);
         if claim.token.is_some() {
             // An unheard push may have cut it below that.
@@ -267,11 +303,17 @@ impl Reference {
         }
         let (token, deadline) = (claim.token, claim.deadline);
         let place = match token {
-            Some(_) => 0,
-            None => 1 + self.waiting().take_while(|claim| claim.id != *id).count() as u64,
+            Some(_) if holds => 0,
+            Some(_) => self.held().filter(|held| held.token < token).count() as u64,
+            None => {
+                let behind = self.held().filter(|held| self.behind(held).is_some());
+                1 + behind.count() as u64
+                    + self.waiting().take_while(|claim| claim.id != *id).count() as u64
+            }
         };
         Expected::Standing {
             token,
+            behind,
             deadline,
             place,
         }
@@ -281,9 +323,21 @@ impl Reference {
 
     /// `seen` is the queue's own reply: taken for the arrival number of a new
     /// claim, and for what laziness leaves open.
-    pub(crate) fn apply(&mut self, command: &Command, now: Now, seen: &Reply) -> Expected {
+    ///
+    /// `followers` are those of whom the queue does not know yet that they hold: a store that may
+    /// have forgotten takes their grants back.
+    pub(crate) fn apply(
+        &mut self,
+        command: &Command,
+        now: Now,
+        seen: &Reply,
+        followers: &BTreeSet<Arrival>,
+    ) -> Expected {
         self.tick(now.clock);
         self.closed = !now.closed.is_zero();
+        for claim in self.claims.iter_mut().filter(|_| !now.closed.is_zero()) {
+            claim.token = claim.token.filter(|_| !followers.contains(&claim.arrival));
+        }
         match command {
             Command::Claim(claim) => self.claim(claim, seen),
             Command::Renew(renew) => self.renew(renew, seen),
@@ -366,7 +420,13 @@ impl Reference {
         let Reply::Standing(standing) = seen else {
             panic!("{seen:?}, where a claim joins");
         };
-        let token = at_once.then(|| nested.unwrap_or_else(|| self.next_token()));
+        let runs = claim.runs
+            && claim.mode == Mode::EXCLUSIVE
+            && secret.is_none()
+            && claim.min_hold.is_zero();
+        let follows =
+            open && self.waiting().next().is_none() && self.may_follow(runs, claim.inbox.as_ref());
+        let token = (at_once || follows).then(|| nested.unwrap_or_else(|| self.next_token()));
         let ttl = if at_once {
             claim.lease_ttl.max(claim.min_hold)
         } else {
@@ -390,6 +450,7 @@ impl Reference {
             version: 0,
             previous: None,
             kept: false,
+            runs,
             renewed: (at_once && claim.min_hold > Duration::ZERO)
                 .then(|| self.now + claim.lease_ttl),
             passed: barges || nested.is_some(),
@@ -462,11 +523,16 @@ impl Reference {
         claim.id = rotate.to.clone();
         claim.version += 1;
         let adopt = rotate.adopt.as_ref()?;
+        if known.token.is_some() {
+            self.disband(known.token);
+        }
+        let claim = self.known_mut(&rotate.to).expect("it stands");
+        claim.runs = false;
         claim.inbox.clone_from(&adopt.inbox);
         claim.owner = adopt.owner.clone();
-        if known.token.is_some() {
+        if let Some(old) = claim.token {
             let token = self.next_token();
-            let hold = |claim: &&mut Known| claim.token == known.token;
+            let hold = |claim: &&mut Known| claim.token == Some(old);
             for claim in self.claims.iter_mut().filter(hold) {
                 claim.token = Some(token);
             }
@@ -494,6 +560,7 @@ impl Reference {
 
     fn break_all(&mut self) -> Expected {
         let token = self.next_token();
+        self.disband(None);
         let held: Vec<_> = self.held().map(|claim| claim.id.clone()).collect();
         let forget = self.now + TOMBSTONE_LIFE;
         for id in std::mem::take(&mut self.lapsed) {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold_core::{Arrival, Command, Event, Inbox, Queue, Reply, Snapshot, StoreTime};
 
-use crate::queue_properties::world::{Taken, World, claim_id};
+use crate::queue_properties::invariants::arrivals_held;
+use crate::queue_properties::world::{Taken, World, claim_id, granted_in};
 
 /// `watching` are those who watched before the step.
 pub(crate) fn what_it_should(world: &World, taken: &Taken<'_>, watching: &[(Inbox, StoreTime)]) {
@@ -32,39 +33,47 @@ fn answered(taken: &Taken<'_>) -> Option<Arrival> {
 /// Design 1, "report grants", "hand-off is direct": whoever is granted by
 /// another's step and has an inbox is told, once.
 fn every_grant_is_told(world: &World, taken: &Taken<'_>) {
-    let arrivals =
-        |seen: &Snapshot| -> BTreeSet<_> { seen.holders.iter().map(|h| h.claim.arrival).collect() };
-    let held_before = arrivals(&taken.seen_before);
+    let held_before = arrivals_held(&taken.seen_before);
+    let granted_before = granted_in(taken.before);
     let mut told = BTreeMap::new();
     for event in &taken.outcome.events {
         if let Event::Granted {
             inbox,
             arrival,
             token,
+            behind,
             deadline,
             ..
         } = event
         {
-            let twice = told.insert(*arrival, (inbox.clone(), *token, *deadline));
+            let twice = told.insert(*arrival, (inbox.clone(), *token, *behind, *deadline));
             assert_eq!(twice, None, "told twice: {event:?}");
         }
     }
-    for holder in &taken.seen_after.holders {
-        let arrival = holder.claim.arrival;
-        let new = !held_before.contains(&arrival) && answered(taken) != Some(arrival);
-        let expected = inbox_of(world, arrival)
-            .filter(|_| new)
-            .map(|inbox| (inbox, holder.token, holder.claim.deadline));
-        assert_eq!(told.remove(&arrival), expected, "{holder:?}");
+    for claim in world.reference.held() {
+        let (arrival, token) = (claim.arrival, claim.token.unwrap());
+        let known = held_before.contains(&arrival) || granted_before.get(&arrival) == Some(&token);
+        let new = !known && answered(taken) != Some(arrival);
+        let expected = claim.inbox.clone().filter(|_| new).map(|inbox| {
+            let behind = world.reference.behind(claim);
+            (inbox, token, behind, claim.deadline)
+        });
+        assert_eq!(told.remove(&arrival), expected, "{claim:?}");
     }
     assert!(told.is_empty(), "told of a grant that is not: {told:?}");
 }
 
 /// Design 3: so is whoever became next in line.
 fn who_is_next_is_told(world: &World, taken: &Taken<'_>) {
-    let first = |seen: &Snapshot| seen.waiters.first().map(|w| w.claim.clone());
-    if let Some(next) = first(&taken.seen_after)
-        && let Some(was) = first(&taken.seen_before)
+    let first = |seen: &Snapshot, queue: &Queue| {
+        let granted = granted_in(queue);
+        let mut waiters = seen.waiters.iter().map(|waiter| &waiter.claim);
+        waiters
+            .find(|claim| !granted.contains_key(&claim.arrival))
+            .cloned()
+    };
+    if let Some(next) = first(&taken.seen_after, &world.queue)
+        && let Some(was) = first(&taken.seen_before, taken.before)
         && was.arrival != next.arrival
         && answered(taken) != Some(next.arrival)
         && inbox_of(world, next.arrival).is_some()

@@ -1,11 +1,11 @@
 //! A key under test, its reference, and what its clients remember.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Capacity, ClaimId, Command, Event, Now, Outcome, Queue, Reply, Snapshot, StoreTime,
-    Token,
+    Arrival, Capacity, ClaimId, Command, Event, Mode, Now, Outcome, Queue, Reply, Snapshot,
+    StoreTime, Token,
 };
 
 use crate::queue_properties::histories::{Act, INBOXES, Op, Tick, inbox, ms};
@@ -26,6 +26,9 @@ pub(crate) struct World {
     /// The store's time of the last step since the record was last lost.
     pub(crate) last_at: StoreTime,
     pub(crate) highest_token: Token,
+    /// Those who have held, and the highest of their tokens.
+    pub(crate) held: BTreeSet<Arrival>,
+    pub(crate) highest_held: Token,
     pub(crate) highest_arrival: Arrival,
     /// The token of each grant that was seen, whenever.
     pub(crate) grants: BTreeMap<Arrival, Token>,
@@ -55,6 +58,8 @@ impl World {
             sent: Vec::new(),
             last_at: StoreTime(0),
             highest_token: Token(0),
+            held: BTreeSet::new(),
+            highest_held: Token(0),
             highest_arrival: Arrival(0),
             grants: BTreeMap::new(),
         }
@@ -112,7 +117,10 @@ impl World {
         let seen_before = before.look(clock);
         let watching = self.reference.watchers.clone();
         let outcome = self.queue.apply(command, now);
-        let expected = self.reference.apply(command, now, &outcome.reply);
+        let followers = followers_in(&before);
+        let expected = self
+            .reference
+            .apply(command, now, &outcome.reply, &followers);
         let taken = Taken {
             command,
             clock,
@@ -181,7 +189,8 @@ impl World {
                 inbox,
                 granted: arrivals,
             };
-            self.reference.apply(&cut, at, &Reply::Done);
+            self.reference
+                .apply(&cut, at, &Reply::Done, &BTreeSet::new());
         }
     }
 }
@@ -199,6 +208,33 @@ pub(crate) fn claim_id(command: &Command) -> Option<&ClaimId> {
 pub(crate) fn adopts(command: &Command) -> bool {
     matches!(command, Command::Renew(renew)
         if renew.rotate.as_ref().is_some_and(|rotate| rotate.adopt.is_some()))
+}
+
+/// The tokens of all that are granted, those in runs and the dead as well.
+pub(crate) fn granted_in(queue: &Queue) -> BTreeMap<Arrival, Token> {
+    let record = serde_json::to_value(queue).unwrap();
+    let granted = record["granted"].as_array().unwrap().iter();
+    let numbers = granted.map(|granted| {
+        let (token, arrival) = (&granted[0], &granted[1]["arrival"]);
+        (
+            Arrival(arrival.as_u64().unwrap()),
+            Token(token.as_u64().unwrap()),
+        )
+    });
+    numbers.collect()
+}
+
+/// Those that are granted behind others, as far as the queue has looked.
+pub(crate) fn followers_in(queue: &Queue) -> BTreeSet<Arrival> {
+    let record = serde_json::to_value(queue).unwrap();
+    let exclusive = serde_json::to_value(Mode::EXCLUSIVE).unwrap();
+    let granted = record["granted"].as_array().unwrap();
+    let first = granted.first().map(|first| &first[0]);
+    let behind = granted
+        .iter()
+        .filter(|granted| Some(&granted[0]) != first && granted[1]["mode"] == exclusive);
+    let arrivals = behind.map(|granted| Arrival(granted[1]["arrival"].as_u64().unwrap()));
+    arrivals.collect()
 }
 
 /// Every claim that is in the record, dead or alive.

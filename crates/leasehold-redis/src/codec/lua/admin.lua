@@ -5,6 +5,8 @@
 local function break_all()
   local raised = next_token()
   last_token = raised
+  reclaim()
+  disband(0)
   local held = {}
   local id = first_granted
   for i = 1, granted do

@@ -16,6 +16,7 @@ local function claim(command)
         return unfit, true
       end
     end
+    drop_lapsed_ahead(claim)
     promote()
     if kept then
       return {3, now}, true
@@ -71,7 +72,7 @@ local function claim(command)
   end
   if token then
     hold(claim, token)
-  elseif at_once then
+  elseif at_once or closed_for <= 0 and waiting == 0 and is_followed_by(claim) then
     grant(claim)
     if barges then
       promote()

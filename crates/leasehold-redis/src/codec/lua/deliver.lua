@@ -60,7 +60,7 @@ local function deliver()
       else
         lines[event.inbox] = lines[event.inbox] .. '\n' .. event.line
       end
-      if event.kind == 'g' then
+      if event.kind == 'g' or event.kind == 'f' then
         told[#told + 1] = event.claim
       end
     end

@@ -15,10 +15,13 @@ return function(at, dry, may_force)
   local answer, silent, granted
   local plain = verb == 1 and marks % 8 < 4 or verb == 3
   if plain and (touched[key] == IN_QUEUE or not values[at]) and dry == false and may_force then
-    answer, silent, granted = in_queue(key, verb, marks, command)
+    answer, silent, granted = in_queue(at, key, verb, marks, command)
   end
-  if not answer and touched[key] then
-    refresh(at)
+  if not answer then
+    write_queue()
+    if touched[key] then
+      refresh(at)
+    end
   end
   touched[key] = answer and IN_QUEUE or CHANGED
   if (silent or not answer) and not at_length then

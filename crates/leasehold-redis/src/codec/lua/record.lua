@@ -83,7 +83,7 @@ local function open(at_key, text, id)
   claims, changed, gone, siblings, siblings_changed = {}, {}, {}, {}, {}
   buried, buried_count, buried_changed = '', 0, false
   watchers, watching, watching_changed = 0, nil, false
-  noted, shortened, drops_left, events = false, false, DROPS_PER_STEP, {}
+  noted, shortened, drops_left, followers_left, events = false, false, DROPS_PER_STEP, FOLLOWERS_PER_STEP, {}
   if in_cluster then
     last_token = 0
   end
@@ -107,6 +107,9 @@ local function open(at_key, text, id)
   actor = id
   first_before = waiting > 0 and first_arrival
   holder_before = watchers > 0 and first_holder()
+  if closed_for > 0 then
+    disband(0)
+  end
 end
 
 -- Runs a write that may find the memory full. What only lets go or holds on must

@@ -1,7 +1,10 @@
 -- Queue::adopt
 local function adopt(claim, former_id, client)
   local former = {id = former_id, inbox = claim.inbox, arrival = claim.arrival}
-  claim.inbox = struct.unpack('<Bc0', client)
+  if claim.token > 0 then
+    disband(claim.token)
+  end
+  claim.inbox, claim.runs = struct.unpack('<Bc0', client), false
   repack(claim, client)
   if former.inbox ~= claim.inbox then
     tell('a', former, '%.0f ', now)
@@ -49,7 +52,7 @@ end
 
 -- Queue::downgrade
 local function downgrade(claim)
-  if claim.token > 0 and alone(claim) and not claim.secret then
+  if claim.token > 0 and alone(claim) and not claim.secret and not behind(claim) then
     claim.weight = 1
     used = used - (LOCK - 1)
     repack(claim, who(claim))
@@ -91,6 +94,7 @@ local function renew(command)
   if answer then
     return answer, true
   end
+  drop_lapsed_ahead(claim)
   if rotates and not done then
     local refused = rotate(claim, to, version, client)
     if refused then

@@ -1,5 +1,5 @@
 -- The rule: who is granted, and how a hold ends.
-local LOCK, PROMOTED_FLOOR, DROPS_PER_STEP = 1048576, 3000000, 256
+local PROMOTED_FLOOR, DROPS_PER_STEP = 3000000, 256
 
 local function units()
   return capacity == -1 and LOCK or capacity
@@ -39,6 +39,13 @@ local function reclaim()
   return #lapsed > 0
 end
 
+-- Queue::drop_lapsed_ahead: those ahead in its run may have lapsed, and nobody else may look.
+local function drop_lapsed_ahead(claim)
+  if behind(claim) then
+    reclaim()
+  end
+end
+
 -- Queue::make_room
 local function make_room(weight)
   return fits(weight) or (reclaim() and fits(weight))
@@ -73,7 +80,12 @@ local function lift(claim)
 end
 
 local function tell_granted(claim)
-  if claim.id ~= actor then
+  local ahead = behind(claim)
+  if claim.id == actor then
+    return
+  elseif ahead then
+    tell('f', claim, '%.0f %.0f %.0f ', claim.token, ahead, now)
+  else
     tell('g', claim, '%.0f %.0f ', claim.token, now)
   end
 end
@@ -93,11 +105,6 @@ local function grant_siblings(secret, token)
       tell_granted(claim)
     end
   end
-end
-
--- Mode::EXCLUSIVE
-local function alone(claim)
-  return claim.capacity == -1 and claim.weight == LOCK
 end
 
 -- An exclusive hold is one owner's, and its last claim that has not left tells whose.
@@ -150,7 +157,7 @@ local function promote()
       end
     elseif closed_for > 0 then
       return
-    elseif not make_room(first_weight) then
+    elseif not make_room(first_weight) and not lets_follow() then
       return
     else
       local claim = find(first_waiting)

@@ -20,7 +20,8 @@
 --   6 watch    for how long (0: no longer), inbox text
 --
 -- Returns an answer a step, packed as one byte and doubles
---   1, at, arrival, token or 0, position, deadline, blocked until or 0  standing
+--   1, at, arrival, token or 0, position, deadline, and blocked until, or 0 where it is granted,
+--      or the arrival of the claim behind which it is granted           standing
 --   2, at, blocked until                                                busy
 --   3, at                                                               gone
 --   4, at, 1 if it held else 0                                          released
@@ -76,7 +77,7 @@ end
 
 -- What the lean way leaves is done by these. They are made when they are first needed: to make
 -- a function takes longer than to run it.
-local further
+local answers, further, write_queue = {}, nil, nil
 local function make_further()
 -- include further.lua
 end
@@ -103,7 +104,7 @@ if all then
     local answer, said, must = take(at, true)
     if not said then
       return answer
-    elseif said[1] ~= 1 or said[4] == 0 then
+    elseif said[1] ~= 1 or said[4] == 0 or said[7] > 0 then
       return {at - 1, answer}
     end
     may_force = may_force and must
@@ -111,7 +112,6 @@ if all then
   last_token = last_before
 end
 
-local answers = {}
 local released, lives_for, lives
 for at = 1, steps do
   local key, command, answer = KEYS[at], ARGV[at + 2], nil
@@ -123,6 +123,9 @@ for at = 1, steps do
 end
 if #spent > 0 then
   call('DEL', unpack(spent))
+end
+if write_queue then
+  write_queue()
 end
 if last_token > last_before and not in_cluster then
   call('SET', KEYS[steps + 1], string.format('%.0f', last_token))

@@ -35,33 +35,6 @@ local function hint()
   end
 end
 
--- ---- answers ----
-
--- Queue::standing. Zero stands for none.
-local function standing(claim)
-  if claim.token > 0 then
-    return {1, now, claim.arrival, claim.token, 0, claim.deadline, 0}
-  end
-  local position = math.min(waiting, claim.arrival - first_arrival + 1)
-  return {1, now, claim.arrival, 0, position, claim.deadline, blocked_until()}
-end
-
--- Queue::raise
-local function raise(claim, held, waited)
-  local alone, deadline = granted == 1, now + waited
-  if claim.token > 0 then
-    -- `unheard` may have cut it below its minimum hold.
-    deadline = math.max(now + held, claim.since + (claim.min_hold or 0))
-    note_renewal(claim, now + held)
-  end
-  set_deadline(claim, math.max(claim.deadline, deadline))
-  furthest = math.max(furthest, claim.deadline)
-  if claim.token > 0 and alone then
-    earliest = claim.deadline
-  end
-  return standing(claim)
-end
-
 -- ---- those who watch: until when, and the inbox ----
 
 -- Reads them when somebody asks. What is over is left out: it means nothing.

@@ -10,6 +10,7 @@ pub(crate) mod fake_sentinel;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::Client;
 use leasehold::core::{Claim, ClaimId, ClientInfo, Key, Mode, Release, Renew};
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{LockStore, Push, PushSink};
@@ -73,4 +74,15 @@ pub(crate) async fn next(pushes: &mut mpsc::UnboundedReceiver<Push>) -> Push {
 pub(crate) fn sink() -> (Arc<dyn PushSink>, mpsc::UnboundedReceiver<Push>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (Arc::new(Sink(sender)), receiver)
+}
+
+/// Until so many wait for the key `k`.
+pub(crate) async fn in_line(seen_by: &Client, waiters: usize) {
+    let look = async {
+        while seen_by.inspect("k").await.unwrap().waiters.len() != waiters {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let limit = Duration::from_secs(20);
+    tokio::time::timeout(limit, look).await.unwrap();
 }

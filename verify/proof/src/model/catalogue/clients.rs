@@ -1,5 +1,7 @@
 //! Clients against one server, and a server that fails over.
 
+mod runs;
+
 use std::time::Duration;
 
 use leasehold_core::Mode;
@@ -14,6 +16,7 @@ fn person(mode: Mode, attempts: u8, rate: i64) -> Person {
         mode,
         attempts,
         rate,
+        mate_of: None,
         haste: 12,
     }
 }
@@ -53,6 +56,7 @@ const WEATHER: Budget = Budget {
     jumps: 0,
     steps_back: 0,
     forged: 0,
+    adoptions: 0,
 };
 
 fn crowd(modes: &[Mode]) -> ClientsModel {
@@ -81,6 +85,7 @@ pub(super) fn all() -> Vec<Entry> {
     all.extend(counters());
     all.extend(failovers());
     all.extend(crowds());
+    all.extend(runs::all());
     all
 }
 

@@ -81,6 +81,48 @@ pub(super) fn all() -> Vec<Entry> {
             &["granted while it waited", "two hold together", "mismatch"],
         ),
         queue(
+            "queue/runs",
+            vec![
+                Part::writer().runs(0),
+                Part::writer().runs(0),
+                Part::writer().runs(2),
+                Part::writer().runs(2),
+            ],
+            Events {
+                breaks: true,
+                ..none()
+            },
+            &["granted in a run", "granted while it waited", "gone"],
+        ),
+        queue(
+            "queue/runs of three",
+            vec![
+                Part::writer().runs(0),
+                Part::writer().runs(0),
+                Part::writer().runs(0),
+                Part::reader(),
+            ],
+            Events {
+                breaks: true,
+                downgrades: true,
+                ..none()
+            },
+            &["granted in a run", "granted while it waited"],
+        ),
+        queue(
+            "queue/runs in silence",
+            vec![
+                Part::writer().runs(0),
+                Part::writer().runs(0),
+                Part::writer(),
+            ],
+            Events {
+                silence: true,
+                ..none()
+            },
+            &["granted in a run", "granted while it waited"],
+        ),
+        queue(
             "queue/re-entrant",
             vec![
                 Part::writer().of(1),

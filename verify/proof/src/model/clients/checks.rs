@@ -26,7 +26,8 @@ impl ClientsModel {
     pub(super) fn judge(&self, state: &mut State) {
         let mut relied_on = Vec::new();
         for (number, client) in state.clients.iter().enumerate() {
-            let until = client.life.as_ref().map(|life| life.valid_until());
+            let life = client.life.as_ref().filter(|_| !client.adopted);
+            let until = life.map(|life| life.valid_until());
             if until.is_some_and(|until| until > self.moment(state, number)) {
                 relied_on.push(self.people[number].mode);
             }
@@ -47,7 +48,10 @@ impl ClientsModel {
             let stage = match &client.life {
                 _ if client.dead => "is dead".to_owned(),
                 None => "is idle".to_owned(),
-                Some(life) if life.phase() != Phase::Held => "waits".to_owned(),
+                Some(life) if life.phase() != Phase::Held => match life.behind() {
+                    Some(ahead) => format!("waits behind {ahead}"),
+                    None => "waits".to_owned(),
+                },
                 Some(life) => {
                     let left = life.valid_until().since(now).as_secs_f64();
                     let token = life.token().unwrap_or_default();

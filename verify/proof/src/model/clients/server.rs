@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Command, Event, Now, Outcome, Reply};
+use leasehold_core::{ClaimView, Command, Event, Now, Outcome, Reply, Snapshot};
 
 use super::wire::{Message, What};
 use super::{ClientsModel, State, inbox};
@@ -34,8 +34,9 @@ impl ClientsModel {
         to: Option<(usize, u64, u8)>,
     ) {
         let now = self.now(state);
+        let before = state.queue.look(state.clock);
         let outcome = state.queue.apply(command, now);
-        self.judge_grants(state);
+        self.judge_grants(state, to.map(|(client, ..)| client), &outcome);
         self.judge_hints(state, now, &outcome);
         if let Some((client, epoch, serial)) = to {
             self.note_reply(&outcome.reply);
@@ -45,10 +46,11 @@ impl ClientsModel {
                 what: Arc::new(What::Answer(serial, outcome.reply, outcome.at)),
             });
         }
+        let seen = [before, state.queue.look(state.clock)];
         let mut pushed = Vec::new();
         let clients = &state.clients;
         state.queue.deliver(outcome.events, now, |event| {
-            let client = self.reader(event);
+            let client = self.reader(event, &seen);
             let listens = clients[client].connected && !clients[client].dead;
             if listens {
                 pushed.push((client, event.clone()));
@@ -65,27 +67,56 @@ impl ClientsModel {
         }
     }
 
-    fn reader(&self, event: &Event) -> usize {
-        let theirs = |client: &usize| inbox(*client) == *event.inbox();
-        (0..self.people.len()).find(theirs).unwrap_or_default()
+    /// Whose claim it is about: a process has one inbox.
+    fn reader(&self, event: &Event, seen: &[Snapshot]) -> usize {
+        let theirs = |client: &usize| inbox(self.process(*client)) == *event.inbox();
+        let mut claims = seen.iter().flat_map(|seen| {
+            let holders = seen.holders.iter().map(|holder| &holder.claim);
+            holders.chain(seen.waiters.iter().map(|waiter| &waiter.claim))
+        });
+        let about = claims.find(|claim| Some(claim.arrival) == event.arrival());
+        let named = about.map(|claim| claim.owner.pid as usize).filter(theirs);
+        let any = || (0..self.people.len()).find(theirs);
+        named.or_else(any).unwrap_or_default()
     }
 
-    /// Each new grant has a higher token than all before. A token names its grant: the
-    /// arrival numbers of a replica that lagged come again.
-    fn judge_grants(&self, state: &mut State) {
+    /// Each new grant has a higher token than all before it, also one behind another claim of
+    /// its client. A token names its grant: the arrival numbers of a replica that lagged come
+    /// again.
+    fn judge_grants(&self, state: &mut State, actor: Option<usize>, outcome: &Outcome) {
         let seen = state.queue.look(state.clock);
-        for holder in seen.holders {
-            let client = holder.claim.owner.pid as usize;
-            let grant = (holder.claim.arrival, holder.token, client);
+        let owner = |claim: &ClaimView| claim.owner.pid as usize;
+        let holding = seen.holders.iter();
+        let mut granted: Vec<_> = holding
+            .map(|holder| (holder.claim.arrival, holder.token, owner(&holder.claim)))
+            .collect();
+        if let (Some(actor), Reply::Standing(standing)) = (actor, outcome.reply) {
+            let follows = standing.token.filter(|_| standing.behind.is_some());
+            granted.extend(follows.map(|token| (standing.arrival, token, actor)));
+        }
+        granted.extend(outcome.events.iter().filter_map(|event| match event {
+            Event::Granted {
+                arrival,
+                token,
+                behind: Some(_),
+                ..
+            } => {
+                let client = self.reader(event, std::slice::from_ref(&seen));
+                Some((*arrival, *token, client))
+            }
+            _ => None,
+        }));
+        granted.sort_by_key(|(_, token, _)| *token);
+        for grant in granted {
             if !state.grants.contains(&grant) {
-                let rises = holder.token > state.highest;
+                let rises = grant.1 > state.highest;
                 state.broken.require(Promise::Tokens, rises);
                 if state.site.was_closed() {
                     self.seen.note("granted after a quarantine");
                 }
                 state.grants.push(grant);
             }
-            state.highest = state.highest.max(holder.token);
+            state.highest = state.highest.max(grant.1);
         }
     }
 

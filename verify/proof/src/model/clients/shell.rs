@@ -8,19 +8,20 @@ use leasehold_core::{
     Transmit,
 };
 
+use super::client::Pending;
 use super::wire::{Message, What};
-use super::{ClientsModel, Pending, State, TICK, inbox};
+use super::{ClientsModel, State, TICK, inbox};
 use crate::model::promise::Promise;
 
 impl ClientsModel {
     /// Each attempt has an id of its own.
-    fn id(state: &State, client: usize) -> ClaimId {
+    pub(super) fn id(state: &State, client: usize) -> ClaimId {
         let attempt = u128::from(state.clients[client].begun);
         ClaimId::from_random((client as u128) << 8 | attempt)
     }
 
-    pub(super) fn begin(&self, state: &mut State, client: usize) {
-        let terms = Terms {
+    pub(super) fn lease_terms(&self) -> Terms {
+        Terms {
             ttl: self.lease,
             waiter_ttl: self.waiter,
             policy: RenewalPolicy::Automatic(1.0 / 3.0),
@@ -29,18 +30,26 @@ impl ClientsModel {
             rotate_every: None,
             acknowledges: Acknowledges::Nothing,
             guessable: false,
-        };
-        let limits = Limits {
+        }
+    }
+
+    pub(super) fn limits() -> Limits {
+        Limits {
             give_up: None,
             patience: TICK * 10,
             operation: TICK * 10,
             seed: 0,
-        };
+        }
+    }
+
+    pub(super) fn begin(&self, state: &mut State, client: usize) {
         state.clients[client].attempts -= 1;
         state.clients[client].begun += 1;
+        state.clients[client].adopted = false;
         let claim = Claim {
             waiter_ttl: self.waiter,
-            inbox: Some(inbox(client)),
+            inbox: Some(inbox(self.process(client))),
+            runs: self.runs(client),
             owner: ClientInfo::new("", u32::try_from(client).unwrap_or_default(), None),
             ..Claim::new(
                 Self::id(state, client),
@@ -48,7 +57,12 @@ impl ClientsModel {
                 self.lease,
             )
         };
-        let life = Life::claim(claim, terms, limits, self.moment(state, client));
+        let life = Life::claim(
+            claim,
+            self.lease_terms(),
+            Self::limits(),
+            self.moment(state, client),
+        );
         state.clients[client].life = Some(Box::new(life));
         self.drive(state, client);
     }
@@ -81,7 +95,7 @@ impl ClientsModel {
         }
     }
 
-    fn send(state: &mut State, client: usize, serial: Option<u8>, command: &Command) {
+    pub(super) fn send(state: &mut State, client: usize, serial: Option<u8>, command: &Command) {
         if state.clients[client].connected {
             state.wire.push(Message {
                 client,
@@ -115,13 +129,16 @@ impl ClientsModel {
     ) {
         let now = self.moment(state, client);
         let it = &mut state.clients[client];
-        if it.epoch != epoch {
+        if it.epoch != epoch || self.has_left(state, client, serial) {
             return;
         }
+        let it = &mut state.clients[client];
         let Some(pending) = it.pending.take_if(|pending| pending.serial == serial) else {
             return;
         };
+        let mut behind = None;
         if let Some(life) = &mut it.life {
+            behind = life.behind();
             let held = life.token().filter(|_| life.phase() == Phase::Held);
             let heard = Heard {
                 reply: *reply,
@@ -139,6 +156,7 @@ impl ClientsModel {
                 self.judge_grant(state, client);
             }
         }
+        self.follow(state, client, behind);
         self.settle(state, client);
     }
 
@@ -160,7 +178,7 @@ impl ClientsModel {
         let Some(life) = &mut state.clients[client].life else {
             return;
         };
-        let waited = life.phase() == Phase::Waiting;
+        let (waited, behind) = (life.phase() == Phase::Waiting, life.behind());
         life.handle_push(now, &push);
         if waited && life.phase() == Phase::Held {
             self.seen.note("granted by a push");
@@ -168,6 +186,7 @@ impl ClientsModel {
         } else if life.standpoint() == Some(Standpoint::Lost(Loss::Revoked)) {
             self.seen.note("revoked");
         }
+        self.follow(state, client, behind);
         self.settle(state, client);
     }
 
@@ -177,10 +196,11 @@ impl ClientsModel {
             return;
         };
         let granted = Event::Granted {
-            inbox: inbox(client),
+            inbox: inbox(self.process(client)),
             arrival: life.arrival().unwrap_or(Arrival(0)),
             id: ClaimId::from_random(u128::MAX),
             token: Token(state.highest.0 + 1),
+            behind: None,
             deadline: state.clock,
         };
         let epoch = state.clients[client].epoch;
@@ -192,17 +212,8 @@ impl ClientsModel {
         });
     }
 
-    pub(super) fn connect(&self, state: &mut State, client: usize) {
-        let now = self.moment(state, client);
-        let it = &mut state.clients[client];
-        (it.connected, it.epoch) = (true, it.epoch + 1);
-        if let Some(life) = &mut it.life {
-            life.handle_reset(now);
-        }
-    }
-
     /// A client that holds was granted what it says.
-    fn judge_grant(&self, state: &mut State, client: usize) {
+    pub(super) fn judge_grant(&self, state: &mut State, client: usize) {
         let it = &mut state.clients[client];
         let grant = it.life.as_ref().and_then(|life| {
             let held = life.phase() == Phase::Held;
@@ -218,7 +229,7 @@ impl ClientsModel {
     }
 
     /// Moves on where a claim has come to an end.
-    fn settle(&self, state: &mut State, client: usize) {
+    pub(super) fn settle(&self, state: &mut State, client: usize) {
         let Some(life) = &state.clients[client].life else {
             return;
         };
@@ -252,9 +263,15 @@ impl ClientsModel {
             return;
         };
         life.leave(now);
-        while let Some(transmit) = life.poll_transmit(now, || None) {
-            Self::send(state, client, None, &transmit.command);
-            life.handle_answer(now, &transmit, Err(Failure::Unanswered));
+        let release = life.poll_transmit(now, || None);
+        if let Some(transmit) = &release {
+            let told = self.runs(client);
+            state.clients[client].serial += u8::from(told);
+            let serial = told.then_some(state.clients[client].serial);
+            Self::send(state, client, serial, &transmit.command);
+        }
+        if self.runs(client) {
+            self.depart(state, client, &life, release);
         }
     }
 }

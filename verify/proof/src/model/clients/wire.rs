@@ -44,7 +44,9 @@ impl ClientsModel {
                 What::Request(..) => true,
                 What::Answer(serial, ..) => {
                     let pending = client.pending.as_ref().is_some_and(|p| p.serial == serial);
-                    pending && message.epoch == client.epoch && !client.dead
+                    let mut leaving = client.departures.iter();
+                    let waited_for = pending || leaving.any(|of| of.serial == serial);
+                    waited_for && message.epoch == client.epoch && !client.dead
                 }
                 What::Push(..) => !client.dead && (!idle || client.attempts > 0),
             }

@@ -34,6 +34,11 @@ pub(super) const ALL: &[Mutant] = &[
         &["failover/loss", "failover/replica", "failover/walks"],
     ),
     mutant(
+        "closed-runs-on",
+        "a store that may have forgotten lets the next in a run hold",
+        &["runs/replica"],
+    ),
+    mutant(
         "expiry-late",
         "a claim lives one instant beyond its deadline",
         &["queue/mutex"],
@@ -57,6 +62,11 @@ pub(super) const ALL: &[Mutant] = &[
         "last-token-lost",
         "a store that keeps nothing of an idle key forgets its last token",
         &["counter/steps back"],
+    ),
+    mutant(
+        "lost-passes",
+        "a lease is passed on that is lost, or that another may have adopted",
+        &["runs/adoption"],
     ),
     mutant(
         "majority",
@@ -175,6 +185,16 @@ pub(super) const ALL: &[Mutant] = &[
         &["quorum/loss", "quorum/losses walks"],
     ),
     mutant(
+        "run-of-two-clients",
+        "a claim is granted behind another client's",
+        &["queue/runs"],
+    ),
+    mutant(
+        "run-stays",
+        "a run goes on after a break, or behind a claim that was adopted",
+        &["queue/runs"],
+    ),
+    mutant(
         "stranger-enters",
         "a claim is answered to whoever knows its id",
         &["queue/silence"],
@@ -203,6 +223,16 @@ pub(super) const ALL: &[Mutant] = &[
         "token-shared",
         "a server accepts a token again from another claim",
         &["quorum/tokens"],
+    ),
+    mutant(
+        "turn-of-any",
+        "a turn counts whoever has passed it on",
+        &["runs/three"],
+    ),
+    mutant(
+        "turn-of-ended",
+        "a turn counts in a run that has ended",
+        &["runs/adoption of three"],
     ),
     mutant(
         "validity-answer",

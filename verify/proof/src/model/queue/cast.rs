@@ -14,6 +14,8 @@ pub(in crate::model) struct Part {
     pub(super) ahead: bool,
     pub(super) secret: Option<OwnerSecret>,
     pub(super) min_hold: Duration,
+    /// The client whose claims may be granted one behind the other, of which it is one.
+    pub(super) runs: Option<usize>,
 }
 
 impl Part {
@@ -26,6 +28,7 @@ impl Part {
             ahead: false,
             secret: None,
             min_hold: Duration::ZERO,
+            runs: None,
         }
     }
 
@@ -45,6 +48,12 @@ impl Part {
     /// A re-entrant claim of that owner.
     pub(in crate::model) fn of(mut self, owner: u128) -> Self {
         self.secret = Some(OwnerSecret::from_random(owner));
+        self
+    }
+
+    /// One of the claims of a client, the first of which is the part of this number.
+    pub(in crate::model) fn runs(mut self, client: usize) -> Self {
+        self.runs = Some(client);
         self
     }
 

@@ -3,30 +3,43 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold_core::{
-    Arrival, Capacity, ClaimView, Event, Holder, Mode, Outcome, OwnerSecret, PROMOTED_FLOOR, Reply,
-    Snapshot, Token, UNHEARD_CUT,
+    Capacity, ClaimView, Holder, Mode, Outcome, OwnerSecret, PROMOTED_FLOOR, Reply, Snapshot,
+    Token, UNHEARD_CUT,
 };
 
-use super::{Act, QueueModel, State, claims, inbox, number};
+use super::{Act, Follower, QueueModel, State, claims, number};
 use crate::model::promise::Promise;
 
 /// One step: the key before and after, at the same time.
-struct Step<'a> {
-    model: &'a QueueModel,
-    act: Act,
-    was: Snapshot,
-    is: Snapshot,
-    outcome: &'a Outcome,
+pub(super) struct Step<'a> {
+    pub(super) model: &'a QueueModel,
+    pub(super) act: Act,
+    pub(super) was: Snapshot,
+    pub(super) is: Snapshot,
+    /// Those that were granted behind others, and those that are.
+    pub(super) followed: Vec<Follower>,
+    pub(super) followers: Vec<Follower>,
+    pub(super) outcome: &'a Outcome,
+}
+
+/// A claim that a step has granted.
+pub(super) struct New<'a> {
+    pub(super) claim: &'a ClaimView,
+    pub(super) token: Token,
 }
 
 impl QueueModel {
     pub(super) fn judge(&self, before: &State, state: &mut State, act: Act, outcome: &Outcome) {
         let clock = state.clock();
+        let was = before.queue.look(clock);
+        let is = state.queue.look(clock);
         let step = Step {
             model: self,
             act,
-            was: before.queue.look(clock),
-            is: state.queue.look(clock),
+            followed: before.followers(&was),
+            followers: state.followers(&is),
+            was,
+            is,
             outcome,
         };
         step.remember(before, state);
@@ -81,15 +94,27 @@ pub(super) fn held(seen: &Snapshot) -> Vec<Mode> {
 }
 
 impl Step<'_> {
-    fn holder_before(&self, arrival: Arrival) -> Option<&Holder> {
-        let holders = self.was.holders.iter();
-        holders.into_iter().find(|h| h.claim.arrival == arrival)
-    }
-
-    /// The claims that this step has granted.
-    fn granted(&self) -> impl Iterator<Item = &Holder> {
-        let holders = self.is.holders.iter();
-        holders.filter(|h| self.holder_before(h.claim.arrival).is_none())
+    /// The claims that this step has granted, also behind others.
+    pub(super) fn granted(&self) -> impl Iterator<Item = New<'_>> {
+        let holders = self.is.holders.iter().map(|holder| New {
+            claim: &holder.claim,
+            token: holder.token,
+        });
+        let waiters = self.is.waiters.iter().map(|waiter| &waiter.claim);
+        let followers = waiters.filter_map(|claim| {
+            let token = self.follower(claim.arrival)?.token;
+            Some(New { claim, token })
+        });
+        let held = |new: &New<'_>| {
+            let mut holders = self.was.holders.iter();
+            holders.any(|old| old.claim.arrival == new.claim.arrival)
+        };
+        let followed = |new: &New<'_>| {
+            let mut followed = self.followed.iter();
+            followed.any(|old| (old.arrival, old.token) == (new.claim.arrival, new.token))
+        };
+        let granted = holders.chain(followers);
+        granted.filter(move |new| !held(new) && !followed(new))
     }
 
     fn of_actor<'a>(&self, seen: &'a Snapshot) -> Option<&'a ClaimView> {
@@ -100,12 +125,13 @@ impl Step<'_> {
     /// Keeps what the checks of later steps need.
     fn remember(&self, before: &State, state: &mut State) {
         let at = self.outcome.at;
-        let granted = self.is.holders.iter().map(|holder| holder.token);
+        let held = self.is.holders.iter().map(|holder| holder.token);
+        let granted = held.chain(self.granted().map(|new| new.token));
         state.highest = granted.fold(before.highest, Token::max);
         for holder in self.granted() {
-            let part = &self.model.parts[number(&holder.claim)];
+            let part = &self.model.parts[number(holder.claim)];
             let floor = at + PROMOTED_FLOOR.max(part.min_hold);
-            let ghost = &mut state.ghosts[number(&holder.claim)];
+            let ghost = &mut state.ghosts[number(holder.claim)];
             ghost.bound = ghost.bound.max(floor);
         }
         if let (Some(actor), Reply::Standing(_)) = (self.act.actor(), self.outcome.reply) {
@@ -130,7 +156,9 @@ impl Step<'_> {
         // A shrinking semaphore revokes nothing.
         let shrunk = taken(&is) > 0 && taken(&is) <= taken(&was);
         let due_before = matches!(self.act, Act::Resize(_)) && fit(&is, self.was.capacity);
-        fit(&is, self.is.capacity) || (shrunk && self.model.events.resizes) || due_before
+        self.a_run_is_one_clients() && fit(&is, self.is.capacity)
+            || (shrunk && self.model.events.resizes)
+            || due_before
     }
 
     fn tokens_rise(&self, highest: Token) -> bool {
@@ -145,33 +173,37 @@ impl Step<'_> {
                 .filter(|b| b.claim.arrival != a.claim.arrival);
             others.into_iter().all(|b| of_one_owner(a, b))
         });
-        let joins = |new: &Holder| self.was.holders.iter().any(|old| old.token == new.token);
-        apart && self.granted().all(|new| new.token > highest || joins(new))
+        let joins = |new: &New<'_>| self.was.holders.iter().any(|old| old.token == new.token);
+        apart && self.granted().all(|new| new.token > highest || joins(&new))
     }
 
     fn nobody_was_passed(&self) -> bool {
-        let Some(first) = self.is.waiters.first() else {
+        let Some(first) = self.line().next() else {
             return true;
         };
-        self.granted().all(|new| {
-            let part = &self.model.parts[number(&new.claim)];
+        let in_order = self.granted().all(|new| {
+            let part = &self.model.parts[number(new.claim)];
             let joins = |other: &Holder| {
                 other.token == new.token && other.claim.arrival != new.claim.arrival
             };
-            new.claim.arrival < first.claim.arrival
+            new.claim.arrival < first.arrival
                 || (part.ahead && part.secret.is_none())
                 || self.is.holders.iter().any(joins)
-        })
+        });
+        in_order && self.a_run_keeps_the_order()
     }
 
     fn the_first_in_line_does_not_fit(&self) -> bool {
         let hands_on = !matches!(self.act, Act::Vacate(_) | Act::Unheard(_));
-        let Some(first) = self.is.waiters.first().filter(|_| hands_on) else {
+        let Some(first) = self.line().next().filter(|_| hands_on) else {
             return true;
         };
         let mut modes = held(&self.is);
-        modes.push(first.claim.mode);
-        !fit(&modes, self.is.capacity) && !self.an_owner_waits_for_itself()
+        modes.push(first.mode);
+        // Those who are granted behind others take the key in between.
+        modes.extend(self.followers.iter().map(|_| Mode::EXCLUSIVE));
+        let fits = fit(&modes, self.is.capacity) || self.a_run_could_go_on();
+        !fits && !self.an_owner_waits_for_itself()
     }
 
     fn an_owner_waits_for_itself(&self) -> bool {
@@ -184,11 +216,16 @@ impl Step<'_> {
         })
     }
 
-    fn others_stand(&self) -> bool {
-        let leaves = |claim: &ClaimView| match self.act {
-            Act::Release(actor) | Act::Vacate(actor) | Act::Bury(actor) => actor == number(claim),
+    pub(super) fn leaves(&self, claim: &ClaimView) -> bool {
+        let part = number(claim);
+        match self.act {
+            Act::Release(actor) | Act::Vacate(actor) => actor == part,
+            Act::Bury(dead) => dead == self.model.client(part),
             _ => false,
-        };
+        }
+    }
+
+    fn others_stand(&self) -> bool {
         let breaks = self.act == Act::Break;
         let shrinks = matches!(self.act, Act::Resize(_)) || self.model.events.resizes;
         let holders = self.was.holders.iter().all(|old| {
@@ -197,13 +234,14 @@ impl Step<'_> {
                     && new.token == old.token
                     && new.claim.kept == old.claim.kept
             };
-            breaks || leaves(&old.claim) || self.is.holders.iter().any(same)
+            breaks || self.leaves(&old.claim) || self.is.holders.iter().any(same)
         });
         let here: BTreeSet<_> = claims(&self.is).map(|claim| claim.arrival).collect();
         let mut waiters = self.was.waiters.iter().map(|waiter| &waiter.claim);
         holders
+            && self.those_who_follow_stand()
             && self.minimum_holds_are_kept()
-            && waiters.all(|old| leaves(old) || here.contains(&old.arrival) || shrinks)
+            && waiters.all(|old| self.leaves(old) || here.contains(&old.arrival) || shrinks)
             && claims(&self.is).all(|claim| self.has_its_mode(claim))
     }
 
@@ -232,7 +270,7 @@ impl Step<'_> {
             let new = claims(&self.is).find(|new| new.arrival == old.arrival);
             new.is_none_or(|new| match self.act {
                 _ if new.kept && !old.kept => true,
-                Act::Unheard(cut) if cut == number(old) => {
+                Act::Unheard(cut) if cut == self.model.client(number(old)) => {
                     new.deadline >= old.deadline.min(self.outcome.at + UNHEARD_CUT)
                 }
                 _ => new.deadline >= old.deadline,
@@ -252,9 +290,9 @@ impl Step<'_> {
         let actor = self.act.actor();
         let heard = self
             .granted()
-            .filter(|new| Some(number(&new.claim)) != actor);
+            .filter(|new| Some(number(new.claim)) != actor);
         heard.into_iter().all(|new| {
-            let part = &self.model.parts[number(&new.claim)];
+            let part = &self.model.parts[number(new.claim)];
             new.claim.deadline >= self.outcome.at + PROMOTED_FLOOR.max(part.min_hold)
         })
     }
@@ -272,58 +310,6 @@ impl Step<'_> {
         !revived && void && !claims(&self.is).any(here)
     }
 
-    fn those_granted_are_told(&self) -> bool {
-        let actor = self.act.actor();
-        let told: Vec<_> = self
-            .outcome
-            .events
-            .iter()
-            .filter_map(|event| match event {
-                Event::Granted {
-                    inbox,
-                    arrival,
-                    token,
-                    deadline,
-                    ..
-                } => Some((inbox.clone(), *arrival, *token, *deadline)),
-                _ => None,
-            })
-            .collect();
-        let granted: Vec<_> = self
-            .granted()
-            .filter(|new| Some(number(&new.claim)) != actor)
-            .map(|new| {
-                let claim = &new.claim;
-                (
-                    inbox(number(claim)),
-                    claim.arrival,
-                    new.token,
-                    claim.deadline,
-                )
-            })
-            .collect();
-        let all = granted.iter().all(|one| told.contains(one));
-        let hints = self.outcome.events.iter().all(|event| match event {
-            Event::Next { blocked_until, .. } => {
-                let free = self.is.holders.iter().map(|h| h.claim.deadline).min();
-                *blocked_until <= free.unwrap_or(self.outcome.at)
-            }
-            _ => true,
-        });
-        all && told.len() == granted.len() && hints && self.those_broken_are_told()
-    }
-
-    fn those_broken_are_told(&self) -> bool {
-        let told = |holder: &&Holder| {
-            let arrival = Some(holder.claim.arrival);
-            let revoked = |event: &Event| {
-                matches!(event, Event::Revoked { .. }) && event.arrival() == arrival
-            };
-            holder.claim.kept || self.outcome.events.iter().any(revoked)
-        };
-        self.act != Act::Break || self.was.holders.iter().all(|holder| told(&holder))
-    }
-
     fn the_answer_is_true(&self) -> bool {
         let here = self.of_actor(&self.is);
         let held = |claim: &ClaimView, seen: &Snapshot| {
@@ -331,6 +317,11 @@ impl Step<'_> {
             holders
                 .into_iter()
                 .any(|h| h.claim.arrival == claim.arrival)
+        };
+        // Its client may have passed the hold on to it by then.
+        let follows = |claim: &ClaimView| {
+            let mut followed = self.followed.iter();
+            followed.any(|follower| follower.arrival == claim.arrival)
         };
         match self.outcome.reply {
             _ if matches!(self.act, Act::Stranger(_)) => self.outcome.reply == Reply::Taken,
@@ -340,15 +331,19 @@ impl Step<'_> {
                     .holders
                     .iter()
                     .find(|h| h.claim.arrival == claim.arrival);
+                let follower = self.follower(claim.arrival);
+                let token = holder.map(|holder| holder.token);
+                let token = token.or_else(|| follower.map(|follower| follower.token));
                 claim.arrival == standing.arrival
                     && claim.deadline == standing.deadline
-                    && holder.map(|holder| holder.token) == standing.token
+                    && standing.behind == follower.map(|follower| follower.behind)
+                    && token == standing.token
                     && (standing.position == 0) == holder.is_some()
             }),
             Reply::Busy { .. } => here.is_none() && !self.could_be_granted(),
             Reply::Released { held: was } => self
                 .of_actor(&self.was)
-                .is_some_and(|claim| held(claim, &self.was) == was),
+                .is_some_and(|claim| held(claim, &self.was) == was || follows(claim)),
             Reply::Absent => self.of_actor(&self.was).is_none(),
             Reply::Gone => here.is_none(),
             _ => true,
@@ -374,7 +369,9 @@ impl Step<'_> {
         let seen = &self.model.seen;
         let actor = self.act.actor();
         for new in self.granted() {
-            if Some(number(&new.claim)) == actor && new.claim.since == self.outcome.at {
+            if self.follower(new.claim.arrival).is_some() {
+                seen.note("granted in a run");
+            } else if Some(number(new.claim)) == actor && new.claim.since == self.outcome.at {
                 seen.note("granted at once");
             } else {
                 seen.note("granted while it waited");

@@ -1,0 +1,211 @@
+//! One claim of a run: when it holds, and when it passes the hold on.
+
+use super::*;
+
+/// Granted with the token 9, behind the claim 6 of the same client.
+fn following() -> Life {
+    let (mut life, ask) = asked(terms());
+    life.handle_answer(at(1), &ask, Ok(heard(behind(9, 6))));
+    assert_eq!((life.phase(), life.position()), (Phase::Waiting, Some(1)));
+    assert_eq!((life.behind(), life.token()), (Some(Arrival(6)), None));
+    life
+}
+
+#[test]
+fn who_follows_holds_when_the_lease_right_ahead_is_passed_on() {
+    let mut life = following();
+    life.handle_turn(at(5), (Arrival(5), Token(8)));
+    assert_eq!(life.phase(), Phase::Waiting, "that was another's turn");
+    life.handle_turn(at(6), (Arrival(6), Token(3)));
+    assert_eq!((life.phase(), life.token()), (Phase::Held, Some(Token(9))));
+    assert!(life.valid_until() > at(6));
+}
+
+/// The one ahead was granted anew, and so was this one, which has not heard of it.
+#[test]
+fn a_turn_in_a_run_that_has_ended_is_none() {
+    let mut life = following();
+    life.handle_turn(at(6), (Arrival(6), Token(10)));
+    assert_eq!(life.phase(), Phase::Waiting);
+}
+
+#[test]
+fn a_push_can_say_that_a_claim_follows() {
+    let mut life = waiting();
+    let event = Event::Granted {
+        inbox: Inbox::from_random(1),
+        arrival: Arrival(7),
+        id: id(1),
+        token: Token(4),
+        behind: Some(Arrival(6)),
+        deadline: StoreTime(0),
+    };
+    life.handle_push(at(2), &Push::of(&event, &key(), STORE, 1));
+    assert_eq!(
+        (life.phase(), life.behind()),
+        (Phase::Waiting, Some(Arrival(6)))
+    );
+    life.handle_turn(at(3), (Arrival(6), Token(3)));
+    assert_eq!((life.phase(), life.token()), (Phase::Held, Some(Token(4))));
+}
+
+/// However the one ahead has ended, the store knows who holds now.
+#[test]
+fn who_follows_asks_when_its_run_ends() {
+    let mut life = following();
+    life.handle_run_ended(at(5), Arrival(6));
+    assert_eq!(
+        (life.phase(), life.poll_timeout()),
+        (Phase::Waiting, Some(at(5)))
+    );
+    let ask = send(&mut life, 5);
+    life.handle_answer(at(6), &ask, Ok(heard(standing(Some(9)))));
+    assert_eq!((life.phase(), life.token()), (Phase::Held, Some(Token(9))));
+}
+
+/// Another server may take over with less than this one knew.
+#[test]
+fn a_lost_connection_ends_a_run() {
+    let mut life = following();
+    life.handle_lost_connection(at(5));
+    assert_eq!((life.behind(), life.poll_timeout()), (None, Some(at(5))));
+    life.handle_turn(at(6), (Arrival(6), Token(3)));
+    assert_eq!(life.phase(), Phase::Waiting);
+}
+
+#[test]
+fn pushes_that_were_missed_do_not_end_a_run() {
+    let mut life = following();
+    life.handle_reset(at(5));
+    assert_eq!(
+        (life.behind(), life.poll_timeout()),
+        (Some(Arrival(6)), Some(at(5)))
+    );
+    life.handle_turn(at(6), (Arrival(6), Token(3)));
+    assert_eq!((life.phase(), life.token()), (Phase::Held, Some(Token(9))));
+}
+
+/// A claim whose wait has lapsed by its own clock does not hold, whoever passes the hold on.
+#[test]
+fn a_turn_that_comes_too_late_is_none() {
+    let mut life = following();
+    life.handle_turn(at(60_000), (Arrival(6), Token(3)));
+    assert!(life.valid_until() < at(60_000));
+    assert!(!matches!(life.collect(at(60_000)), Collected::Ready));
+}
+
+#[test]
+fn a_lease_is_passed_on_if_it_was_valid_and_nobody_else_can_have_it() {
+    let passed = |terms: Terms, before: &dyn Fn(&mut Life), millis| {
+        let mut life = held(terms);
+        before(&mut life);
+        life.release(at(millis));
+        life.passed()
+    };
+    assert_eq!(passed(terms(), &|_| {}, 10), Some((Arrival(7), Token(7))));
+    assert_eq!(passed(terms(), &|_| {}, 40_000), None, "not valid any more");
+    let told = |life: &mut Life| assert_eq!(life.expose().0, &id(1));
+    assert_eq!(
+        passed(terms(), &told, 10),
+        None,
+        "others may have broken or adopted it"
+    );
+    let unfair = Terms {
+        hand_off: false,
+        ..terms()
+    };
+    assert_eq!(passed(unfair, &|_| {}, 10), None, "others may come first");
+    let lost = |life: &mut Life| life.handle_lost_connection(at(5));
+    assert_eq!(
+        passed(terms(), &lost, 10),
+        None,
+        "another server may answer"
+    );
+    let missed = |life: &mut Life| life.handle_reset(at(5));
+    assert_eq!(
+        passed(terms(), &missed, 10),
+        Some((Arrival(7), Token(7))),
+        "the same server"
+    );
+    let revoked = |life: &mut Life| {
+        let event = Event::Revoked {
+            inbox: Inbox::from_random(1),
+            arrival: Arrival(7),
+            id: id(1),
+        };
+        life.handle_push(at(2), &Push::of(&event, &key(), STORE, 1));
+    };
+    assert_eq!(passed(terms(), &revoked, 10), None, "it was lost");
+}
+
+/// The release of the one ahead may not have reached the store yet.
+#[test]
+fn a_downgrade_is_asked_for_until_the_store_sees_its_lease_hold() {
+    let mut life = following();
+    life.handle_turn(at(5), (Arrival(6), Token(3)));
+    let change = life.change(Change::Downgrade, at(6));
+    let mut ask = send(&mut life, 6);
+    while !matches!(&*ask.command, Command::Renew(renew) if renew.downgrade) {
+        life.handle_answer(at(6), &ask, Ok(heard(behind(9, 6))));
+        ask = send(&mut life, 6);
+    }
+    life.handle_answer(at(7), &ask, Ok(heard(behind(9, 6))));
+    assert_eq!(life.outcome(change), None);
+    let again = life.poll_timeout().expect("it asks again");
+    life.handle_timeout(again);
+    let ask = life.poll_transmit(again, || None).expect("it asks again");
+    life.handle_answer(again, &ask, Ok(heard(standing(Some(9)))));
+    assert_eq!(life.outcome(change), Some(Changed::Done));
+}
+
+/// The answer of the server before may be read after the connection was lost: what it says of a
+/// run is not of the server that answers next.
+#[test]
+fn an_answer_of_before_a_lost_connection_begins_no_run() {
+    let mut life = waiting();
+    life.handle_timeout(at(5_000));
+    let ask = send(&mut life, 5_000);
+    life.handle_lost_connection(at(5_001));
+    life.handle_answer(at(5_002), &ask, Ok(heard(behind(9, 6))));
+    life.handle_turn(at(5_003), (Arrival(6), Token(3)));
+    assert_eq!(
+        life.phase(),
+        Phase::Waiting,
+        "another server may not know of that run"
+    );
+}
+
+/// After a `break` whoever took its turn before it heard of it is granted anew, under another
+/// token: that it is told so is a reason to ask.
+#[test]
+fn a_lease_that_is_granted_anew_asks() {
+    let mut life = following();
+    life.handle_turn(at(5), (Arrival(6), Token(3)));
+    life.handle_push(at(6), &granted(7, 20, 0));
+    assert!(
+        life.poll_timeout().is_some_and(|due| due <= at(1_000)),
+        "it is void"
+    );
+}
+
+/// Its client may not know the claim ahead, or not yet.
+#[test]
+fn who_follows_what_its_client_does_not_know_asks_from_time_to_time() {
+    let mut life = following();
+    life.handle_run_unknown(at(5), Arrival(6));
+    let soon = life.poll_timeout().expect("it asks");
+    assert!(soon > at(5) && soon < at(100), "it may be known at once");
+    let ask = life.poll_transmit(soon, || None).expect("it asks");
+    life.handle_answer(soon, &ask, Ok(heard(behind(9, 6))));
+    let again = life.poll_timeout().expect("it asks again");
+    assert!(again < at(2_000), "and long before its wait lapses");
+    life.handle_run_known();
+    let ask = life
+        .poll_transmit(again, || None)
+        .expect("it asks once more");
+    life.handle_answer(again, &ask, Ok(heard(behind(9, 6))));
+    assert!(
+        life.poll_timeout().is_some_and(|due| due > at(2_000)),
+        "its client tells it"
+    );
+}

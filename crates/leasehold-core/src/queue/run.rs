@@ -1,0 +1,92 @@
+//! Runs: claims of one client that are granted one behind the other.
+//!
+//! Only the first of a run holds. The order of the others is their client's to keep, which passes
+//! the hold on without asking ([`Standing::behind`](crate::Standing::behind)). A run is made of
+//! claims that stand next to each other in the queue, so nobody is passed by: whoever arrives
+//! later waits for the same claims as it would otherwise.
+
+use super::{Entry, Place, Queue, RUN, Step};
+use crate::mutant::mutated;
+use crate::{Arrival, Capacity, ClaimId, Mode, Token};
+
+impl Queue {
+    /// The claim right ahead of one that is granted, and does not hold yet. A granted claim that
+    /// would bear no other beside it can only have been granted in a run.
+    pub(super) fn behind(&self, id: &ClaimId) -> Option<Arrival> {
+        let Some(Place::Granted(token, arrival)) = self.places.get(id) else {
+            return None;
+        };
+        let exclusive = self.granted.get(&(*token, *arrival))?.mode == Mode::EXCLUSIVE;
+        let mut ahead = self.granted.range(..(*token, Arrival(0)));
+        let (_, ahead) = ahead.next_back().filter(|_| exclusive)?.0;
+        Some(*ahead)
+    }
+
+    /// How many are granted and do not hold yet.
+    pub(super) fn followers(&self) -> u64 {
+        let lock = self.capacity == Some(Capacity::Lock);
+        let alone = Mode::EXCLUSIVE.weight();
+        if lock {
+            self.used.saturating_sub(1) / alone
+        } else {
+            0
+        }
+    }
+
+    /// How many are ahead of one that is granted and does not hold yet; an upper bound.
+    pub(super) fn place_in_run(&self, arrival: Arrival) -> u64 {
+        let first = self.granted.values().next();
+        let ahead = first.map_or(0, |first| arrival.0 - first.arrival.0);
+        ahead.min(self.granted.len() as u64 - 1)
+    }
+
+    /// One that is granted behind others holds once those have lapsed; nobody else may look.
+    pub(super) fn drop_lapsed_ahead(&mut self, id: &ClaimId, step: &mut Step) {
+        if self.behind(id).is_some() {
+            self.reclaim(step);
+        }
+    }
+
+    /// Whether the last granted claim may have this one granted behind it.
+    pub(super) fn is_followed_by(&self, entry: &Entry) -> bool {
+        let last = self.granted.values().next_back();
+        last.is_some_and(|last| {
+            let same = last.inbox == entry.inbox || mutated("run-of-two-clients");
+            let run = last.runs && entry.runs && last.mode == Mode::EXCLUSIVE;
+            run && same && entry.inbox.is_some() && self.granted.len() < RUN
+        })
+    }
+
+    /// Whether the first in line may be granted behind the last granted claim, in this step.
+    pub(super) fn lets_follow(&self, step: &mut Step) -> bool {
+        let mut line = self.waiting.values();
+        let follows =
+            step.followers_left > 0 && line.next().is_some_and(|first| self.is_followed_by(first));
+        step.followers_left -= usize::from(follows);
+        follows
+    }
+
+    /// Ends the run of the claim with this token: whoever is to hold it from now on does not keep
+    /// the order of the others, or the store may have forgotten who holds. Those who do not hold
+    /// yet go back to the front of the line.
+    pub(super) fn disband(&mut self, token: Token) {
+        if mutated("run-stays") {
+            return;
+        }
+        let after = (token, Arrival(0));
+        let exclusive = |entry: &Entry| entry.mode == Mode::EXCLUSIVE;
+        let first = self.first_holder().map(|(token, _)| token);
+        let behind: Vec<_> = self
+            .granted
+            .range(after..)
+            .filter(|((token, _), entry)| exclusive(entry) && Some(*token) != first)
+            .map(|(place, _)| *place)
+            .collect();
+        for (token, arrival) in behind {
+            if let Some(entry) = self.granted.remove(&(token, arrival)) {
+                self.used -= entry.mode.weight();
+                self.enqueue(entry);
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Runs: the hold passes from one claim of a client to the next without the server.
+#![cfg(feature = "redis")]
+
+use std::time::Duration;
+
+use crate::redis_support::*;
+use leasehold::{Client, Error, Lease, Loss, Settings};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(20);
+
+type Waiter = JoinHandle<Result<Lease, Error>>;
+
+async fn client(server: &RedisServer) -> Client {
+    // A server that is stopped for a while must not end what this is about.
+    let settings = Settings::default().with_operation_timeout(SOON);
+    let client = Client::builder().store(server.url()).settings(settings);
+    client.connect().await.unwrap()
+}
+
+/// Waits for `k`, and is in line as the last of so many.
+async fn waiter(of: &Client, seen_by: &Client, place: usize) -> Waiter {
+    let lock = of.mutex("k").unwrap();
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    in_line(seen_by, place).await;
+    waiter
+}
+
+async fn lease(waiter: Waiter) -> Lease {
+    timeout(SOON, waiter).await.unwrap().unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_run_goes_on_while_the_server_stands_still() {
+    let server = RedisServer::start();
+    let (client_a, other) = (client(&server).await, client(&server).await);
+    let mut held = client_a.mutex("k").unwrap().lock().await.unwrap();
+    let mut line = Vec::new();
+    for place in 1..=3 {
+        line.push(waiter(&client_a, &other, place).await);
+    }
+    server.stop();
+    let mut releases = Vec::new();
+    for waiter in line {
+        let token = held.token();
+        releases.push(tokio::spawn(held.release()));
+        held = lease(waiter).await;
+        assert!(held.is_valid() && held.token() > token);
+    }
+    let token = held.token();
+    server.cont();
+    for release in releases {
+        timeout(SOON, release).await.unwrap().unwrap().unwrap();
+    }
+    assert!(
+        other
+            .mutex("k")
+            .unwrap()
+            .try_lock()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    held.release().await.unwrap();
+    let next = other.mutex("k").unwrap().try_lock().await.unwrap().unwrap();
+    assert!(next.token() > token);
+}
+
+#[tokio::test]
+async fn who_comes_between_two_of_a_client_is_served_between_them() {
+    let server = RedisServer::start();
+    let (client_a, client_b) = (client(&server).await, client(&server).await);
+    let held = client_a.mutex("k").unwrap().lock().await.unwrap();
+    let first = waiter(&client_a, &client_b, 1).await;
+    let second = waiter(&client_b, &client_a, 2).await;
+    let third = waiter(&client_a, &client_b, 3).await;
+    let mut token = held.token();
+    let mut next = held;
+    for waiter in [first, second, third] {
+        assert!(!waiter.is_finished());
+        next.release().await.unwrap();
+        next = lease(waiter).await;
+        assert!(next.token() > token);
+        token = next.token();
+    }
+}
+
+/// Who knows the id of a lease may have adopted it meanwhile.
+#[tokio::test]
+async fn a_lease_whose_id_was_told_is_not_passed_on() {
+    let server = RedisServer::start();
+    let (client_a, other) = (client(&server).await, client(&server).await);
+    let held = client_a.mutex("k").unwrap().lock().await.unwrap();
+    let waiter = waiter(&client_a, &other, 1).await;
+    drop(held.parts());
+    server.stop();
+    let release = tokio::spawn(held.release());
+    let mut waiter = waiter;
+    let early = timeout(Duration::from_millis(200), &mut waiter).await;
+    assert!(early.is_err(), "the server has not said so");
+    server.cont();
+    release.await.unwrap().unwrap();
+    drop(lease(waiter).await);
+}
+
+#[tokio::test]
+async fn a_run_whose_holder_is_broken_goes_on_under_higher_tokens() {
+    let server = RedisServer::start();
+    let (client_a, other) = (client(&server).await, client(&server).await);
+    let held = client_a.mutex("k").unwrap().lock().await.unwrap();
+    let first = waiter(&client_a, &other, 1).await;
+    let second = waiter(&client_a, &other, 2).await;
+    let broken = other.break_key("k").await.unwrap();
+    assert_eq!(timeout(SOON, held.lost()).await.unwrap(), Loss::Revoked);
+    let first = lease(first).await;
+    assert!(first.token() > broken.token, "{broken:?}");
+    let token = first.token();
+    first.release().await.unwrap();
+    assert!(lease(second).await.token() > token);
+}
+
+#[tokio::test]
+async fn who_leaves_a_run_holds_up_nobody() {
+    let server = RedisServer::start();
+    let (client_a, other) = (client(&server).await, client(&server).await);
+    let held = client_a.mutex("k").unwrap().lock().await.unwrap();
+    let first = waiter(&client_a, &other, 1).await;
+    let second = waiter(&client_a, &other, 2).await;
+    let last = waiter(&other, &client_a, 3).await;
+    first.abort();
+    in_line(&other, 2).await;
+    held.release().await.unwrap();
+    lease(second).await.release().await.unwrap();
+    drop(lease(last).await);
+}
+
+/// What a client leaves behind that dies: all of its run goes with it.
+#[tokio::test]
+async fn a_dead_client_holds_up_nobody_with_its_run() {
+    let server = RedisServer::start();
+    let other = client(&server).await;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let url = server.url();
+    let begin = runtime.spawn(async move {
+        let dies = leasehold::connect(&url).await.unwrap();
+        let lock = dies.mutex("k").unwrap();
+        let lock = lock.with_ttl(Duration::from_secs(1)).unwrap();
+        let held = lock.lock().await.unwrap();
+        for _ in 0..20 {
+            let lock = lock.clone();
+            tokio::spawn(async move { lock.lock().await });
+        }
+        (dies, held)
+    });
+    let _dead = begin.await.unwrap();
+    in_line(&other, 20).await;
+    let last = waiter(&other, &other, 21).await;
+    runtime.shutdown_background();
+    drop(lease(last).await);
+}

@@ -1,0 +1,121 @@
+//! One client as the model keeps it, and what it may do next.
+
+use std::time::Duration;
+
+use leasehold_core::{Arrival, Life, Moment, Phase, Token, Transmit};
+
+use super::runs::Departure;
+use super::{Act, ClientsModel, State, TICK};
+
+/// A request whose answer is waited for.
+#[derive(Debug, Clone, PartialEq, Hash)]
+pub(super) struct Pending {
+    pub(super) serial: u8,
+    pub(super) transmit: Transmit,
+    /// Since then a push has told of the grant: the answer may be older.
+    pub(super) overtaken: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Hash)]
+pub(super) struct Client {
+    /// Its claim; none while it is idle.
+    pub(super) life: Option<Box<Life>>,
+    pub(super) pending: Option<Pending>,
+    /// How often it may still begin, and how often it has.
+    pub(super) attempts: u8,
+    pub(super) begun: u8,
+    pub(super) serial: u8,
+    pub(super) epoch: u64,
+    pub(super) connected: bool,
+    pub(super) dead: bool,
+    /// Its caller has let another process have its lease, and relies on it no more.
+    pub(super) adopted: bool,
+    pub(super) departures: Vec<Departure>,
+    /// The numbers of what was passed on, and has left since.
+    pub(super) gone: Vec<(Arrival, Token)>,
+}
+
+impl Client {
+    pub(super) fn new(attempts: u8) -> Self {
+        Self {
+            life: None,
+            pending: None,
+            attempts,
+            begun: 0,
+            serial: 0,
+            epoch: 1,
+            connected: true,
+            dead: false,
+            adopted: false,
+            departures: Vec::new(),
+            gone: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.life.is_none()
+    }
+
+    pub(super) fn is_in(&self, phase: Phase) -> bool {
+        self.life.as_ref().is_some_and(|life| life.phase() == phase)
+    }
+
+    /// Whether it asked so long ago.
+    pub(super) fn has_asked(&self, now: Moment, before: Duration) -> bool {
+        let sent = self.pending.as_ref().map(|pending| pending.transmit.sent);
+        sent.is_some_and(|sent| now.since(sent) >= before)
+    }
+}
+
+impl ClientsModel {
+    pub(super) fn client_actions(&self, state: &State, number: usize, actions: &mut Vec<Act>) {
+        let client = &state.clients[number];
+        if client.dead {
+            return;
+        }
+        let now = self.moment(state, number);
+        let due = client.life.as_ref().and_then(|life| life.poll_timeout());
+        if due.is_some_and(|due| due <= now) {
+            actions.push(Act::Drive(number));
+        }
+        if client.has_asked(now, TICK / 2) && state.left.late > 0 {
+            actions.push(Act::TimeOut(number));
+        }
+        if client.is_idle() && client.attempts > 0 && self.may_begin(state, number) {
+            actions.push(Act::Begin(number));
+        } else if client.is_in(Phase::Held) {
+            actions.push(Act::GiveBack(number));
+            if state.left.adoptions > 0 && self.adopter(state).is_some() {
+                actions.push(Act::Adopt(number));
+            }
+        }
+        self.process_actions(state, number, actions);
+        let waits = client.is_in(Phase::Waiting);
+        if state.left.forged > 0 && waits && client.connected {
+            actions.push(Act::Forge(number));
+        }
+    }
+
+    /// What happens to a process as a whole is said of its first client.
+    fn process_actions(&self, state: &State, number: usize, actions: &mut Vec<Act>) {
+        if self.process(number) != number {
+            return;
+        }
+        let mut mates = self.mates(number);
+        let idle = mates.all(|mate| state.clients[mate].is_idle());
+        if !state.clients[number].connected {
+            actions.push(Act::Connect(number));
+        } else if state.left.cuts > 0 && !idle {
+            actions.push(Act::Cut(number));
+        }
+        if state.left.deaths > 0 && !idle {
+            actions.push(Act::Die(number));
+        }
+    }
+
+    /// Those of one process are alike: they begin in their order.
+    fn may_begin(&self, state: &State, number: usize) -> bool {
+        let mut before = self.mates(number).filter(|mate| *mate < number);
+        state.clients[number].begun > 0 || before.all(|mate| state.clients[mate].begun > 0)
+    }
+}

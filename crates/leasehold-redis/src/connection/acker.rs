@@ -112,7 +112,7 @@ impl Acker {
             more
         };
         if more {
-            tokio::spawn(Worker::new(wire).work());
+            wire.runtime.spawn(Worker::new(wire).work());
         }
         tokio::select! {
             biased;

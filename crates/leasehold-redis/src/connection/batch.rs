@@ -1,15 +1,14 @@
 //! The batcher: requests that find others in flight are sent together.
 //!
-//! They queue up; a task lets every ready caller add its own (one `yield_now`) and sends what
-//! there is: steps as one call of their script, which costs the server half of what one call each
-//! does, the rest as one pipeline. There are a few such tasks at most, each with one call under
-//! way. So the busier the server is, the more travels together, and nobody waits while it is not.
-//! Measured in `docs/adr/0003-redis-record.md`.
+//! They queue up; a task lets every ready caller add its own (one `yield_now`) and sends all there
+//! is: steps as calls of their script, which cost the server half of what one call each does, the
+//! rest as pipelines. There are a few such tasks at most, and each waits for its answers. So the
+//! busier the server is, the more travels together, and nobody waits while it is not. Measured in
+//! `docs/adr/0036-one-counter.md`.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::oneshot;
 
@@ -22,6 +21,10 @@ use crate::lock::lock;
 /// instead of working at the same time.
 const PIPELINE: usize = 16;
 
+/// How many tasks send at most. What more of them would send waits at the server, each call by
+/// itself.
+const SENDERS: usize = 4;
+
 /// What is to be sent.
 pub(super) enum Work {
     Command(Cmd),
@@ -31,40 +34,14 @@ pub(super) enum Work {
 
 type Answer = oneshot::Sender<RedisResult<Value>>;
 
-/// How many calls that are not full are under way at most. More would wait at the server, each by
-/// itself.
-const IN_FLIGHT: usize = 4;
-
 /// What waits to be sent over a connection.
 #[derive(Default)]
 pub(super) struct Batcher(Mutex<Line>);
 
 #[derive(Default)]
 struct Line {
-    waiting: VecDeque<(Work, Answer)>,
-    /// How many tasks send.
+    waiting: Vec<(Work, Answer)>,
     senders: usize,
-}
-
-impl Line {
-    /// Whether one more task is to send what waits.
-    fn wants_sender(&mut self) -> bool {
-        let is_full = self.waiting.len() >= PIPELINE;
-        let more = is_full || (self.senders < IN_FLIGHT && !self.waiting.is_empty());
-        self.senders += usize::from(more);
-        more
-    }
-
-    /// What travels next, with a task that is free; none where that is not needed any more.
-    fn take(&mut self) -> Vec<(Work, Answer)> {
-        let is_full = self.waiting.len() >= PIPELINE;
-        let count = match is_full || self.senders <= IN_FLIGHT {
-            true => self.waiting.len().min(PIPELINE),
-            false => 0,
-        };
-        self.senders -= usize::from(count == 0);
-        self.waiting.drain(..count).collect()
-    }
 }
 
 /// Sends this over `wire`, with whatever else waits there.
@@ -72,10 +49,11 @@ pub(super) async fn send(wire: &Arc<Connection>, work: Work) -> RedisResult<Valu
     let (answer, answered) = oneshot::channel();
     let more = {
         let mut line = lock(&wire.batcher.0);
-        line.waiting.push_back((work, answer));
+        line.waiting.push((work, answer));
         // Else there is somebody who will take it along.
-        let count = line.waiting.len();
-        (count == 1 || count.is_multiple_of(PIPELINE)) && line.wants_sender()
+        let more = line.waiting.len() == 1 && line.senders < SENDERS;
+        line.senders += usize::from(more);
+        more
     };
     if more {
         Sender::spawn(wire);
@@ -115,9 +93,9 @@ impl Sender {
     async fn work(mut self) {
         loop {
             tokio::task::yield_now().await;
-            let Some(part) = self.take() else { return };
+            let Some(waiting) = self.take() else { return };
             let (mut commands, mut steps) = (Vec::new(), Vec::new());
-            for (work, answer) in part {
+            for (work, answer) in waiting {
                 match work {
                     _ if answer.is_closed() => {}
                     Work::Command(command) => commands.push((command, answer)),
@@ -125,33 +103,33 @@ impl Sender {
                 }
             }
             join(
-                send_steps(&self.wire, steps),
-                send_commands(&self.wire, commands),
+                join_all(in_parts(steps).map(|part| send_steps(&self.wire, part))),
+                join_all(in_parts(commands).map(|part| send_commands(&self.wire, part))),
             )
             .await;
         }
     }
 
-    /// What travels next; none where nothing waits, and this task is done.
+    /// All that waits; none where nothing does, and this task is done.
     fn take(&mut self) -> Option<Vec<(Work, Answer)>> {
-        let (part, more) = {
-            let mut line = lock(&self.wire.batcher.0);
-            let part = line.take();
-            self.done = part.is_empty();
-            (part, !self.done && line.wants_sender())
-        };
-        if more {
-            Self::spawn(&self.wire);
-        }
-        (!self.done).then_some(part)
+        let mut line = lock(&self.wire.batcher.0);
+        self.done = line.waiting.is_empty();
+        line.senders -= usize::from(self.done);
+        (!self.done).then(|| std::mem::take(&mut line.waiting))
     }
+}
+
+/// Parts of the size that travels together.
+fn in_parts<T>(all: Vec<T>) -> impl Iterator<Item = Vec<T>> {
+    let mut all = all.into_iter();
+    std::iter::from_fn(move || {
+        let part: Vec<_> = all.by_ref().take(PIPELINE).collect();
+        (!part.is_empty()).then_some(part)
+    })
 }
 
 /// Sends steps in one call, and hands out the answers one by one.
 async fn send_steps(wire: &Connection, parts: Vec<(String, Vec<u8>, Answer)>) {
-    if parts.is_empty() {
-        return;
-    }
     let command = {
         let steps = parts.iter().map(|(key, step, _)| (&**key, &**step));
         let (keys, steps): (Vec<_>, Vec<&[u8]>) = steps.unzip();
@@ -177,9 +155,6 @@ async fn send_steps(wire: &Connection, parts: Vec<(String, Vec<u8>, Answer)>) {
 
 /// Sends one pipeline, and hands out its answers one by one.
 async fn send_commands(wire: &Connection, commands: Vec<(Cmd, Answer)>) {
-    if commands.is_empty() {
-        return;
-    }
     let mut pipeline = redis::Pipeline::with_capacity(commands.len());
     let mut answers = Vec::with_capacity(commands.len());
     for (command, answer) in commands {

@@ -5,8 +5,6 @@
     reason = "helpers of tests are tests"
 )]
 
-use std::time::Duration;
-
 use leasehold_testkit::deployment::{Cluster, Takeover};
 use leasehold_testkit::server::{Data, RedisServer};
 use redis::RedisError;
@@ -134,7 +132,6 @@ async fn a_killed_primary_is_replaced_and_comes_back_as_a_replica() {
     old.kill();
     let new = cluster.wait_for_another_owner(slot, old).await;
     println!("failed over after {:?}", begun.elapsed());
-    assert!(begun.elapsed() < Duration::from_secs(10));
     assert_eq!(new.port(), replica.port());
     assert_eq!(read(new, "k").as_deref(), Some("v"));
     old.start_again();

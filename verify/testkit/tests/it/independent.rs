@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use leasehold_testkit::deployment::Independent;
+use leasehold_testkit::process::PATIENCE;
 use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
 
 #[test]
@@ -68,20 +69,21 @@ fn one_is_cut_off_from_its_clients_and_comes_back() {
         .each(RedisServer::builder().password("secret"))
         .behind_proxies()
         .start();
-    let connections = || {
+    // Who is cut off is not waited for.
+    let connect = |limits: [Duration; 3]| {
         let urls = servers.servers().iter().map(|server| {
             let proxy = servers.proxy(server).address().to_string();
             assert!(servers.url().contains(&format!(":secret@{proxy}")));
             format!("redis://:secret@{proxy}/")
         });
-        urls.map(|url| {
-            let client = redis::Client::open(url).unwrap();
-            let limit = Duration::from_millis(1_000);
-            let connection = client.get_connection_with_timeout(limit)?;
-            connection.set_read_timeout(Some(limit))?;
-            Ok(connection)
-        })
-        .collect::<Vec<redis::RedisResult<redis::Connection>>>()
+        urls.zip(limits)
+            .map(|(url, limit)| {
+                let client = redis::Client::open(url).unwrap();
+                let connection = client.get_connection_with_timeout(limit)?;
+                connection.set_read_timeout(Some(limit))?;
+                Ok(connection)
+            })
+            .collect::<Vec<redis::RedisResult<redis::Connection>>>()
     };
     let answers = |connections: &mut [redis::RedisResult<redis::Connection>]| {
         let pings = connections.iter_mut().map(|connection| {
@@ -90,14 +92,18 @@ fn one_is_cut_off_from_its_clients_and_comes_back() {
         });
         pings.map(|answer| answer.is_some()).collect::<Vec<_>>()
     };
-    let mut before = connections();
+    let all = [PATIENCE; 3];
+    let two = [PATIENCE, Duration::from_millis(100), PATIENCE];
+    let mut before = connect(all);
     assert_eq!(answers(&mut before), [true, true, true]);
+    let shorter = before[1].as_ref().unwrap();
+    shorter.set_read_timeout(Some(two[1])).unwrap();
     servers.cut_off(&servers[1]);
     assert_eq!(answers(&mut before), [true, false, true]);
-    assert_eq!(answers(&mut connections()), [true, false, true]);
+    assert_eq!(answers(&mut connect(two)), [true, false, true]);
     servers[1].command(&["PING"]);
     servers.rejoin(&servers[1]);
-    assert_eq!(answers(&mut connections()), [true, true, true]);
+    assert_eq!(answers(&mut connect(all)), [true, true, true]);
     // Only who was concerned has to connect again.
     assert_eq!(answers(&mut before), [true, false, true]);
 }

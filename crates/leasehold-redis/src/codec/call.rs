@@ -1,5 +1,6 @@
 //! What the scripts are given: steps, flags, and the body of a claim.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Capacity, Claim, ClientInfo, Command, Inbox, Mode, Release, Renew};
@@ -63,13 +64,13 @@ pub(crate) struct Terms<'a> {
 pub(crate) trait Request {
     fn script(&self) -> &Script;
 
-    fn keys(&self) -> &[&str];
+    fn keys(&self) -> impl Iterator<Item = &str>;
 
     /// The command, with the hash of the script or with the script itself.
     fn command(&self, in_full: bool, terms: Terms<'_>) -> Cmd;
 
-    /// A single step and its key: it may travel with others in one call.
-    fn single(&self) -> Option<(&str, &[u8])> {
+    /// A single step, which may travel with others in one call.
+    fn single(&self) -> Option<&Arc<Step>> {
         None
     }
 }
@@ -105,8 +106,8 @@ impl<F: Fn(&mut Cmd)> Request for Call<'_, F> {
         self.script
     }
 
-    fn keys(&self) -> &[&str] {
-        self.keys
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().copied()
     }
 
     fn command(&self, in_full: bool, _: Terms<'_>) -> Cmd {
@@ -127,8 +128,8 @@ impl Request for Look<'_> {
         &SCRIPTS.inspect
     }
 
-    fn keys(&self) -> &[&str] {
-        std::slice::from_ref(&self.key)
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.key)
     }
 
     fn command(&self, in_full: bool, terms: Terms<'_>) -> Cmd {
@@ -139,11 +140,28 @@ impl Request for Look<'_> {
     }
 }
 
-/// Steps, one a key.
+/// A step of a key, as the script takes it.
+#[derive(Debug)]
+pub(crate) struct Step {
+    key: String,
+    command: Vec<u8>,
+}
+
+impl Step {
+    /// `None` for what a store tells itself.
+    pub(crate) fn new(key: String, command: &Command) -> Option<Arc<Self>> {
+        let command = pack(command)?;
+        Some(Arc::new(Self { key, command }))
+    }
+
+    fn verb(&self) -> u8 {
+        self.command[0]
+    }
+}
+
+/// Steps that are taken one after the other.
 pub(crate) struct Steps<'a> {
-    pub(crate) keys: &'a [&'a str],
-    /// As [`pack`] packs them.
-    pub(crate) steps: &'a [&'a [u8]],
+    pub(crate) steps: &'a [Arc<Step>],
     /// All are taken, or none.
     pub(crate) all: bool,
 }
@@ -153,34 +171,36 @@ impl Request for Steps<'_> {
         &SCRIPTS.step
     }
 
-    fn keys(&self) -> &[&str] {
-        self.keys
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().map(|step| &*step.key)
     }
 
     fn command(&self, in_full: bool, terms: Terms<'_>) -> Cmd {
-        let Self { keys, steps, .. } = *self;
+        let steps = self.steps;
         let beside = usize::from(terms.last.is_some()) + usize::from(terms.gated.is_some());
         let size = steps
             .iter()
-            .zip(keys)
-            .map(|(step, key)| step.len() + key.len() + 32);
-        let mut call = call_of(self.script(), in_full, keys.len() + beside, size.sum());
-        call.arg(keys).arg(terms.last);
+            .map(|step| step.command.len() + step.key.len() + 32);
+        let mut call = call_of(self.script(), in_full, steps.len() + beside, size.sum());
+        for step in steps {
+            call.arg(&step.key);
+        }
+        call.arg(terms.last);
         call.arg(terms.gated.map(|gated| gated.marker));
         call.arg(self.flags(terms));
         // Outside of a cluster nothing is kept of an idle key.
         let kept = terms.retention * u32::from(terms.last.is_none());
         call.arg(micros(kept));
         for step in steps {
-            call.arg(*step);
+            call.arg(&step.command);
         }
         call.arg(terms.gated.map(|gated| gated.terms));
         call
     }
 
-    fn single(&self) -> Option<(&str, &[u8])> {
-        match (self.keys, self.steps) {
-            ([key], [step]) if !self.all && step[0] <= verb::RELEASE => Some((key, step)),
+    fn single(&self) -> Option<&Arc<Step>> {
+        match self.steps {
+            [step] if !self.all && step.verb() <= verb::RELEASE => Some(step),
             _ => None,
         }
     }
@@ -188,8 +208,8 @@ impl Request for Steps<'_> {
 
 impl Steps<'_> {
     fn flags(&self, terms: Terms<'_>) -> u16 {
-        let mixed = self.steps.iter().any(|step| step[0] != verb::CLAIM);
-        let looks = self.steps.iter().all(|step| step[0] == verb::WATCH);
+        let mixed = self.steps.iter().any(|step| step.verb() != verb::CLAIM);
+        let looks = self.steps.iter().all(|step| step.verb() == verb::WATCH);
         [
             (terms.believed, flag::BELIEVED),
             (terms.last.is_none(), flag::IN_CLUSTER),
@@ -204,8 +224,7 @@ impl Steps<'_> {
     }
 }
 
-/// A step as the script takes it; `None` for what a store tells itself.
-pub(crate) fn pack(command: &Command) -> Option<Vec<u8>> {
+fn pack(command: &Command) -> Option<Vec<u8>> {
     let mut step = Vec::with_capacity(160);
     match command {
         Command::Claim(claim) => pack_claim(&mut step, claim),

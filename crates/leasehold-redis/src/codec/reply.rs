@@ -16,6 +16,39 @@ pub(crate) fn read_reply(value: &Value) -> Result<(Reply, StoreTime), StoreError
     }
 }
 
+/// The answers of steps that were sent together, one by one, each as if it had been sent alone.
+///
+/// # Errors
+/// With an answer that counts for all of them.
+pub(crate) fn each_reply(value: Value) -> Result<Vec<Value>, Value> {
+    match value {
+        Value::Array(values) => Ok(values),
+        Value::BulkString(bytes) => {
+            let (mut values, mut rest) = (Vec::with_capacity(16), Bytes(&bytes));
+            while let Some(reply) = rest
+                .0
+                .first()
+                .and_then(|kind| rest.take(size_of_reply(*kind)))
+            {
+                values.push(Value::BulkString(reply.to_vec()));
+            }
+            Ok(values)
+        }
+        other => Err(other),
+    }
+}
+
+/// How long a reply of this kind is.
+fn size_of_reply(kind: u8) -> usize {
+    let numbers = match kind {
+        1 => 6,
+        7 => 3,
+        2 | 4 | 6 | 12 => 2,
+        _ => 1,
+    };
+    1 + numbers * size_of::<f64>()
+}
+
 /// What `claim_all` answered: every reply, or the first part that was not granted.
 pub(crate) type AllReplies = Result<Vec<(Reply, StoreTime)>, (usize, (Reply, StoreTime))>;
 
@@ -85,7 +118,7 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
         11 => Reply::Done,
         _ => return None,
     };
-    Some((reply, at))
+    bytes.0.is_empty().then_some((reply, at))
 }
 
 pub(crate) fn unreadable(value: &Value) -> StoreError {

@@ -5,8 +5,8 @@
 
 use std::sync::LazyLock;
 
-pub(crate) use super::call::{Call, Gated, Look, Request, Steps, Terms, micros, pack, push_short};
-pub(crate) use super::reply::{read_replies, read_reply, unreadable};
+pub(crate) use super::call::{Call, Gated, Look, Request, Step, Steps, Terms, micros, push_short};
+pub(crate) use super::reply::{each_reply, read_replies, read_reply, unreadable};
 
 /// A script and the hash by which the server knows it.
 #[derive(Debug)]

@@ -1,11 +1,13 @@
 //! The batcher: requests that find others in flight are sent together.
 //!
-//! They queue up; a task lets every ready caller add its own (one `yield_now`) and sends all there
-//! is: steps as calls of their script, which cost the server half of what one call each does, the
-//! rest as pipelines. There are a few such tasks at most, and each waits for its answers. So the
-//! busier the server is, the more travels together, and nobody waits while it is not. Measured in
-//! `docs/adr/0036-one-counter.md`.
+//! They queue up, and tasks send them: steps as calls of their script, which cost the server half of
+//! what one call each does, the rest as pipelines. A task starts when somebody queues up first, lets
+//! every ready caller add its own (one `yield_now`), and waits for its answers before it sends more;
+//! there are few of those, so the busier the server is, the more travels together. Where enough for
+//! a call has come meanwhile, another task sends it at once: while the server works on one part,
+//! the client works on another. Measured in `docs/adr/0036-one-counter.md`.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::{join, join_all};
@@ -13,23 +15,24 @@ use redis::{Cmd, RedisResult, Value};
 use tokio::sync::oneshot;
 
 use super::multiplexed::{Connection, closed};
-use crate::codec::script::{Request as _, Steps};
+use crate::codec::script::{Request as _, Step, Steps, each_reply};
 use crate::lock::lock;
 
-/// How many commands travel as one pipeline, and steps in one call, at most. All
-/// answers come together: in one of hundreds, client and server would take turns
-/// instead of working at the same time.
-const PIPELINE: usize = 16;
+/// Into how many parts all that is in flight is divided, at least. All answers of a call come
+/// together: in one call of all, client and server would take turns instead of working at the same
+/// time. Each part has a size that pays for the call, and does not keep others waiting for long.
+const PARTS: usize = 4;
+const PART_SIZE: RangeInclusive<usize> = 8..=64;
 
-/// How many tasks send at most. What more of them would send waits at the server, each call by
-/// itself.
+/// How many tasks send at most, that wait for more or have enough for a call. What more of them
+/// would send waits at the server, each call by itself.
 const SENDERS: usize = 4;
+const SENDERS_IN_FULL: usize = 16;
 
 /// What is to be sent.
 pub(super) enum Work {
     Command(Cmd),
-    /// A step of a key.
-    Step(String, Vec<u8>),
+    Step(Arc<Step>),
 }
 
 type Answer = oneshot::Sender<RedisResult<Value>>;
@@ -47,16 +50,21 @@ struct Line {
 /// Sends this over `wire`, with whatever else waits there.
 pub(super) async fn send(wire: &Arc<Connection>, work: Work) -> RedisResult<Value> {
     let (answer, answered) = oneshot::channel();
-    let more = {
+    let full = {
         let mut line = lock(&wire.batcher.0);
         line.waiting.push((work, answer));
+        let (full, limit) = match line.waiting.len() {
+            1 => (Some(false), SENDERS),
+            waiting if waiting == part_size(wire) => (Some(true), SENDERS_IN_FULL),
+            _ => (None, 0),
+        };
         // Else there is somebody who will take it along.
-        let more = line.waiting.len() == 1 && line.senders < SENDERS;
-        line.senders += usize::from(more);
-        more
+        let full = full.filter(|_| line.senders < limit);
+        line.senders += usize::from(full.is_some());
+        full
     };
-    if more {
-        Sender::spawn(wire);
+    if let Some(full) = full {
+        Sender::spawn(wire, full);
     }
     // The runtime of the sender has ended: nobody knows what was sent.
     answered.await.unwrap_or_else(|_| Err(closed()))
@@ -66,6 +74,8 @@ pub(super) async fn send(wire: &Arc<Connection>, work: Work) -> RedisResult<Valu
 /// before that (its runtime ends), and it is the last, nothing stays behind in the queue.
 struct Sender {
     wire: Arc<Connection>,
+    /// There is enough for a call: it does not wait for more.
+    full: bool,
     done: bool,
 }
 
@@ -82,9 +92,10 @@ impl Drop for Sender {
 }
 
 impl Sender {
-    fn spawn(wire: &Arc<Connection>) {
+    fn spawn(wire: &Arc<Connection>, full: bool) {
         let sender = Self {
             wire: Arc::clone(wire),
+            full,
             done: false,
         };
         wire.runtime.spawn(sender.work());
@@ -92,19 +103,22 @@ impl Sender {
 
     async fn work(mut self) {
         loop {
-            tokio::task::yield_now().await;
+            if !std::mem::take(&mut self.full) {
+                tokio::task::yield_now().await;
+            }
             let Some(waiting) = self.take() else { return };
+            let size = part_size(&self.wire);
             let (mut commands, mut steps) = (Vec::new(), Vec::new());
             for (work, answer) in waiting {
                 match work {
                     _ if answer.is_closed() => {}
                     Work::Command(command) => commands.push((command, answer)),
-                    Work::Step(key, step) => steps.push((key, step, answer)),
+                    Work::Step(step) => steps.push((step, answer)),
                 }
             }
             join(
-                join_all(in_parts(steps).map(|part| send_steps(&self.wire, part))),
-                join_all(in_parts(commands).map(|part| send_commands(&self.wire, part))),
+                join_all(in_parts(steps, size).map(|part| send_steps(&self.wire, part))),
+                join_all(in_parts(commands, size).map(|part| send_commands(&self.wire, part))),
             )
             .await;
         }
@@ -119,30 +133,33 @@ impl Sender {
     }
 }
 
-/// Parts of the size that travels together.
-fn in_parts<T>(all: Vec<T>) -> impl Iterator<Item = Vec<T>> {
+/// How many travel together, at most.
+fn part_size(wire: &Connection) -> usize {
+    (wire.in_flight() / PARTS).clamp(*PART_SIZE.start(), *PART_SIZE.end())
+}
+
+/// Parts of that size.
+fn in_parts<T>(all: Vec<T>, size: usize) -> impl Iterator<Item = Vec<T>> {
     let mut all = all.into_iter();
     std::iter::from_fn(move || {
-        let part: Vec<_> = all.by_ref().take(PIPELINE).collect();
+        let part: Vec<_> = all.by_ref().take(size).collect();
         (!part.is_empty()).then_some(part)
     })
 }
 
 /// Sends steps in one call, and hands out the answers one by one.
-async fn send_steps(wire: &Connection, parts: Vec<(String, Vec<u8>, Answer)>) {
-    let command = {
-        let steps = parts.iter().map(|(key, step, _)| (&**key, &**step));
-        let (keys, steps): (Vec<_>, Vec<&[u8]>) = steps.unzip();
-        let (keys, steps, all) = (&keys, &steps, false);
-        Steps { keys, steps, all }.command(false, wire.terms())
-    };
+async fn send_steps(wire: &Connection, parts: Vec<(Arc<Step>, Answer)>) {
+    let (steps, waiting): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+    let (steps, all) = (&steps, false);
+    let command = Steps { steps, all }.command(false, wire.terms());
     let sent = wire.connection.clone().send_packed_command(&command).await;
-    let alone = parts.len() == 1;
-    let mut answers = match sent {
-        Ok(Value::Array(values)) if !alone => Ok(values.into_iter()),
+    let alone = steps.len() == 1;
+    let each = match sent {
+        Ok(value) if !alone => each_reply(value).map_err(Ok),
         other => Err(other),
     };
-    for (.., answer) in parts {
+    let mut answers = each.map(Vec::into_iter);
+    for answer in waiting {
         let value = match &mut answers {
             Ok(values) => Ok(values.next().unwrap_or(Value::Nil)),
             // One for all: nothing was done, or nobody knows.

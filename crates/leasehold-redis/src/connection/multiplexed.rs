@@ -19,7 +19,7 @@ use super::connect::{Opened, Target};
 use super::gate::Gate;
 use super::manager::ConnectionManager;
 use super::server::Server;
-use crate::codec::script::Terms;
+use crate::codec::script::{Step, Terms};
 use crate::lock::lock;
 use crate::refusal;
 
@@ -136,39 +136,60 @@ impl Connection {
         self.send_or_join(None, || command).await
     }
 
-    /// The same; if `command` is a call for this one `step` of a key, it may travel with others.
+    /// The same; if `command` is a call for this one `step`, it may travel with others.
     pub(crate) async fn send_or_join(
         self: &Arc<Self>,
-        step: Option<(&str, &[u8])>,
+        step: Option<&Arc<Step>>,
         command: impl FnOnce() -> Cmd,
     ) -> RedisResult<Value> {
         let mut flight = InFlight::start(self);
-        let alone = flight.alone;
-        let work = self.work(step.filter(|_| !alone), command);
-        let answer = async {
-            match work {
-                Work::Command(command) if alone => {
-                    self.connection.clone().send_packed_command(&command).await
-                }
-                work => batch::send(self, work).await,
+        // What travels with others is awaited as it is: a busy client does that most, and what is
+        // large makes everything around it larger.
+        let answer = if flight.alone {
+            Box::pin(self.exchange(command())).await
+        } else {
+            let work = match step {
+                Some(step) if !self.has_parted() => Work::Step(Arc::clone(step)),
+                _ => Work::Command(command()),
+            };
+            let answer = batch::send(self, work);
+            if self.server.named.is_some() {
+                Box::pin(self.unless_dead(answer)).await
+            } else {
+                answer.await
             }
-        };
-        let answer = tokio::select! {
-            biased;
-            // A primary that was replaced may be stopped, and go on later: its
-            // answers are not to be waited for, and not to be believed.
-            () = self.signals.died(), if self.server.named.is_some() => Err(closed()),
-            answer = answer => answer,
         };
         self.note(&mut flight, &answer);
         answer
     }
 
-    fn work(&self, step: Option<(&str, &[u8])>, command: impl FnOnce() -> Cmd) -> Work {
-        match step {
-            Some((key, step)) if !self.has_parted() => Work::Step(key.to_owned(), step.to_vec()),
-            _ => Work::Command(command()),
+    /// Sends a command at once.
+    async fn exchange(&self, command: Cmd) -> RedisResult<Value> {
+        let mut connection = self.connection.clone();
+        let answer = connection.send_packed_command(&command);
+        if self.server.named.is_some() {
+            self.unless_dead(answer).await
+        } else {
+            answer.await
         }
+    }
+
+    /// A primary that was replaced may be stopped, and go on later: its answers are not to be
+    /// waited for, and not to be believed.
+    async fn unless_dead(
+        &self,
+        answer: impl Future<Output = RedisResult<Value>>,
+    ) -> RedisResult<Value> {
+        tokio::select! {
+            biased;
+            () = self.signals.died() => Err(closed()),
+            answer = answer => answer,
+        }
+    }
+
+    /// How many requests are under way.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
     }
 
     /// What an answer, or the lack of one, says about the connection.

@@ -18,7 +18,7 @@ use redis::{Cmd, Value};
 
 use crate::codec::push;
 use crate::codec::record::Record;
-use crate::codec::script::{self, Call, Look, Request, Script, Steps};
+use crate::codec::script::{self, Call, Look, Request, Script, Step, Steps};
 use crate::codec::stores_own;
 use crate::connection::connect::Target;
 use crate::connection::step::{Context, Way, ask_primary};
@@ -127,21 +127,16 @@ impl RedisStore {
     }
 
     fn redis_key(&self, name: &str) -> String {
-        format!("{}lock:{name}", self.prefix())
+        [self.prefix(), "lock:", name].concat()
     }
 
     /// Takes a step.
     async fn take(&self, way: Way<'_>, key: &Key, command: &Command) -> Result<Answer, StoreError> {
-        let Some(step) = script::pack(command) else {
+        let Some(step) = Step::new(self.redis_key(key.as_str()), command) else {
             return Err(stores_own(command));
         };
-        let key = self.redis_key(key.as_str());
-        let steps = Steps {
-            keys: &[&key],
-            steps: &[&step],
-            all: false,
-        };
-        let (value, context) = self.ask(way, &steps).await?;
+        let (steps, all) = (&[step], false);
+        let (value, context) = self.ask(way, &Steps { steps, all }).await?;
         context.answer(script::read_reply(&value)?)
     }
 
@@ -230,26 +225,18 @@ impl LockStore for RedisStore {
         for (_, claim) in parts {
             self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
         }
-        let keys: Vec<_> = parts
-            .iter()
-            .map(|(key, _)| self.redis_key(key.as_str()))
-            .collect();
-        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-        if matches!(self.route, Route::Cluster(_)) && !Cluster::are_together(&keys) {
+        let steps = parts.iter().filter_map(|(key, claim)| {
+            let key = self.redis_key(key.as_str());
+            Step::new(key, &Command::Claim(claim.clone()))
+        });
+        let steps: Vec<_> = steps.collect();
+        let (steps, all) = (&steps, true);
+        let steps = Steps { steps, all };
+        if matches!(self.route, Route::Cluster(_)) && !Cluster::are_together(steps.keys()) {
             return Ok(None);
         }
         self.note_claim();
         let ids: Vec<_> = parts.iter().map(|(_, claim)| &claim.id).collect();
-        let packed: Vec<_> = parts
-            .iter()
-            .filter_map(|(_, claim)| script::pack(&Command::Claim(claim.clone())))
-            .collect();
-        let packed: Vec<_> = packed.iter().map(Vec::as_slice).collect();
-        let steps = Steps {
-            keys: &keys,
-            steps: &packed,
-            all: true,
-        };
         let (value, context) = self.ask(Way::Acknowledged(&ids), &steps).await?;
         if matches!(&value, Value::ServerError(error) if error.code() == "TRYAGAIN") {
             // Their slot is on its way, and some have arrived before others.

@@ -9,7 +9,7 @@ use leasehold_testkit::server::RedisServer;
 use redis::{Pipeline, Value};
 
 use super::twin::Kind;
-use crate::codec::script::{self, Request, SCRIPTS, Steps};
+use crate::codec::script::{Request, SCRIPTS, Step, Steps};
 use crate::connection::gate::Gate;
 
 const FENCED_CLAIM: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
@@ -108,12 +108,11 @@ fn calls(steps: &[(String, Command)], together: usize, kind: Kind) -> Vec<redis:
     };
     let gate = Gate::new("leasehold:", &"f".repeat(40), &terms_of_set);
     let call = |part: &[(String, Command)]| {
-        let keys: Vec<_> = part.iter().map(|(key, _)| key.as_str()).collect();
-        let packed = part.iter().map(|(_, step)| script::pack(step).unwrap());
-        let packed: Vec<_> = packed.collect();
-        let packed: Vec<_> = packed.iter().map(Vec::as_slice).collect();
-        let (keys, steps, all) = (&keys, &packed, false);
-        Steps { keys, steps, all }.command(false, kind.terms(&gate, false))
+        let steps = part
+            .iter()
+            .map(|(key, step)| Step::new(key.clone(), step).unwrap());
+        let (steps, all) = (&steps.collect::<Vec<_>>(), false);
+        Steps { steps, all }.command(false, kind.terms(&gate, false))
     };
     steps.chunks(together).map(call).collect()
 }

@@ -16,7 +16,7 @@ use super::super::refusal;
 use super::record;
 use crate::codec::push;
 use crate::codec::record::Record;
-use crate::codec::script::{self, Look, Request, SCRIPTS, Script, Steps, Terms};
+use crate::codec::script::{self, Look, Request, SCRIPTS, Script, Step, Steps, Terms};
 use crate::connection::gate::Gate;
 
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3600);
@@ -203,15 +203,13 @@ impl Twin {
         all: bool,
         clock: StoreTime,
     ) -> redis::RedisResult<Value> {
-        let keys = steps.iter().map(|(at, _)| self.places[*at].redis_key());
-        let keys: Vec<_> = keys.collect();
-        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-        let packed = steps.iter().map(|(_, step)| script::pack(step).unwrap());
-        let packed: Vec<_> = packed.collect();
-        let packed: Vec<_> = packed.iter().map(Vec::as_slice).collect();
-        let gate = self.boot.gate();
-        let (keys, steps) = (&keys, &packed);
-        let steps = Steps { keys, steps, all };
+        let steps = steps.iter().map(|(at, step)| {
+            let key = self.places[*at].redis_key();
+            Step::new(key, step).unwrap()
+        });
+        let steps: Vec<_> = steps.collect();
+        let (gate, steps) = (self.boot.gate(), &steps);
+        let steps = Steps { steps, all };
         let call = steps.command(false, self.kind.terms(&gate, true));
         self.run(&call, 0, clock)
     }
@@ -267,9 +265,9 @@ impl Twin {
         if full {
             self.limit_memory(0);
         }
-        let values = match value {
-            Value::Array(values) => values,
-            value => vec![value],
+        let values = match steps.len() {
+            1 => vec![value],
+            _ => script::each_reply(value).unwrap(),
         };
         assert_eq!(values.len(), steps.len(), "{values:?}");
         let heard = self.heard();

@@ -68,6 +68,8 @@ impl Session {
             })
         };
         let span = acquisition(&wish.key);
+        // By itself: whatever awaits this would have to move all of it otherwise.
+        let acquire = Box::pin(acquire);
         let acquired = self.while_open(acquire).instrument(span).await?;
         if matches!(&acquired, Err(error) if error.kind() == ErrorKind::Timeout) {
             // Whoever asks next does not find it in line.
@@ -174,7 +176,10 @@ impl Session {
         waits: bool,
         tells_position: bool,
     ) -> Result<Claimed, StoreError> {
-        let own = self.claim_id(&wish.key).await?;
+        let own = match self.ids.now(&wish.key) {
+            Some(own) => own,
+            None => Box::pin(self.claim_id(&wish.key)).await?,
+        };
         let claim = wish.claim(self, own.id.clone(), waits);
         let life = Life::claim(claim, wish.terms.clone(), limits, clock::now());
         Ok(Claimed::new(self, wish, life, own, tells_position))

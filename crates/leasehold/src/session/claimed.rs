@@ -1,6 +1,7 @@
 //! A claim in its caller's hands.
 
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,10 +36,11 @@ impl Claimed {
         tells_position: bool,
     ) -> Self {
         let number = session.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        let claim = Arc::new(LiveClaim::new(wish, life, own, number, tells_position));
+        let hash = session.key_hasher.hash_one(&wish.key);
+        let claim = LiveClaim::new(wish, hash, life, own, number, tells_position);
         Self {
             session: session.clone(),
-            claim,
+            claim: Arc::new(claim),
             released: false,
         }
     }

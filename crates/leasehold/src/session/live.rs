@@ -25,6 +25,8 @@ pub(super) type Number = u64;
 #[derive(Debug)]
 pub(crate) struct LiveClaim {
     pub(super) key: Key,
+    /// By which the registry finds claims on the key.
+    pub(super) key_hash: u64,
     mode: Mode,
     pub(super) number: Number,
     /// Whether anybody wants to hear of places in the queue.
@@ -48,6 +50,7 @@ impl LiveClaim {
     /// A claim that is not asked for yet.
     pub(super) fn new(
         wish: &Wish,
+        key_hash: u64,
         life: Life,
         own: OwnId,
         number: Number,
@@ -55,6 +58,7 @@ impl LiveClaim {
     ) -> Self {
         Self {
             key: wish.key.clone(),
+            key_hash,
             mode: wish.mode,
             number,
             tells_position,

@@ -33,6 +33,7 @@ mod watchdog;
 pub(crate) mod watches;
 pub(crate) mod wish;
 
+use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,8 @@ pub(crate) struct Session {
     /// Of a lock that was told nothing else.
     pub(crate) terms: Arc<Terms>,
     registry: Mutex<Registry>,
+    /// The registry's, for those who make claims.
+    key_hasher: RandomState,
     /// How many claims were made.
     numbers: AtomicU64,
     /// The client is shut down: whatever is granted from now on is to leave.
@@ -100,11 +103,13 @@ impl Session {
             acknowledges: store.capabilities().acknowledges,
             guessable: ids.may_be_guessed(),
         };
+        let registry = Registry::default();
         Arc::new(Self {
             store,
             settings,
             terms: Arc::new(terms),
-            registry: Mutex::default(),
+            key_hasher: registry.hasher().clone(),
+            registry: Mutex::new(registry),
             numbers: AtomicU64::new(0),
             shut: AtomicBool::new(false),
             teller: Teller::to(observers),
@@ -230,7 +235,7 @@ impl Session {
             }
         };
         // Whoever asks then may find them, as it may others' claims.
-        timeout(GRACE, all_left).await.ok();
+        Box::pin(timeout(GRACE, all_left)).await.ok();
     }
 
     /// Carries one request to the store and back.

@@ -21,9 +21,9 @@ pub(super) struct Registry {
     /// Those that wait or hold.
     by_arrival: Claims<Arrival>,
     /// Those that are not answered yet, or on their way out, by the hashes of their keys.
-    in_passing: Claims<u64>,
+    in_passing: BTreeMap<(u64, Number), Passing>,
     hasher: RandomState,
-    /// Those in runs, by what they have to do with others.
+    /// Those in runs that are behind others, or lost.
     runs: Claims<Run>,
     /// The last that were passed on, and are gone.
     passed: VecDeque<(Arrival, Token, Arc<LiveClaim>)>,
@@ -45,6 +45,14 @@ pub(super) struct Registry {
 const PASSED: usize = 64;
 
 type Claims<By> = BTreeMap<(By, Number), Arc<LiveClaim>>;
+
+/// A claim that is not answered yet, or on its way out.
+#[derive(Debug)]
+struct Passing {
+    claim: Arc<LiveClaim>,
+    /// Its grant had these numbers, and may be passed on.
+    passed: Option<(Arrival, Token)>,
+}
 
 /// What a claim in a run is told, since another has moved.
 #[derive(Debug, Clone, Copy)]
@@ -86,22 +94,44 @@ fn on_key<By: Copy + Ord>(claims: &Claims<By>, by: By, key: &Key) -> Vec<Arc<Liv
     found.filter(|claim| claim.key == *key).cloned().collect()
 }
 
+/// Where it is among those in runs. One that was passed on is on its way out, and found there.
+fn in_runs(listed: &Listed) -> Option<Run> {
+    listed.run().filter(|run| !matches!(run, Run::Passed(..)))
+}
+
+/// How it is in passing, if it is.
+fn in_passing(listed: &Listed) -> Option<Option<(Arrival, Token)>> {
+    let passed = match listed.run() {
+        Some(Run::Passed(own, token)) => Some((own, token)),
+        _ => None,
+    };
+    matches!(listed.phase, Phase::Asking | Phase::Leaving).then_some(passed)
+}
+
 impl Registry {
+    /// By what claims on a key are found.
+    pub(super) fn hasher(&self) -> &RandomState {
+        &self.hasher
+    }
+
     /// What is to be known of a claim has changed: what that means to those in its run.
     pub(super) fn list(&mut self, claim: &Arc<LiveClaim>, was: Listed, is: Listed) -> News {
-        move_claim(&mut self.runs, claim, was.run(), is.run());
+        move_claim(&mut self.runs, claim, in_runs(&was), in_runs(&is));
         let found_by = |listed: Listed| {
             let stands = matches!(listed.phase, Phase::Waiting | Phase::Held);
             listed.arrival.filter(|_| stands)
         };
         move_claim(&mut self.by_arrival, claim, found_by(was), found_by(is));
         move_claim(&mut self.timers, claim, was.due, is.due);
-        let in_passing = |phase| matches!(phase, Phase::Asking | Phase::Leaving);
-        let (was_passing, is_passing) = (in_passing(was.phase), in_passing(is.phase));
+        let (was_passing, is_passing) = (in_passing(&was), in_passing(&is));
         if was_passing != is_passing {
-            let hash = self.hasher.hash_one(&claim.key);
-            let (was, is) = (was_passing.then_some(hash), is_passing.then_some(hash));
-            move_claim(&mut self.in_passing, claim, was, is);
+            let at = (claim.key_hash, claim.number);
+            if let Some(passed) = is_passing {
+                let claim = claim.clone();
+                self.in_passing.insert(at, Passing { claim, passed });
+            } else {
+                self.in_passing.remove(&at);
+            }
         }
         let count = |phase, of: &mut usize| {
             *of -= usize::from(was.phase == phase);
@@ -114,7 +144,7 @@ impl Registry {
         }
         let mut news = self.run_news(claim, was, is);
         if !self.unknown.is_empty() {
-            news.extend(self.settle(&claim.key));
+            news.extend(self.settle(claim));
         }
         news
     }
@@ -125,7 +155,7 @@ impl Registry {
         let (own, news) = match is.run() {
             _ if is.phase == Phase::Over => {
                 if let Some(Run::Passed(own, token)) = was.run()
-                    && self.is_any_passing_on(&claim.key)
+                    && self.is_any_passing_by(claim.key_hash)
                 {
                     // Who is behind it may not have read its answer yet.
                     self.passed.truncate(PASSED - 1);
@@ -140,7 +170,7 @@ impl Registry {
             Some(Run::Passed(own, token)) => (own, RunNews::Turn(own, token)),
             Some(Run::Lost(own)) => (own, RunNews::Ended(own)),
             Some(Run::Behind(ahead)) => {
-                let news = self.news_of(ahead, &claim.key);
+                let news = self.news_of(ahead, claim);
                 if let Some(RunNews::Unknown(_)) = news {
                     self.unknown.push((ahead, claim.clone()));
                 }
@@ -158,8 +188,9 @@ impl Registry {
     }
 
     /// What is to be said to a claim that is behind this one now.
-    fn news_of(&self, ahead: Arrival, key: &Key) -> Option<RunNews> {
-        if let Some(token) = self.passed_on(ahead, key) {
+    fn news_of(&self, ahead: Arrival, claim: &LiveClaim) -> Option<RunNews> {
+        let key = &claim.key;
+        if let Some(token) = self.passed_on(ahead, claim) {
             Some(RunNews::Turn(ahead, token))
         } else if !on_key(&self.runs, Run::Lost(ahead), key).is_empty() {
             Some(RunNews::Ended(ahead))
@@ -170,13 +201,12 @@ impl Registry {
         }
     }
 
-    /// The token of a claim that was passed on.
-    fn passed_on(&self, ahead: Arrival, key: &Key) -> Option<Token> {
-        let of = |token, number| (Run::Passed(ahead, Token(token)), number);
-        let leaving = self.runs.range(of(0, 0)..=of(u64::MAX, Number::MAX));
-        let mut leaving = leaving.filter_map(|((run, _), claim)| match run {
-            Run::Passed(_, token) if claim.key == *key => Some(*token),
-            _ => None,
+    /// The token of a claim on the key of this one that was passed on.
+    fn passed_on(&self, ahead: Arrival, behind: &LiveClaim) -> Option<Token> {
+        let key = &behind.key;
+        let mut leaving = self.passing_by(behind.key_hash).filter_map(|passing| {
+            let (own, token) = passing.passed?;
+            (own == ahead && passing.claim.key == *key).then_some(token)
         });
         let gone = || {
             let mut gone = self.passed.iter();
@@ -188,8 +218,9 @@ impl Registry {
 
     /// Of claims that were behind what nobody knew: that it is known now, or that it cannot be
     /// any more, since every claim of this client on the key has been answered.
-    fn settle(&mut self, key: &Key) -> News {
-        let any = self.is_any_passing_on(key);
+    fn settle(&mut self, moved: &LiveClaim) -> News {
+        let any = self.is_any_passing_by(moved.key_hash);
+        let key = &moved.key;
         let mut news = News::new();
         for (ahead, claim) in std::mem::take(&mut self.unknown) {
             if claim.key == *key && !on_key(&self.by_arrival, ahead, key).is_empty() {
@@ -208,15 +239,20 @@ impl Registry {
         self.passed.clear();
     }
 
-    fn is_any_passing_on(&self, key: &Key) -> bool {
-        let hash = self.hasher.hash_one(key);
-        let mut claims = self.in_passing.range((hash, 0)..=(hash, Number::MAX));
-        claims.next().is_some()
+    fn passing_by(&self, hash: u64) -> impl Iterator<Item = &Passing> {
+        let found = self.in_passing.range((hash, 0)..=(hash, Number::MAX));
+        found.map(|(_, passing)| passing)
+    }
+
+    fn is_any_passing_by(&self, hash: u64) -> bool {
+        self.passing_by(hash).next().is_some()
     }
 
     /// The claims on `key` that are not answered yet, or on their way out.
     pub(super) fn passing_on(&self, key: &Key) -> Vec<Arc<LiveClaim>> {
-        on_key(&self.in_passing, self.hasher.hash_one(key), key)
+        let found = self.passing_by(self.hasher.hash_one(key));
+        let found = found.map(|passing| &passing.claim);
+        found.filter(|claim| claim.key == *key).cloned().collect()
     }
 
     /// Who is to hear a push: the claim that it names, or those that are not answered yet,
@@ -243,8 +279,8 @@ impl Registry {
 
     /// All that are not over.
     pub(super) fn all(&self) -> Vec<Arc<LiveClaim>> {
-        let claims = self.in_passing.values().chain(self.by_arrival.values());
-        claims.cloned().collect()
+        let passing = self.in_passing.values().map(|passing| &passing.claim);
+        passing.chain(self.by_arrival.values()).cloned().collect()
     }
 
     /// Whether nothing is to be kept.

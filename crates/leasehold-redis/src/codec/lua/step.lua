@@ -19,7 +19,7 @@
 --   5 resize   the permits there are u32, and shall be u32
 --   6 watch    for how long (0: no longer), inbox text
 --
--- Returns an answer a step, packed as one byte and doubles
+-- Returns an answer a step, packed as one byte and doubles, of a length that its kind has
 --   1, at, arrival, token or 0, position, deadline, and blocked until, or 0 where it is granted,
 --      or the arrival of the claim behind which it is granted           standing
 --   2, at, blocked until                                                busy
@@ -33,9 +33,10 @@
 --   10, at                                                              resized
 --   11, at                                                              done
 --   12, at, until                                                       quarantined
--- or the error LHTYPE, LHVERSION, LHCLOCK, OOM: in an array, unless there is one step; with
--- 256, where not all are granted, nothing is done, and the answer is the number of the first
--- that is not, from 0, and what it would have been told.
+-- or the error LHTYPE, LHVERSION, LHCLOCK, OOM: all answers in one text, one behind the other, or
+-- in an array where one is an error; with 256 in an array, and where not all are granted, nothing
+-- is done, and the answer is the number of the first that is not, from 0, and what it would have
+-- been told.
 local flags = ARGV[1] + 0
 -- include time.lua
 -- include way.lua
@@ -130,4 +131,11 @@ end
 if last_token > last_before and not in_cluster then
   call('SET', KEYS[steps + 1], string.format('%.0f', last_token))
 end
-return steps == 1 and not all and answers[1] or answers
+if all then
+  return answers
+elseif steps == 1 then
+  return answers[1]
+end
+-- One text is shorter to send and to read than many. An error is none.
+local well, joined = pcall(table.concat, answers)
+return well and joined or answers

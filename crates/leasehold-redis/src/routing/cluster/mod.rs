@@ -118,7 +118,7 @@ impl Cluster {
     }
 
     /// Whether these keys lie in one slot, so that one script can have them all.
-    pub(crate) fn are_together(keys: &[&str]) -> bool {
+    pub(crate) fn are_together<'a>(keys: impl Iterator<Item = &'a str>) -> bool {
         slots::common_slot(keys).is_some()
     }
 
@@ -190,7 +190,7 @@ impl Cluster {
             match redirect {
                 Redirect::Moved(slot, node) => self.moved(slot, node),
                 Redirect::Ask(node) => asking = Some(node),
-                Redirect::Torn if request.keys().len() > 1 => return Ok((answer, epoch)),
+                Redirect::Torn if request.keys().nth(1).is_some() => return Ok((answer, epoch)),
                 Redirect::Torn => hops += HOPS,
                 Redirect::Elsewhere => {
                     hops += HOPS;

@@ -10,13 +10,10 @@ pub(super) fn slot_of(key: &str) -> u16 {
 }
 
 /// The slot that all of these keys lie in, if it is one.
-pub(super) fn common_slot(keys: &[&str]) -> Option<u16> {
-    let (first, others) = keys.split_first()?;
-    let slot = slot_of(first);
-    others
-        .iter()
-        .all(|key| slot_of(key) == slot)
-        .then_some(slot)
+pub(super) fn common_slot<'a>(keys: impl IntoIterator<Item = &'a str>) -> Option<u16> {
+    let mut slots = keys.into_iter().map(slot_of);
+    let slot = slots.next()?;
+    slots.all(|other| other == slot).then_some(slot)
 }
 
 fn tag_of(key: &str) -> &str {
@@ -73,7 +70,7 @@ mod tests {
         ] {
             assert_eq!(tag_of(key), tag, "{key}");
         }
-        assert_eq!(common_slot(&["l:{a}1", "l:{a}2"]), Some(slot_of("a")));
-        assert_eq!(common_slot(&["l:a", "l:b"]), None);
+        assert_eq!(common_slot(["l:{a}1", "l:{a}2"]), Some(slot_of("a")));
+        assert_eq!(common_slot(["l:a", "l:b"]), None);
     }
 }

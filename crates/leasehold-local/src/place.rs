@@ -35,7 +35,7 @@ impl Place {
     }
 
     pub(super) fn of(file_name: &str) -> Self {
-        Self(format!("{RECORDS}/{file_name}.rec"))
+        Self([RECORDS, "/", file_name, ".rec"].concat())
     }
 
     pub(super) fn path(&self) -> &str {

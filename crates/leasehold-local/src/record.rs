@@ -1,7 +1,7 @@
 //! The record of a key: its queue, and the steps that were taken since.
 //!
 //! ```text
-//! {"leasehold":3,"first":7,"at":128,"other":2112,"room":1984}     and spaces, up to 128 bytes
+//! {"leasehold":4,"first":7,"at":128,"other":2112,"room":1984}     and spaces, up to 128 bytes
 //! the half that counts, at `at`                                   frames, and room
 //! the other half                                                  room
 //! ```
@@ -176,6 +176,8 @@ pub(super) struct Record {
     pub(super) header: Header,
     pub(super) queue: Queue,
     pub(super) half: Half,
+    /// The first line of the file, which says that; none where there is no record yet.
+    line: Vec<u8>,
     /// The number of the last frame.
     number: u64,
     /// Where it ends.
@@ -197,6 +199,7 @@ impl Record {
             header,
             queue: Queue::default(),
             half: Half::default(),
+            line: Vec::new(),
             number: 0,
             end: 0,
         }
@@ -222,6 +225,7 @@ impl Record {
             header: serde_json::from_slice(header)?,
             queue: serde_json::from_slice(queue)?,
             half,
+            line: head,
             number: half.first,
             end: half.at + FRAME_HEAD + lines.len(),
         };
@@ -231,7 +235,7 @@ impl Record {
 
     /// Whether the queue as a whole was not written again since this was read.
     pub(super) fn goes_on(&self, source: &Source<'_>) -> bool {
-        source(0, HEAD).is_ok_and(|head| head == self.half.line())
+        source(0, HEAD).is_ok_and(|head| !head.is_empty() && head == self.line)
     }
 
     /// Takes the steps that have been written since.
@@ -281,8 +285,9 @@ impl Record {
         self.number = self.number.wrapping_add(1);
         let first = self.number;
         self.half = Half { first, ..half };
+        self.line = self.half.line();
         self.end = half.at + whole.len();
-        vec![(half.at, whole), (0, self.half.line())]
+        vec![(half.at, whole), (0, self.line.clone())]
     }
 }
 

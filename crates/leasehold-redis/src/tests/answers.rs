@@ -38,6 +38,35 @@ fn a_multi_lock_lacks_no_key() {
     }
 }
 
+/// Else one caller would read what another was told.
+#[test]
+fn each_answer_of_a_text_of_many_is_whole() {
+    let reply = |kind: u8, numbers: usize| {
+        let numbers = vec![1.0_f64.to_le_bytes(); numbers];
+        [&[kind], numbers.concat().as_slice()].concat()
+    };
+    // As many numbers as the header of step.lua says.
+    let numbers = [6, 2, 1, 2, 1, 2, 3, 1, 1, 1, 1, 2];
+    let sent: Vec<_> = (1..).zip(numbers).map(|(kind, n)| reply(kind, n)).collect();
+    let text = sent.concat();
+    let read = script::each_reply(bulk(&text)).unwrap();
+    assert_eq!(
+        read,
+        sent.iter().map(|reply| bulk(reply)).collect::<Vec<_>>()
+    );
+    for reply in &read {
+        script::read_reply(reply).unwrap();
+    }
+    // One that is cut short is none, and takes nobody else's with it.
+    let cut = script::each_reply(bulk(&text[..text.len() - 1])).unwrap();
+    assert_eq!(cut, read[..read.len() - 1]);
+    // Nor does one of two lengths pass.
+    let longer = bulk(&reply(4, 3));
+    let refused = script::read_reply(&longer).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corrupt);
+    assert_eq!(script::each_reply(Value::Okay), Err(Value::Okay));
+}
+
 /// It goes to logs and terminals.
 #[test]
 fn what_a_server_says_of_rights_and_kinds_is_shown_in_one_line() {

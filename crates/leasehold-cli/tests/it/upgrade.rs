@@ -21,13 +21,14 @@ use std::time::Duration;
 use crate::common::leasehold;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use leasehold::{Client, Lease};
+use leasehold::{Acquire, Client, Lease, Wait};
 use leasehold_testkit::deployment::Cluster;
-use leasehold_testkit::process::{Finished, Process, Signal};
+use leasehold_testkit::process::{Finished, PATIENCE, Process, Signal};
 use leasehold_testkit::server::RedisServer;
 use tempfile::TempDir;
+use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// What an earlier client is told of a key that a present one holds alone.
 const REFUSED: &str = "newer than this client";
@@ -307,13 +308,17 @@ async fn service(site: &Site, key: &str) -> (Client, Lease, [JoinHandle<Lease>; 
     (service, held, [first, second])
 }
 
-/// One more claim of the service, as the last of so many.
-async fn behind(service: &Client, key: &str, place: usize) -> JoinHandle<Lease> {
+/// One more claim of the service, which has that place in line.
+async fn behind(service: &Client, key: &str, place: u64) -> JoinHandle<Lease> {
     let lock = service.mutex(key).unwrap();
-    let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
-    while service.inspect(key).await.unwrap().waiters.len() != place {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    let (told, mut places) = mpsc::unbounded_channel();
+    let how = Acquire::from(Wait::Forever).on_progress(move |progress| {
+        // Nobody minds later places.
+        told.send(progress.position).ok();
+    });
+    let waiter = tokio::spawn(async move { lock.acquire(how).await.unwrap().unwrap() });
+    let first = timeout(PATIENCE, places.recv()).await;
+    assert_eq!(first.expect("it is in line"), Some(place));
     waiter
 }
 

@@ -86,7 +86,7 @@ async fn a_server_that_always_forgets_is_asked_a_few_times() {
                 }
             }
         }
-        // They travel together, 16 in one call.
+        // They travel together, several in a call.
         let asked = asked.load(Ordering::Relaxed);
         assert!(asked < 64, "{told_by}: {asked} calls");
     }

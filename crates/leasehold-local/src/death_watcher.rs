@@ -102,7 +102,7 @@ pub(super) async fn watch(store: Weak<Inner>, watcher: Arc<DeathWatcher>, epoch:
 
 /// Removes the dead, and says who waits then; nothing if others are at the key.
 fn look(store: &Arc<Inner>, key: &Key) -> Result<Option<Vec<Arrival>>, StoreError> {
-    let Some(mut locked) = Place::of_key(key).try_lock(store)? else {
+    let Some(mut locked) = Place::of_key(store, key).try_lock()? else {
         return Ok(None);
     };
     step::take_locked(store, slice::from_mut(&mut locked), key, None)?;

@@ -18,6 +18,8 @@ pub(super) const RECORDS: &str = "records";
 pub(super) const SESSIONS: &str = "sessions";
 /// One socket for each client that listens.
 pub(super) const INBOXES: &str = "inbox";
+/// A file in the way of the first versions.
+const KEYS: &str = "keys";
 
 /// Only the user may see claim ids: whoever knows one can release its claim.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -47,7 +49,18 @@ impl Directory {
                 Err(errno) => return Err(directory.failed("write to", errno)),
             }
         }
-        Ok(directory)
+        // Where the first versions made a directory for their records, and saw none of these.
+        match directory.file(KEYS, OFlags::WRONLY | OFlags::CREATE) {
+            Ok(_) => Ok(directory),
+            Err(Errno::ISDIR) => {
+                let shown = directory.path.display();
+                Err(refused(
+                    format!("the directory {shown} is of an earlier version of leasehold"),
+                    "stop what uses it and remove it, or name another directory with local:/some/dir",
+                ))
+            }
+            Err(errno) => Err(directory.failed("write to", errno)),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -222,7 +235,7 @@ impl Drop for Locked {
 }
 
 #[allow(clippy::useless_conversion, reason = "narrower on other systems")]
-fn inode_of(stat: &Stat) -> (u64, u64) {
+pub(super) fn inode_of(stat: &Stat) -> (u64, u64) {
     (u64::from(stat.st_dev), u64::from(stat.st_ino))
 }
 

@@ -1,7 +1,6 @@
 //! A key that is locked for one step: its queue is read, and written.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use leasehold_core::Key;
 use leasehold_store::StoreError;
@@ -9,15 +8,12 @@ use rustix::fs::{FlockOperation, flock, ftruncate};
 use rustix::io::Errno;
 use tokio::sync::OwnedMutexGuard;
 
-use super::Inner;
-use super::cache::OpenRecord;
 use super::file;
-use super::place::{Place, source};
+use super::place::{OpenRecord, Place, source};
 use super::record::{Change, Half, Record, Writes, roomy};
 
 /// A key that is locked for one step.
 pub(super) struct KeyLock {
-    store: Arc<Inner>,
     place: Place,
     /// The file, which carries the lock, and what it says.
     open: OwnedMutexGuard<OpenRecord>,
@@ -29,15 +25,9 @@ pub(super) struct KeyLock {
 
 impl KeyLock {
     /// For who has locked that file.
-    pub(super) fn new(
-        store: &Arc<Inner>,
-        place: &Place,
-        open: OwnedMutexGuard<OpenRecord>,
-        size: usize,
-    ) -> Self {
+    pub(super) fn new(place: Place, open: OwnedMutexGuard<OpenRecord>, size: usize) -> Self {
         Self {
-            store: store.clone(),
-            place: place.clone(),
+            place,
             open,
             size,
             used: size,
@@ -45,27 +35,26 @@ impl KeyLock {
     }
 
     /// The record of `key`. Who has changed nothing of it gives it back by [`Self::keep`].
-    pub(super) fn read(&mut self, key: &Key) -> Result<Record, StoreError> {
+    pub(super) fn read(&mut self, key: &Key) -> Result<Box<Record>, StoreError> {
         let known = self.open.known.take();
-        let (store, place) = (&*self.store, &self.place);
-        let file = self
-            .file()
-            .map_err(|errno| store.directory.failed("read", errno))?;
-        let source = source(file, self.size);
-        if let Some(mut known) = known.filter(|known| known.goes_on(&source)) {
-            let followed = known.follow(&source);
-            return followed
-                .map(|()| known)
-                .map_err(|flaw| place.flawed(store, flaw));
+        let place = &self.place;
+        let failed = |errno| place.store.directory.failed("read", errno);
+        let file = self.file().map_err(failed)?;
+        if let Some(mut known) = known {
+            let source = source(file, self.size).map_err(failed)?;
+            if known.goes_on(&source) {
+                let followed = known.follow(&source);
+                return followed.map(|()| known).map_err(|flaw| place.flawed(flaw));
+            }
         }
-        match place.read_open(store, file)? {
-            Some(record) => place.of_this(store, key, record),
-            None => Ok(Record::new(key, store.clock.boot())),
-        }
+        Ok(Box::new(match place.read_open(file)? {
+            Some(record) => place.of_this(key, record)?,
+            None => Record::new(key, place.store.clock.boot()),
+        }))
     }
 
     /// Keeps in mind what the file says.
-    pub(super) fn keep(&mut self, record: Record) {
+    pub(super) fn keep(&mut self, record: Box<Record>) {
         self.open.known = Some(record);
     }
 
@@ -75,7 +64,7 @@ impl KeyLock {
         record: &mut Record,
         change: &Change<'_>,
     ) -> Result<Writes, StoreError> {
-        let boot = self.store.clock.boot();
+        let boot = self.place.store.clock.boot();
         let goes_on = record.header.boot == boot;
         boot.clone_into(&mut record.header.boot);
         record.header.expires = change.expires;
@@ -91,7 +80,7 @@ impl KeyLock {
         }
         let whole = record.whole()?;
         let half = self.room_for(whole.len(), record.half);
-        let half = half.map_err(|errno| self.store.directory.failed("write to", errno))?;
+        let half = half.map_err(|errno| self.place.store.directory.failed("write to", errno))?;
         Ok(record.move_to(half, whole))
     }
 
@@ -122,10 +111,14 @@ impl KeyLock {
     }
 
     /// Writes what was prepared.
-    pub(super) fn commit(&mut self, record: Record, writes: &Writes) -> Result<(), StoreError> {
+    pub(super) fn commit(
+        &mut self,
+        record: Box<Record>,
+        writes: &Writes,
+    ) -> Result<(), StoreError> {
         for (at, bytes) in writes {
             let written = self.file().and_then(|file| file::write(file, bytes, *at));
-            written.map_err(|errno| self.store.directory.failed("write to", errno))?;
+            written.map_err(|errno| self.place.store.directory.failed("write to", errno))?;
         }
         self.used = match record.half.is_large() {
             true => self.size,
@@ -142,7 +135,8 @@ impl KeyLock {
     }
 
     fn file(&self) -> Result<&OwnedFd, Errno> {
-        self.open.file.as_ref().ok_or(Errno::BADF)
+        let open = self.open.file.as_ref();
+        open.map(|file| &file.fd).ok_or(Errno::BADF)
     }
 }
 
@@ -154,12 +148,12 @@ impl Drop for KeyLock {
         // It was made for this step, which came to nothing.
         let unused = self.used == 0;
         if unused {
-            file::remove(&self.store.directory, self.place.path());
+            file::remove(&self.place.store.directory, &self.place.name);
         } else if self.used < self.size {
-            ftruncate(&file, self.used as u64).ok();
+            ftruncate(&file.fd, self.used as u64).ok();
         }
         // Closing would not do, since it stays open; nor where a child is between fork and exec.
-        if flock(&file, FlockOperation::Unlock).is_ok() && !unused {
+        if flock(&file.fd, FlockOperation::Unlock).is_ok() && !unused {
             self.open.file = Some(file);
         }
     }

@@ -24,12 +24,11 @@
 //! clock               the wall clock at this boot's origin, and a checksum
 //! clock.lock          locked while that is written
 //! records/<key>.rec   the record, locked during a step: the queue, and the steps since
-//! keys                empty, in the way of earlier versions
-//! sessions/<inbox>    locked as long as that client lives; the format of its records
+//! keys                empty, in the way of the first versions
+//! sessions/<inbox>    locked as long as that client lives
 //! inbox/<inbox>.sock  open while that client listens
 //! ```
 
-mod cache;
 mod clock;
 mod dead;
 mod death_watcher;
@@ -50,14 +49,13 @@ mod session;
 mod step;
 mod sweep;
 mod turn;
-mod version;
 mod walk;
 
 use std::fmt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::slice;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -72,12 +70,11 @@ use tokio::task::JoinSet;
 pub use self::options::{LocalOptions, NamedBy};
 pub use self::scheme::Local;
 
-use self::cache::OpenRecords;
 use self::clock::Clock;
 use self::death_watcher::DeathWatcher;
 use self::directory::Directory;
 use self::inbox::{OpenInbox, Subscription};
-use self::place::Place;
+use self::place::{OpenRecords, Place};
 use self::session::Session;
 use self::turn::blocking;
 
@@ -114,14 +111,11 @@ struct Inner {
     outbox: UnixDatagram,
     /// Bounds the threads of steps that wait for others.
     waiting: Arc<Semaphore>,
-    /// Said once, that records of an earlier version do not count.
-    told_void: Once,
 }
 
 impl Inner {
     fn open(path: PathBuf, retention: Duration) -> Result<Arc<Self>, StoreError> {
         let directory = Arc::new(Directory::open(path)?);
-        version::take_over(&directory)?;
         let inbox = Inbox::from_random(random_u64());
         let inner = Arc::new(Self {
             clock: Clock::open(&directory)?,
@@ -135,20 +129,9 @@ impl Inner {
                 StoreError::new(ErrorKind::Refused, "there are no more sockets").with_source(error)
             })?,
             waiting: Arc::new(Semaphore::new(turn::THREADS)),
-            told_void: Once::new(),
         });
         sweep::sweep(&inner);
         Ok(inner)
-    }
-
-    /// Makes its files again if somebody has removed them, before others are
-    /// asked who lives. An error if the directory itself is not there any more.
-    fn go_on(&self) -> Result<(), StoreError> {
-        self.directory.check_stands()?;
-        if self.session.go_on() {
-            inbox::bind_again(self);
-        }
-        Ok(())
     }
 
     /// What a claim is told when no step was possible: where the directory has gone,
@@ -261,8 +244,8 @@ impl Records for LocalStore {
         let (inner, key) = (self.inner.clone(), key.clone());
         blocking(move || {
             inner.directory.check_stands()?;
-            let place = Place::of_key(&key);
-            let queue = place.read_key(&inner, &key)?;
+            let place = Place::of_key(&inner, &key);
+            let queue = place.read_key(&key)?;
             look(&inner, &key, queue)
         })
         .await
@@ -287,13 +270,13 @@ impl Records for LocalStore {
 
 /// A look that removes the dead first, if there are any and nobody is in the way.
 fn look(inner: &Arc<Inner>, key: &Key, mut queue: Queue) -> Result<Snapshot, StoreError> {
-    let place = Place::of_key(key);
+    let place = Place::of_key(inner, key);
     if dead::are_in(inner, &queue)
-        && let Some(mut locked) = place.try_lock(inner)?
+        && let Some(mut locked) = place.try_lock()?
     {
         step::take_locked(inner, slice::from_mut(&mut locked), key, None)?;
         drop(locked);
-        queue = place.read_key(inner, key)?;
+        queue = place.read_key(key)?;
     }
     Ok(queue.look(inner.clock.now()))
 }

@@ -66,7 +66,7 @@ fn read(
     pattern: &str,
     page: &mut ListPage,
 ) -> Result<(), StoreError> {
-    let (key, queue) = match Place::of(name).read(inner) {
+    let (key, queue) = match Place::of(inner, name).read() {
         Ok(Some(record)) => (record.header.key, record.queue),
         Ok(None) => return Ok(()),
         // One bad record must not hide the others.

@@ -1,22 +1,27 @@
 //! The file of one key: how it is locked, and read by who only looks.
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{Key, Queue};
 use leasehold_store::{ErrorKind, StoreError};
-use rustix::fs::{FlockOperation, OFlags, Stat, flock, fstat};
+use rustix::fs::{FlockOperation, OFlags, Stat, flock, fstat, stat};
 use rustix::io::{Errno, retry_on_intr};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::Inner;
-use super::cache::OpenRecord;
-use super::directory::{RECORDS, is_regular, refused};
+use super::directory::{RECORDS, inode_of, is_regular};
+use super::file;
 use super::key_lock::KeyLock;
 use super::name::file_name;
-use super::record::{FORMAT, Flaw, Record};
+use super::record::{BLOCK, Flaw, Record};
 use super::turn::in_thread;
-use super::{file, version};
+
+/// How many records stay open at most, beside those in use. Each takes a descriptor, of which a
+/// process has 1,024 by default.
+const MOST_OPEN: usize = 256;
 
 /// How often a step tries to lock a key before it waits in a thread. Steps are
 /// short, and starting a thread takes as long as some of them.
@@ -25,30 +30,69 @@ const LOCK_TRIES: usize = 8;
 /// How often a record is read that seems to be damaged, before it is said to be.
 const READ_TRIES: usize = 16;
 
+/// A record of which this client has or had the file open: a step on it opens no file, and reads
+/// only what other processes have written since.
+#[derive(Debug, Default)]
+pub(super) struct OpenRecord {
+    pub(super) file: Option<OpenFile>,
+    /// What was last read or written there.
+    pub(super) known: Option<Box<Record>>,
+}
+
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) fd: OwnedFd,
+    inode: (u64, u64),
+    path: PathBuf,
+}
+
+/// The open records by the names of their files. The steps of this client on one key take turns by
+/// its mutex; the lock of the file is for other clients.
+#[derive(Debug, Default)]
+pub(super) struct OpenRecords(Mutex<HashMap<String, Arc<AsyncMutex<OpenRecord>>>>);
+
+impl OpenRecords {
+    pub(super) fn get(&self, name: &str) -> Arc<AsyncMutex<OpenRecord>> {
+        let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(record) = records.get(name) {
+            return record.clone();
+        }
+        if records.len() >= MOST_OPEN {
+            let idle = records.iter().find(|(_, one)| Arc::strong_count(one) == 1);
+            let idle = idle.map(|(name, _)| name.clone());
+            idle.and_then(|name| records.remove(&name));
+        }
+        records.entry(name.to_owned()).or_default().clone()
+    }
+}
+
 /// Where a key's record is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place(String);
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) store: Arc<Inner>,
+    /// The path of the file in the directory.
+    pub(super) name: String,
+}
 
 impl Place {
-    pub(super) fn of_key(key: &Key) -> Self {
-        Self::of(&file_name(key.as_str()))
+    pub(super) fn of_key(store: &Arc<Inner>, key: &Key) -> Self {
+        Self::of(store, &file_name(key.as_str()))
     }
 
-    pub(super) fn of(file_name: &str) -> Self {
-        Self([RECORDS, "/", file_name, ".rec"].concat())
-    }
-
-    pub(super) fn path(&self) -> &str {
-        &self.0
+    pub(super) fn of(store: &Arc<Inner>, file_name: &str) -> Self {
+        Self {
+            store: store.clone(),
+            name: [RECORDS, "/", file_name, ".rec"].concat(),
+        }
     }
 
     /// Locks the key for one step, unless others are at it for long.
-    pub(super) fn try_lock(&self, store: &Arc<Inner>) -> Result<Option<KeyLock>, StoreError> {
-        let Ok(mut open) = store.records.get(&self.0).try_lock_owned() else {
+    pub(super) fn try_lock(&self) -> Result<Option<KeyLock>, StoreError> {
+        let Ok(mut open) = self.store.records.get(&self.name).try_lock_owned() else {
             return Ok(None);
         };
         for _ in 0..LOCK_TRIES {
-            match self.lock_by(store, open, FlockOperation::NonBlockingLockExclusive)? {
+            match self.lock_by(open, FlockOperation::NonBlockingLockExclusive)? {
                 Ok(locked) => return Ok(Some(locked)),
                 Err(taken) => open = taken,
             }
@@ -59,17 +103,16 @@ impl Place {
 
     /// Locks the key, however long that takes: first among the steps of this client, then among
     /// those of all.
-    pub(super) async fn lock(&self, store: &Arc<Inner>) -> Result<KeyLock, StoreError> {
-        let open = store.records.get(&self.0).lock_owned().await;
-        let now = FlockOperation::NonBlockingLockExclusive;
-        let mut open = match self.lock_by(store, open, now)? {
+    pub(super) async fn lock(&self) -> Result<KeyLock, StoreError> {
+        let open = self.store.records.get(&self.name).lock_owned().await;
+        let mut open = match self.lock_by(open, FlockOperation::NonBlockingLockExclusive)? {
             Ok(locked) => return Ok(locked),
             Err(open) => open,
         };
-        let (place, inner) = (self.clone(), store.clone());
-        in_thread(store, move || {
+        let place = self.clone();
+        in_thread(&self.store, move || {
             loop {
-                match place.lock_by(&inner, open, FlockOperation::LockExclusive)? {
+                match place.lock_by(open, FlockOperation::LockExclusive)? {
                     Ok(locked) => return Ok(locked),
                     Err(taken) => open = taken,
                 }
@@ -82,65 +125,75 @@ impl Place {
     /// it is swept.
     fn lock_by(
         &self,
-        store: &Arc<Inner>,
         mut open: OwnedMutexGuard<OpenRecord>,
         how: FlockOperation,
     ) -> Result<Result<KeyLock, OwnedMutexGuard<OpenRecord>>, StoreError> {
-        let failed = |errno| self.failed(store, "write to", errno);
+        let failed = |errno| self.failed("write to", errno);
         loop {
             let file = match open.file.take() {
                 Some(file) => file,
                 None => {
                     open.known = None;
-                    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
-                    store.directory.file(&self.0, flags).map_err(failed)?
+                    self.open().map_err(failed)?
                 }
             };
-            let locked = retry_on_intr(|| flock(&file, how));
-            let stat = fstat(&file).map_err(failed)?;
+            let locked = retry_on_intr(|| flock(&file.fd, how));
+            // One look says that the directory and the file are where they were.
+            let stat = match stat(&file.path) {
+                Ok(stat) if inode_of(&stat) == file.inode => stat,
+                _ => {
+                    self.store.directory.check_stands()?;
+                    fstat(&file.fd).map_err(failed)?
+                }
+            };
             // Removed meanwhile: what stands there now is another file.
             if stat.st_nlink == 0 {
                 continue;
             }
             open.file = Some(file);
             return match locked {
-                Ok(()) if !is_regular(&stat) => Err(self.corrupt(store, "is no file")),
-                Ok(()) => Ok(Ok(KeyLock::new(store, self, open, size_of(&stat)))),
+                Ok(()) => Ok(Ok(KeyLock::new(self.clone(), open, size_of(&stat)))),
                 Err(Errno::WOULDBLOCK) => Ok(Err(open)),
                 Err(errno) => Err(failed(errno)),
             };
         }
     }
 
+    fn open(&self) -> Result<OpenFile, Errno> {
+        let directory = &self.store.directory;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
+        let fd = directory.file(&self.name, flags)?;
+        let stat = fstat(&fd)?;
+        if !is_regular(&stat) {
+            return Err(Errno::NXIO);
+        }
+        let (inode, path) = (inode_of(&stat), directory.path().join(&self.name));
+        Ok(OpenFile { fd, inode, path })
+    }
+
     /// Reads the record. Who looks holds no lock, so the file that it has opened can be
     /// written over meanwhile: its checksums show that, and the record is read again.
-    pub(super) fn read(&self, store: &Inner) -> Result<Option<Record>, StoreError> {
+    pub(super) fn read(&self) -> Result<Option<Record>, StoreError> {
         unless_damaged_for_good(|| {
-            let failed = |errno| self.failed(store, "read", errno);
-            match store
-                .directory
-                .file(&self.0, OFlags::RDONLY | OFlags::NONBLOCK)
-            {
-                Ok(file) => self.read_open(store, &file),
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+            match self.store.directory.file(&self.name, flags) {
+                Ok(file) => self.read_open(&file),
                 Err(Errno::NOENT) => Ok(None),
-                Err(errno) => Err(failed(errno)),
+                Err(errno) => Err(self.failed("read", errno)),
             }
         })
     }
 
     /// Reads the record once, from its open file.
-    pub(super) fn read_open(
-        &self,
-        store: &Inner,
-        file: &OwnedFd,
-    ) -> Result<Option<Record>, StoreError> {
-        let stat = fstat(file).map_err(|errno| self.failed(store, "read", errno))?;
+    pub(super) fn read_open(&self, file: &OwnedFd) -> Result<Option<Record>, StoreError> {
+        let failed = |errno| self.failed("read", errno);
+        let (stat, clock) = (fstat(file).map_err(failed)?, &self.store.clock);
         if !is_regular(&stat) {
-            return Err(self.corrupt(store, "is no file"));
+            return Err(failed(Errno::NXIO));
         }
-        match Record::read(&source(file, size_of(&stat))) {
+        match Record::read(&source(file, size_of(&stat)).map_err(failed)?) {
             Ok(Some(mut record)) => {
-                if record.header.boot != store.clock.boot() {
+                if record.header.boot != clock.boot() {
                     record.queue.void_claims();
                 }
                 Ok(Some(record))
@@ -148,86 +201,57 @@ impl Place {
             Ok(None) => Ok(None),
             // The machine went down before it was on the disk: nothing of it
             // is still valid, and later tokens are above the clock of then.
-            Err(Flaw::Torn) if store.clock.is_of_earlier_boot(&stat) => Ok(None),
-            // Tokens rise without it, by the clock.
-            Err(Flaw::Foreign(format))
-                if format < FORMAT && !version::earlier_lives(&store.directory) =>
-            {
-                store.told_void.call_once(|| {
-                    tracing::warn!(
-                        "records of an earlier version in {} are void: minimum holds among them \
-                         are over",
-                        store.directory.path().display()
-                    );
-                });
-                Ok(None)
-            }
-            Err(flaw) => Err(self.flawed(store, flaw)),
+            Err(Flaw::Torn) if clock.is_of_earlier_boot(&stat) => Ok(None),
+            Err(flaw) => Err(self.flawed(flaw)),
         }
     }
 
     /// Reads the queue of `key`; an empty one if there is no record.
-    pub(super) fn read_key(&self, store: &Inner, key: &Key) -> Result<Queue, StoreError> {
-        let Some(record) = self.read(store)? else {
+    pub(super) fn read_key(&self, key: &Key) -> Result<Queue, StoreError> {
+        let Some(record) = self.read()? else {
             return Ok(Queue::default());
         };
-        Ok(self.of_this(store, key, record)?.queue)
+        Ok(self.of_this(key, record)?.queue)
     }
 
     /// Refuses the record of another key.
-    pub(super) fn of_this(
-        &self,
-        store: &Inner,
-        key: &Key,
-        record: Record,
-    ) -> Result<Record, StoreError> {
+    pub(super) fn of_this(&self, key: &Key, record: Record) -> Result<Record, StoreError> {
         let found = &record.header.key;
         if found == key {
             return Ok(record);
         }
-        let what = format!("is the record of {found:?}, not of {key:?}");
-        Err(self.corrupt(store, &what))
+        Err(self.corrupt(&format!("is the record of {found:?}, not of {key:?}")))
     }
 
     /// What to tell a caller when the file is not as it should be.
-    pub(super) fn flawed(&self, store: &Inner, flaw: Flaw) -> StoreError {
-        let format = match flaw {
-            Flaw::Torn => return self.corrupt(store, "is damaged"),
-            Flaw::Unreadable(errno) => return self.failed(store, "read", errno),
-            Flaw::Foreign(format) if format < FORMAT => {
-                return refused(
-                    format!(
-                        "an earlier version of leasehold wrote {}, and a client of it still runs",
-                        self.shown(store)
-                    ),
-                    "wait until all clients of that version have ended, or name another directory with \
-                     local:/some/dir",
-                );
+    pub(super) fn flawed(&self, flaw: Flaw) -> StoreError {
+        match flaw {
+            Flaw::Torn => self.corrupt("is damaged"),
+            Flaw::Unreadable(errno) => self.failed("read", errno),
+            Flaw::Foreign(format) => {
+                let message = format!("{} has format {format}", self.shown());
+                StoreError::new(ErrorKind::Unsupported, message).with_hint(
+                    "another version of leasehold wrote it: use that one, or remove the file when \
+                     nobody uses the key",
+                )
             }
-            Flaw::Foreign(format) => format,
-        };
-        let message = format!("{} has format {format}", self.shown(store));
-        StoreError::new(ErrorKind::Unsupported, message).with_hint(
-            "a later version of leasehold wrote it: use that one, or remove the file when nobody \
-             uses the key",
-        )
-    }
-
-    fn failed(&self, store: &Inner, doing: &str, errno: Errno) -> StoreError {
-        match errno {
-            Errno::LOOP | Errno::ISDIR | Errno::NXIO => self.corrupt(store, "is no file"),
-            errno => store.directory.failed(doing, errno),
         }
     }
 
-    fn shown(&self, store: &Inner) -> String {
-        let path = store.directory.path().join(&self.0);
+    fn failed(&self, doing: &str, errno: Errno) -> StoreError {
+        match errno {
+            Errno::LOOP | Errno::ISDIR | Errno::NXIO => self.corrupt("is no file"),
+            errno => self.store.directory.failed(doing, errno),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let path = self.store.directory.path().join(&self.name);
         path.display().to_string()
     }
 
-    fn corrupt(&self, store: &Inner, what: &str) -> StoreError {
-        let message = format!("{} {what}", self.shown(store));
-        StoreError::new(ErrorKind::Corrupt, message)
+    fn corrupt(&self, what: &str) -> StoreError {
+        StoreError::new(ErrorKind::Corrupt, format!("{} {what}", self.shown()))
             .with_hint("it was left as it is: look at it, and remove it when nobody uses the key")
     }
 }
@@ -237,12 +261,18 @@ fn size_of(stat: &Stat) -> usize {
 }
 
 /// Reads from a file of that size no more than there is, whatever a damaged record says of its
-/// length.
+/// length. What is in the first block is read at once.
 pub(super) fn source(
     file: &OwnedFd,
     size: usize,
-) -> impl Fn(usize, usize) -> Result<Vec<u8>, Errno> {
-    move |at, length| file::read(file, at, length.min(size.saturating_sub(at)))
+) -> Result<impl Fn(usize, usize) -> Result<Vec<u8>, Errno>, Errno> {
+    let start = file::read(file, 0, size.min(BLOCK))?;
+    Ok(
+        move |at: usize, length: usize| match start.get(at..at.saturating_add(length)) {
+            Some(bytes) => Ok(bytes.to_vec()),
+            None => file::read(file, at, length.min(size.saturating_sub(at))),
+        },
+    )
 }
 
 /// Reads again what seems to be damaged.

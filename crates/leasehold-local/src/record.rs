@@ -28,10 +28,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::dead;
 
-/// The format written; a reader refuses a later one, and an earlier one as long as a client of an
-/// earlier version lives. To be raised also when the core comes to another queue by the same steps:
+/// The format written; a reader refuses others. To be raised also when the core comes to another queue by the same steps:
 /// `who_follows_comes_to_the_same` says when.
-pub(super) const FORMAT: u32 = 4;
+const FORMAT: u32 = 4;
 
 /// The size of the first line.
 const HEAD: usize = 128;
@@ -40,7 +39,7 @@ const HEAD: usize = 128;
 const FRAME_HEAD: usize = 24;
 
 /// What file systems give files room by, and the size of the smallest file.
-const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 4096;
 
 /// The room of a half in the smallest file.
 const SMALLEST: usize = (BLOCK - HEAD) / 2;

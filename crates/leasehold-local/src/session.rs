@@ -13,8 +13,8 @@ use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::directory::{Directory, INBOXES, Locked, SESSIONS, refused};
+use super::file;
 use super::name::file_name;
-use super::{file, version};
 
 /// The life of this client.
 #[derive(Debug)]
@@ -36,15 +36,8 @@ struct Life {
 
 impl Life {
     fn begin(directory: &Directory, inbox: &Inbox) -> Result<Self, Errno> {
-        let path = path(inbox);
-        // On a full disk the file stays empty, as those of earlier versions are.
-        let mark = |file: &OwnedFd| file::write(file, version::mark().as_bytes(), 0).ok();
-        // Before the lock: whoever has it and no mark is of an earlier version.
-        mark(&directory.file(&path, OFlags::WRONLY | OFlags::CREATE)?);
         // Others look at a lock for a moment only, so this does not wait long.
-        let file = directory.lock_file(&path)?;
-        // Again: without the lock the first file may have been swept.
-        mark(&file);
+        let file = directory.lock_file(&path(inbox))?;
         Ok(Self {
             file,
             next: OnceLock::new(),

@@ -4,12 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use leasehold_core::{Command, Key, Outcome};
-use leasehold_store::{ErrorKind, StoreError, Taken};
+use leasehold_store::{StoreError, Taken};
 
 use super::key_lock::KeyLock;
-use super::place::Place;
-use super::record::{Change, Record};
-use super::turn::in_turn;
+use super::record::Change;
+use super::turn::{in_turn, unavailable};
 use super::{Inner, dead, inbox};
 
 /// Takes a step on one key, when its turn comes.
@@ -18,7 +17,7 @@ pub(super) async fn take(
     key: &Key,
     command: &Command,
 ) -> Result<Outcome, StoreError> {
-    let mut locks = in_turn(store, &[Place::of_key(key)]).await?;
+    let mut locks = in_turn(store, &[key]).await?;
     take_locked(store, &mut locks, key, Some(command))
 }
 
@@ -29,9 +28,9 @@ pub(super) fn take_locked(
     key: &Key,
     command: Option<&Command>,
 ) -> Result<Outcome, StoreError> {
-    let taken = transact(store, locks, &[(key, 0)], &[command], false)?;
+    let taken = transact(store, locks, &[key], &[command], false)?;
     let outcome = taken.map_or_else(|(_, one)| Some(one), |mut outcomes| outcomes.pop());
-    outcome.ok_or_else(|| StoreError::new(ErrorKind::Unavailable, "the step was not taken"))
+    outcome.ok_or_else(|| unavailable("the step was not taken"))
 }
 
 /// Takes one step on several keys, waiting for its turn on each: claims that are granted
@@ -41,35 +40,34 @@ pub(super) async fn take_all(
     keys: &[&Key],
     claims: &[Command],
 ) -> Result<Taken, StoreError> {
-    // Where all who lock several keys begin, and go on: sorted.
-    let mut sorted: Vec<_> = keys.iter().map(|key| (Place::of_key(key), *key)).collect();
-    sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let (places, locked): (Vec<_>, Vec<_>) = sorted.into_iter().unzip();
-    let locked_at = |key: &Key| locked.iter().position(|other| *other == key);
-    let parts: Vec<_> = keys
-        .iter()
-        .map(|key| (*key, locked_at(key).unwrap_or_default()))
-        .collect();
     let claims: Vec<_> = claims.iter().map(Some).collect();
-    let mut locks = in_turn(store, &places).await?;
-    transact(store, &mut locks, &parts, &claims, true)
+    let mut locks = in_turn(store, keys).await?;
+    transact(store, &mut locks, keys, &claims, true)
 }
 
-/// Applies a command to the queue of each of these keys, which come with the places of their
-/// locks, and writes them. Without a command only the dead are removed. Claims that have to be
-/// granted `together` change nothing if one of them is not.
+/// Applies a command to the queue of each of these keys, and writes them. Without a command only
+/// the dead are removed. Claims that have to be granted `together` change nothing if one of them is
+/// not.
+///
+/// What is likely to fail, a full disk above all, fails before the first record is written.
+/// Between the first and the last, a process that is killed leaves some of its
+/// claims and not the others. They are claims of a dead client: whoever wants
+/// such a key removes them, and until then nobody misses it.
 fn transact(
     store: &Inner,
     locks: &mut [KeyLock],
-    parts: &[(&Key, usize)],
+    keys: &[&Key],
     commands: &[Option<&Command>],
     together: bool,
 ) -> Result<Taken, StoreError> {
-    store.go_on()?;
+    // Who only lets go need not be seen to live.
+    let releases = |command: &Option<&Command>| matches!(command, Some(Command::Release(_)));
+    if !commands.iter().all(releases) && store.session.go_on() {
+        inbox::bind_again(store);
+    }
     let at = store.clock.now();
-    let (mut outcomes, mut changed) = (Vec::new(), Vec::new());
-    for ((key, lock), command) in parts.iter().zip(commands) {
-        let lock = &mut locks[*lock];
+    let (mut outcomes, mut prepared) = (Vec::new(), Vec::new());
+    for ((key, lock), command) in keys.iter().zip(&mut *locks).zip(commands) {
         let mut record = lock.read(key)?;
         let is_dead = |inbox: &_| store.session.sees_dead(inbox);
         // What is written is as it was: reading it again undoes what was tried.
@@ -88,46 +86,25 @@ fn transact(
             command: command.map(Cow::Borrowed),
             expires: at + record.queue.keep_for(at, store.retention),
         };
+        let writes = lock.prepare(&mut record, &change)?;
         outcomes.push(outcome);
-        changed.push((record, change));
+        prepared.push((record, writes));
     }
-    put_back(locks, parts, changed)?;
+    for (written, (lock, (record, writes))) in locks.iter_mut().zip(prepared).enumerate() {
+        let done = lock.commit(record, &writes);
+        done.map_err(|error| match written {
+            0 => error,
+            // The client asks again, or releases what it may have.
+            _ => unavailable("not all keys could be written").with_source(error),
+        })?;
+    }
     // Sent under the locks, and after the grants are in the files: pushes come in
     // the order of the steps, and none before what it says is true. The dead
     // are removed, so whoever does not hear is alive, and asks by itself.
-    for ((key, _), outcome) in parts.iter().zip(&outcomes) {
+    for (key, outcome) in keys.iter().zip(&outcomes) {
         inbox::notify(store, key, outcome.at, &outcome.events);
     }
     Ok(Ok(outcomes))
-}
-
-/// Writes all steps. What is likely to fail, a full disk above all, fails before the first of
-/// them is written.
-///
-/// Between the first and the last, a process that is killed leaves some of its
-/// claims and not the others. They are claims of a dead client: whoever wants
-/// such a key removes them, and until then nobody misses it.
-fn put_back(
-    locks: &mut [KeyLock],
-    parts: &[(&Key, usize)],
-    changed: Vec<(Record, Change<'_>)>,
-) -> Result<(), StoreError> {
-    let mut prepared = Vec::with_capacity(parts.len());
-    for ((_, lock), (mut record, change)) in parts.iter().zip(changed) {
-        let writes = locks[*lock].prepare(&mut record, &change)?;
-        prepared.push((*lock, record, writes));
-    }
-    for (written, (lock, record, writes)) in prepared.into_iter().enumerate() {
-        locks[lock]
-            .commit(record, &writes)
-            .map_err(|error| match written {
-                0 => error,
-                // The client asks again, or releases what it may have.
-                _ => StoreError::new(ErrorKind::Unavailable, "not all keys could be written")
-                    .with_source(error),
-            })?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -72,9 +72,9 @@ pub(super) fn sweep(store: &Arc<Inner>) -> bool {
 }
 
 /// Whether the key was not used for so long that it is worth a look.
-fn is_old(store: &Inner, name: &str) -> bool {
-    let path = Place::of(name);
-    let stat = statat(&store.directory, path.path(), AtFlags::SYMLINK_NOFOLLOW);
+fn is_old(store: &Arc<Inner>, name: &str) -> bool {
+    let path = Place::of(store, name);
+    let stat = statat(&store.directory, &path.name, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat: Stat| {
         let used = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
         used + store.retention <= wall()
@@ -83,11 +83,11 @@ fn is_old(store: &Inner, name: &str) -> bool {
 
 /// Whether it was removed.
 fn sweep_key(store: &Arc<Inner>, name: &str) -> bool {
-    let place = Place::of(name);
-    let Ok(Some(locked)) = place.try_lock(store) else {
+    let place = Place::of(store, name);
+    let Ok(Some(locked)) = place.try_lock() else {
         return false;
     };
-    let expired = match place.read(store) {
+    let expired = match place.read() {
         Ok(Some(record)) => record.header.expires <= store.clock.now(),
         Ok(None) => true,
         Err(_) => false,
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn take(store: &Arc<Inner>, key: &Key, command: &Command) {
-        let locked = Place::of_key(key).try_lock(store).unwrap();
+        let locked = Place::of_key(store, key).try_lock().unwrap();
         let mut locks = [locked.unwrap()];
         step::take_locked(store, &mut locks, key, Some(command)).unwrap();
     }

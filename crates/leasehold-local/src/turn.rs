@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_core::Key;
 use leasehold_store::{ErrorKind, StoreError};
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
@@ -19,65 +20,44 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// How many steps of one client wait in threads of their own at a time.
 pub(super) const THREADS: usize = 16;
 
-/// Locks some keys, which are sorted: at once where nobody else is at them, as a step takes some
-/// microseconds. The future can be dropped: no lock stays.
-pub(super) async fn in_turn(
-    store: &Arc<Inner>,
-    places: &[Place],
-) -> Result<Vec<KeyLock>, StoreError> {
+/// Locks some keys: at once where nobody else is at them, as a step takes some microseconds. The
+/// future can be dropped: no lock stays.
+///
+/// Holds none while it waits, so no two can wait for each other, and a process that was stopped in
+/// mid-step holds up its own key only.
+pub(super) async fn in_turn(store: &Arc<Inner>, keys: &[&Key]) -> Result<Vec<KeyLock>, StoreError> {
     // Nothing else here waits for anybody: other tasks have their turn, too.
     consume_budget().await;
-    let taken = match lock_each(store, places, Vec::new())? {
-        Ok(locks) => return Ok(locks),
-        Err(taken) => taken,
+    // Where all who lock several keys begin, and go on: sorted.
+    let places = keys.iter().map(|key| Place::of_key(store, key));
+    let mut places: Vec<_> = places.enumerate().collect();
+    places.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
+    let all_locked = async {
+        let mut locks = Vec::with_capacity(places.len());
+        while let Some((_, next)) = places.get(locks.len()) {
+            match next.try_lock()? {
+                Some(lock) => locks.push(lock),
+                None => {
+                    let first = locks.is_empty();
+                    locks.clear();
+                    let lock = next.lock().await?;
+                    // Else not kept: all begin with the first, so that one of them gets through.
+                    first.then(|| locks.push(lock));
+                }
+            }
+        }
+        Ok(locks)
     };
-    let waiting = wait_for_each(store, places, taken);
-    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| {
-        Err(StoreError::new(
-            ErrorKind::Unavailable,
-            format!("could not lock the record of this key within {PATIENCE:?}"),
-        )
-        .with_hint(
+    let locks = timeout(PATIENCE, all_locked).await.unwrap_or_else(|_| {
+        let message = format!("could not lock the record of this key within {PATIENCE:?}");
+        Err(unavailable(&message).with_hint(
             "a process that uses the same directory may be stopped in mid-step, \
              or very many use the key",
         ))
-    })
-}
-
-/// Locks one key after the other; stops at the first that others have locked.
-fn lock_each(
-    store: &Arc<Inner>,
-    places: &[Place],
-    mut locks: Vec<KeyLock>,
-) -> Result<Result<Vec<KeyLock>, usize>, StoreError> {
-    for (at, place) in places.iter().enumerate().skip(locks.len()) {
-        match place.try_lock(store)? {
-            Some(lock) => locks.push(lock),
-            None => return Ok(Err(at)),
-        }
-    }
-    Ok(Ok(locks))
-}
-
-/// Locks all keys, however long that takes. Holds none while it waits: so no
-/// two can wait for each other, and a process that was stopped in mid-step
-/// holds up its own key only.
-async fn wait_for_each(
-    store: &Arc<Inner>,
-    places: &[Place],
-    mut taken: usize,
-) -> Result<Vec<KeyLock>, StoreError> {
-    loop {
-        let mut locks = vec![places[taken].lock(store).await?];
-        if taken > 0 {
-            // Not kept: all begin with the first, so that one of them gets through.
-            locks.clear();
-        }
-        match lock_each(store, places, locks)? {
-            Ok(locks) => return Ok(locks),
-            Err(again) => taken = again,
-        }
-    }
+    })?;
+    let mut locks: Vec<_> = places.iter().map(|(at, _)| at).zip(locks).collect();
+    locks.sort_by_key(|(at, _)| *at);
+    Ok(locks.into_iter().map(|(_, lock)| lock).collect())
 }
 
 /// Waits in a thread, as no lock can be waited for otherwise. Not in one of the
@@ -110,6 +90,6 @@ pub(super) async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(unavailable("the runtime is shutting down").with_source(error)))
 }
 
-fn unavailable(message: &str) -> StoreError {
+pub(super) fn unavailable(message: &str) -> StoreError {
     StoreError::new(ErrorKind::Unavailable, message)
 }

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -44,17 +43,17 @@ impl Case {
     }
 
     fn read(&self) -> Result<Queue, StoreError> {
-        Place::of("k").read_key(&self.store, &self.key)
+        Place::of(&self.store, "k").read_key(&self.key)
     }
 
     fn locked(&self) -> KeyLock {
-        Place::of("k").try_lock(&self.store).unwrap().unwrap()
+        Place::of(&self.store, "k").try_lock().unwrap().unwrap()
     }
 
     /// As after a restart of the process.
     fn forget(&self) {
-        let place = Place::of("k");
-        let slot = self.store.records.get(place.path());
+        let place = Place::of(&self.store, "k");
+        let slot = self.store.records.get(&place.name);
         *slot.try_lock().unwrap() = OpenRecord::default();
     }
 
@@ -63,8 +62,7 @@ impl Case {
     }
 
     fn refusal(&self) -> ErrorKind {
-        let place = Place::of("k");
-        let locked = place.try_lock(&self.store);
+        let locked = Place::of(&self.store, "k").try_lock();
         let step = locked.and_then(|locked| locked.unwrap().read(&self.key));
         let looks = self.read().unwrap_err().kind();
         assert_eq!(
@@ -78,7 +76,7 @@ impl Case {
 
 /// Takes that step, and answers the queue that this client has in mind then.
 fn step(store: &Arc<Inner>, key: &Key, command: &Command) -> Queue {
-    let mut locked = Place::of_key(key).try_lock(store).unwrap().unwrap();
+    let mut locked = Place::of_key(store, key).try_lock().unwrap().unwrap();
     step::take_locked(store, std::slice::from_mut(&mut locked), key, Some(command)).unwrap();
     locked.read(key).unwrap().queue
 }
@@ -136,7 +134,7 @@ fn who_looks_while_others_write_finds_no_half_of_a_record() {
             .directory
             .file("records/k.rec", OFlags::RDONLY)
             .unwrap();
-        Place::of("k").read_open(&case.store, &file)
+        Place::of(&case.store, "k").read_open(&file)
     });
     assert_eq!(read.unwrap().map(|record| record.queue), Some(queue));
     assert_eq!(reads, 3);
@@ -301,8 +299,7 @@ fn who_follows_comes_to_the_same() {
             0 => (&case.store, &other),
             _ => (&other, &case.store),
         };
-        let place = Place::of("k");
-        let mut locked = place.try_lock(writes).unwrap().unwrap();
+        let mut locked = Place::of(writes, "k").try_lock().unwrap().unwrap();
         let mut record = locked.read(&case.key).unwrap();
         let before = record.whole().unwrap().len();
         record.queue.clone_from(&mine);
@@ -316,7 +313,7 @@ fn who_follows_comes_to_the_same() {
         locked.commit(record, &frame).unwrap();
         drop(locked);
         if number % 7 < 5 {
-            let mut locked = place.try_lock(reads).unwrap().unwrap();
+            let mut locked = Place::of(reads, "k").try_lock().unwrap().unwrap();
             let record = locked.read(&case.key).unwrap();
             assert_eq!(record.queue, mine, "{number}");
             locked.keep(record);
@@ -344,7 +341,7 @@ fn another_process_is_seen_at_once() {
             _ => release(round - 39),
         };
         let queue = step(writes, &case.key, &command);
-        let mut locked = Place::of("k").try_lock(reads).unwrap().unwrap();
+        let mut locked = Place::of(reads, "k").try_lock().unwrap().unwrap();
         let record = locked.read(&case.key).unwrap();
         assert_eq!(record.queue, queue, "round {round}");
         locked.keep(record);
@@ -370,101 +367,21 @@ fn a_record_has_the_room_that_it_needs() {
     assert!(case.read().unwrap().is_empty());
 }
 
-/// Where clients of earlier versions have been, and where they come later.
+/// They would grant its keys to others.
 #[test]
-fn earlier_versions_are_refused_and_refuse() {
+fn a_directory_of_the_first_versions_is_refused_and_they_are_kept_out() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("d");
-    fs::create_dir(&path).unwrap();
-    fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
-    for sub in ["keys", "sessions"] {
-        fs::create_dir(path.join(sub)).unwrap();
-    }
-    fs::write(path.join("keys/k.json"), "").unwrap();
-    let client = fs::File::create(path.join("sessions/one")).unwrap();
-    client.lock().unwrap();
     let open = || Inner::open(path.clone(), Duration::from_secs(60));
+    drop(open().unwrap());
+    // They make this directory, and files in it.
+    assert!(fs::create_dir(path.join("keys")).is_err());
+    fs::remove_file(path.join("keys")).unwrap();
+    fs::create_dir(path.join("keys")).unwrap();
     let refused = open().err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::Refused);
     let said = refused.to_string();
-    assert!(said.contains("a client of an earlier version"), "{said}");
-    assert!(path.join("keys/k.json").exists());
-    client.unlock().unwrap();
-    // Several at once take it over, and none takes another for a client of then.
-    std::thread::scope(|scope| {
-        let opening: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
-        let opened = opening.into_iter().map(|one| one.join().unwrap().unwrap());
-        assert_eq!(opened.collect::<Vec<_>>().len(), 8);
-    });
-    assert!(path.join("keys.earlier/k.json").exists());
-    assert!(path.join("keys").is_file());
-    // They make this directory, and files in it.
-    assert!(fs::create_dir(path.join("keys")).is_err());
-    assert!(fs::write(path.join("keys/k.lock"), "").is_err());
-    drop(open().unwrap());
-}
-
-/// As the version before this one wrote it: two halves, each with a queue as a whole.
-fn of_format_2(case: &Case, queue: &Queue) -> Vec<u8> {
-    let header = Header {
-        key: case.key.clone(),
-        boot: case.store.clock.boot().to_owned(),
-        expires: case.store.clock.now(),
-    };
-    let lines = [serde_json::to_vec(&header), serde_json::to_vec(queue)].map(Result::unwrap);
-    let frame = record::frames([&*lines.join(&b'\n')]);
-    let head = format!("{:63}\n", r#"{"leasehold":2,"at":64,"half":2016}"#);
-    let mut bytes = [head.as_bytes(), &frame].concat();
-    bytes.resize(4096, 0);
-    bytes
-}
-
-/// The README's first command finds what an earlier version has left in the home directory.
-#[tokio::test]
-async fn records_of_an_earlier_version_are_void_once_no_client_of_it_lives() {
-    let case = Case::new();
-    let mut before = Queue::default();
-    let held = before.apply(&claim(1), case.store.clock.now());
-    let Reply::Standing(held) = held.reply else {
-        panic!("{held:?}")
-    };
-    fs::write(case.path(), of_format_2(&case, &before)).unwrap();
-    let sessions = case.place.path().join("d/sessions");
-    let client = fs::File::create(sessions.join("earlier")).unwrap();
-    client.lock().unwrap();
-    assert_eq!(case.refusal(), ErrorKind::Refused);
-    let said = case.read().unwrap_err();
-    assert!(
-        said.message().contains("a client of it still runs"),
-        "{said}"
-    );
-    assert!(said.hint().unwrap().contains("wait until"), "{said:?}");
-    let path = case.place.path().join("d");
-    let retention = Duration::from_secs(60);
-    let options = super::super::LocalOptions {
-        directory: Some(path.clone()),
-        retention,
-    };
-    let listing = super::super::LocalStore::open(options).await.unwrap();
-    let mut pages = leasehold_store::LockStore::listing(&listing, "*");
-    pages.next_page().await.unwrap();
-    let page = pages.next_page().await.unwrap().unwrap();
-    assert_eq!(page.skipped.len(), 1, "one record does not hide the others");
-    drop(pages);
-    // Those of this version may live, and other keys are served.
-    let other = Inner::open(path, retention).unwrap();
-    let elsewhere = Key::new("elsewhere").unwrap();
-    assert!(!step(&other, &elsewhere, &claim(1)).is_empty());
-    client.unlock().unwrap();
-    assert_eq!(case.read().unwrap(), Queue::default());
-    let queue = case.step(&claim(2));
-    let holders = queue.look(case.store.clock.now()).holders;
-    assert_eq!(holders.len(), 1, "the claim of then is void");
-    assert!(Some(holders[0].token) > held.token);
-    assert_eq!(case.read().unwrap(), queue);
-    // A client of then that comes later reads that it is not its format, and refuses it.
-    let head = fs::read(case.path()).unwrap();
-    assert!(head.starts_with(format!("{{\"leasehold\":{FORMAT},").as_bytes()));
+    assert!(said.contains("an earlier version of leasehold"), "{said}");
 }
 
 /// A record that was written in another boot.
@@ -595,9 +512,10 @@ fn what_is_not_its_record_is_left_as_it_is() {
     })
     .unwrap();
     assert_eq!(case.refusal(), ErrorKind::Corrupt);
-    let later = format!("{{\"leasehold\":{}}}\n", FORMAT + 1);
-    fs::write(case.path(), later).unwrap();
-    assert_eq!(case.refusal(), ErrorKind::Unsupported);
+    for format in [2, 3, 5] {
+        fs::write(case.path(), format!("{{\"leasehold\":{format}}}\n")).unwrap();
+        assert_eq!(case.refusal(), ErrorKind::Unsupported, "{format}");
+    }
     fs::remove_file(case.path()).unwrap();
     fs::create_dir(case.path()).unwrap();
     assert_eq!(case.refusal(), ErrorKind::Corrupt);
@@ -610,19 +528,20 @@ fn what_is_not_its_record_is_left_as_it_is() {
 fn one_at_a_time_has_the_lock() {
     let case = Case::new();
     let other = Inner::open(case.place.path().join("d"), Duration::from_secs(60)).unwrap();
-    let place = Place::of("k");
+    let place = Place::of(&case.store, "k");
+    let elsewhere = Place::of(&other, "k");
     // While the record is made, and when it is there.
     for _ in 0..2 {
-        let locked = place.try_lock(&case.store).unwrap().expect("free");
-        assert!(place.try_lock(&case.store).unwrap().is_none());
-        assert!(place.try_lock(&other).unwrap().is_none());
+        let locked = place.try_lock().unwrap().expect("free");
+        assert!(place.try_lock().unwrap().is_none());
+        assert!(elsewhere.try_lock().unwrap().is_none());
         drop(locked);
         case.held();
     }
     // Removed while somebody had it: the next lock is of the new file.
-    let locked = place.try_lock(&case.store).unwrap().expect("free");
+    let locked = place.try_lock().unwrap().expect("free");
     fs::remove_file(case.path()).unwrap();
-    let another = place.try_lock(&other).unwrap();
+    let another = elsewhere.try_lock().unwrap();
     drop(locked);
-    assert!(another.is_some() && place.try_lock(&case.store).unwrap().is_none());
+    assert!(another.is_some() && place.try_lock().unwrap().is_none());
 }

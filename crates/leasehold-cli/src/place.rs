@@ -4,7 +4,7 @@
 use std::fs::canonicalize;
 use std::path::PathBuf;
 
-use leasehold::store::local::{LocalOptions, NamedBy};
+use leasehold::store::local::LocalOptions;
 
 use crate::cli::StoreArgs;
 use crate::failure::Failure;
@@ -50,18 +50,16 @@ pub(crate) fn say_if_elsewhere(store: &StoreArgs, printer: &Printer) {
 
 /// The directory, what names it, and the one that is this user's by the system's list of users;
 /// nothing if they are the same.
-fn elsewhere(url: &str) -> Option<(PathBuf, NamedBy, PathBuf)> {
+fn elsewhere(url: &str) -> Option<(PathBuf, &'static str, PathBuf)> {
     let (here, named_by) = LocalOptions::from_url(url).ok()?.place().ok()?;
-    if named_by == NamedBy::Options {
-        return None;
-    }
+    let named_by = named_by?;
     // Whose home does not exist has all its processes elsewhere.
     let home = canonicalize(sys::home()?).ok()?;
     let usual = home.join(".local/state/leasehold");
     // The directories may not have been made yet, and links may lead to the same one.
     let resolved = |path: &PathBuf| canonicalize(path).unwrap_or_else(|_| path.clone());
     let here_at_home = std::env::home_dir()
-        .filter(|_| named_by == NamedBy::Home)
+        .filter(|_| named_by == "HOME")
         .and_then(|home| canonicalize(home).ok());
     let same = resolved(&here) == resolved(&usual) || here_at_home.is_some_and(|it| it == home);
     (!same).then_some((here, named_by, usual))

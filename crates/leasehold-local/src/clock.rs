@@ -9,34 +9,25 @@ use std::io::ErrorKind as IoKind;
 use std::time::Duration;
 
 use leasehold_core::StoreTime;
-use leasehold_store::clock::wall;
+use leasehold_store::clock::{now, wall};
 use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, StoreError};
-use rustix::fs::{OFlags, Stat, fstat};
+use rustix::fs::{OFlags, Stat, fstat, ftruncate};
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::directory::{Directory, Locked, refused};
+use super::directory::{Directory, refused};
 use super::file;
 
 const FILE: &str = "clock";
-const TEMPORARY: &str = "clock.tmp";
-pub(super) const LOCK: &str = "clock.lock";
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const SINCE_BOOT: ClockId = ClockId::Boottime;
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const SINCE_BOOT: ClockId = ClockId::Monotonic;
+const LOCK: &str = "clock.lock";
 
 /// No clock file is longer, in bytes.
 const LONGEST: usize = 4096;
 
 /// How far a file time may be off the clock, and the boot's origin off itself.
 const SLACK: Duration = Duration::from_secs(2);
-
-const NANOSECONDS: i128 = 1_000_000_000;
 
 /// No boot is later, in microseconds since 1970 (the year 2255): an anchor beyond it
 /// would leave no room for tokens.
@@ -58,33 +49,35 @@ pub(super) struct Clock {
 struct Written {
     boot: String,
     anchor: u64,
-    /// Earlier versions wrote none, and may have set the clock of this boot.
-    checksum: Option<String>,
+    checksum: String,
 }
 
-impl Written {
-    fn checksum(&self) -> String {
-        let text = format!("{} {}", self.anchor, self.boot);
-        format!("{:016x}", xxh3_64(text.as_bytes()))
-    }
+fn checksum(anchor: u64, boot: &str) -> String {
+    format!("{:016x}", xxh3_64(format!("{anchor} {boot}").as_bytes()))
 }
 
 impl Clock {
     /// Finds the anchor of this boot, or sets it.
     pub(super) fn open(directory: &Directory) -> Result<Self, StoreError> {
         let machine = SinceBoot::of_this_process()?;
-        if let Some(found) = Self::find(directory, machine)? {
+        let failed = |errno| directory.failed("write to", errno);
+        // As a rule it was set long ago.
+        if let Ok(Some(found)) = Self::find(directory, machine) {
             return Ok(found);
         }
-        let failed = |errno| directory.failed("write to", errno);
         // Not the directory itself: another user who may read it could lock it.
-        let _alone = Locked::wait_at(directory, LOCK).map_err(failed)?;
+        let _alone = directory.lock_file(LOCK).map_err(failed)?;
         if let Some(found) = Self::find(directory, machine)? {
             return Ok(found);
         }
         let clock = Self::new(machine);
-        file::replace(directory, TEMPORARY, FILE, &clock.written()).map_err(failed)?;
-        Ok(clock)
+        let file = directory.file(FILE, OFlags::WRONLY | OFlags::CREATE);
+        let written = file.and_then(|file| {
+            // Whoever is killed in between has set none.
+            ftruncate(&file, 0)?;
+            file::write(&file, &clock.written(), 0)
+        });
+        written.map(|()| clock).map_err(failed)
     }
 
     /// The anchor of this boot, if it was set. A damaged one is an error, and not set
@@ -97,35 +90,42 @@ impl Clock {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno)),
         };
-        let stat = fstat(&found).map_err(failed)?;
+        let earlier = machine.is_before_boot(&fstat(&found).map_err(failed)?);
         let text = file::read(&found, 0, LONGEST).map_err(failed)?;
-        let earlier = machine.is_before_boot(&stat);
         match Self::read(&text, machine) {
-            Some(clock) if clock.is_of_this_boot(earlier) => Ok(Some(clock)),
-            None if !earlier => Err(corrupt(directory)),
-            Some(_) | None => Ok(None),
+            // Where the kernel does not number its boots, the file's age decides.
+            Some(clock) if boot_id().map_or(!earlier, |boot| boot == clock.boot) => Ok(Some(clock)),
+            None if !earlier && !text.is_empty() => {
+                let path = directory.path().join(FILE);
+                let message = format!("{} is damaged", path.display());
+                Err(StoreError::new(ErrorKind::Corrupt, message)
+                    .with_hint("stop what uses that directory, then remove it"))
+            }
+            _ => Ok(None),
         }
     }
 
     /// Reads what [`Clock::open`] wrote.
     pub(super) fn read(text: &[u8], machine: SinceBoot) -> Option<Self> {
-        let written: Written = serde_json::from_slice(text).ok()?;
-        let matches = |checksum: &String| *checksum == written.checksum();
-        let whole = written.checksum.as_ref().is_none_or(matches) && written.anchor <= LATEST;
+        let Written {
+            boot,
+            anchor,
+            checksum: found,
+        } = serde_json::from_slice(text).ok()?;
+        let whole = found == checksum(anchor, &boot) && anchor <= LATEST;
         whole.then_some(Self {
-            boot: written.boot,
-            anchor: written.anchor,
+            boot,
+            anchor,
             machine,
         })
     }
 
     fn written(&self) -> Vec<u8> {
-        let mut written = Written {
+        let written = Written {
             boot: self.boot.clone(),
             anchor: self.anchor,
-            checksum: None,
+            checksum: checksum(self.anchor, &self.boot),
         };
-        written.checksum = Some(written.checksum());
         serde_json::to_vec(&written).unwrap_or_default()
     }
 
@@ -145,11 +145,6 @@ impl Clock {
             boot: boot.to_owned(),
             ..Self::new(SinceBoot::default())
         }
-    }
-
-    /// Where the kernel does not number its boots, the file's age decides.
-    fn is_of_this_boot(&self, earlier: bool) -> bool {
-        boot_id().map_or(!earlier, |boot| boot == self.boot)
     }
 
     pub(super) fn boot(&self) -> &str {
@@ -175,8 +170,8 @@ impl Clock {
 /// it is off by as much as whoever made the namespace liked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct SinceBoot {
-    /// By how many nanoseconds the clock of this process is ahead of the machine's.
-    ahead: i128,
+    /// By how many microseconds the clock of this process is ahead of the machine's.
+    ahead: i64,
 }
 
 impl SinceBoot {
@@ -206,17 +201,16 @@ impl SinceBoot {
             let ours = words.next() == Some("boottime");
             ours.then_some(words)
         })?;
-        let [seconds, nanoseconds] = [words.next()?, words.next()?].map(str::parse::<i64>);
-        let (seconds, nanoseconds) = (i128::from(seconds.ok()?), i128::from(nanoseconds.ok()?));
-        Some(Self {
-            ahead: seconds * NANOSECONDS + nanoseconds,
-        })
+        let mut number = || words.next()?.parse::<i64>().ok();
+        let (seconds, nanoseconds) = (number()?, number()?);
+        let ahead = seconds
+            .checked_mul(1_000_000)?
+            .checked_add(nanoseconds / 1_000)?;
+        Some(Self { ahead })
     }
 
     fn now(self) -> Duration {
-        let time = clock_gettime(SINCE_BOOT);
-        let read = i128::from(time.tv_sec) * NANOSECONDS + i128::from(time.tv_nsec);
-        Duration::from_nanos(u64::try_from(read - self.ahead).unwrap_or(0))
+        Duration::from_micros(now().0.saturating_add_signed(-self.ahead))
     }
 
     /// Whether a file was last written before the machine started.
@@ -236,12 +230,6 @@ fn timeless(why: &str) -> StoreError {
 fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())
-}
-
-fn corrupt(directory: &Directory) -> StoreError {
-    let path = directory.path().join(FILE);
-    StoreError::new(ErrorKind::Corrupt, format!("{} is damaged", path.display()))
-        .with_hint("stop what uses that directory, then remove it")
 }
 
 #[cfg(test)]
@@ -266,7 +254,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::open(place.path().join("d")).unwrap();
         let text = Clock::of_boot("earlier").written();
-        file::replace(&directory, TEMPORARY, FILE, &text).unwrap();
+        std::fs::write(place.path().join("d").join(FILE), text).unwrap();
         let clock = Clock::open(&directory).unwrap();
         assert_ne!(clock.boot(), "earlier");
         assert_eq!(Clock::open(&directory).unwrap(), clock, "and keeps it");
@@ -323,18 +311,6 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), wrong, "left as it is");
     }
 
-    /// Who runs already goes by it: another anchor would be another time.
-    #[test]
-    fn a_clock_without_a_checksum_is_that_of_an_earlier_version() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = Directory::open(place.path().join("d")).unwrap();
-        let clock = Clock::new(SinceBoot::default());
-        let (boot, anchor) = (clock.boot(), clock.anchor - 1);
-        let earlier = format!(r#"{{"boot":"{boot}","anchor":{anchor}}}"#);
-        std::fs::write(place.path().join("d").join(FILE), earlier).unwrap();
-        assert_eq!(Clock::open(&directory).unwrap().anchor, anchor);
-    }
-
     #[test]
     fn the_offset_of_a_time_namespace_is_read() {
         let of = |text| SinceBoot::read(text).map(|machine| machine.ahead);
@@ -342,10 +318,10 @@ mod tests {
         assert_eq!(of(none), Some(0));
         assert_eq!(
             of("monotonic 7 0\nboottime 100000 5\n"),
-            Some(100_000_000_000_005)
+            Some(100_000_000_000)
         );
         // Half a second back: nanoseconds are added.
-        assert_eq!(of("boottime -1 500000000"), Some(-500_000_000));
+        assert_eq!(of("boottime -1 500000000"), Some(-500_000));
         for text in [
             "",
             "monotonic 0 0",
@@ -360,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_ahead_tells_the_same_time() {
-        let (here, hour) = (SinceBoot::default(), 3_600 * NANOSECONDS);
+        let (here, hour) = (SinceBoot::default(), 3_600_000_000);
         let ahead = SinceBoot { ahead: -hour };
         let off = ahead
             .now()

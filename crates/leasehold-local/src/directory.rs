@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, mkdirat, openat,
-    stat, statat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, stat, statat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -41,13 +40,10 @@ impl Directory {
         let opened = fstat(&fd).map_err(|errno| failed(&path, "look at", errno))?;
         let inode = inode_of(&opened);
         let directory = Self { path, fd, inode };
-        directory.check_owner()?;
+        directory.check_owner(&opened)?;
         directory.check_local()?;
         for sub in [RECORDS, SESSIONS, INBOXES] {
-            match mkdirat(&directory.fd, sub, Mode::RWXU) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(directory.failed("write to", errno)),
-            }
+            walk::make(&directory.fd, sub).map_err(|errno| directory.failed("write to", errno))?;
         }
         // Where the first versions made a directory for their records, and saw none of these.
         match directory.file(KEYS, OFlags::WRONLY | OFlags::CREATE) {
@@ -112,15 +108,11 @@ impl Directory {
         matches!(records, Err(Errno::NOENT)) || self.check_stands().is_err()
     }
 
-    /// A part of it, opened anew to be read.
-    pub(super) fn reopen(&self, sub: &str) -> Result<OwnedFd, Errno> {
-        self.file(sub, OFlags::RDONLY | OFlags::DIRECTORY)
-    }
-
     /// The names in a part of it that end so, without that ending: the first so many, in no order.
     pub(super) fn names(&self, sub: &str, ending: &str, most: usize) -> Result<Vec<String>, Errno> {
         let mut names = Vec::new();
-        for entry in Dir::new(self.reopen(sub)?)?.take(most) {
+        let opened = self.file(sub, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        for entry in Dir::new(opened)?.take(most) {
             let entry = entry?;
             let name = entry.file_name().to_str().unwrap_or_default();
             let name = name.strip_suffix(ending);
@@ -135,8 +127,7 @@ impl Directory {
         failed(&self.path, doing, errno)
     }
 
-    fn check_owner(&self) -> Result<(), StoreError> {
-        let stat = fstat(&self.fd).map_err(|errno| self.failed("look at", errno))?;
+    fn check_owner(&self, stat: &Stat) -> Result<(), StoreError> {
         let shown = self.path.display();
         let me = rustix::process::geteuid().as_raw();
         if stat.st_uid != me {
@@ -147,7 +138,7 @@ impl Directory {
                  another directory with local:/some/dir",
             ));
         }
-        if permissions(&stat).intersects(Mode::WGRP | Mode::WOTH) {
+        if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
             return Err(refused(
                 format!("others than its owner may write to the directory {shown}"),
                 format!("chmod go-w {shown}, or name another directory with local:/some/dir"),
@@ -201,46 +192,9 @@ impl AsFd for Directory {
     }
 }
 
-/// A lock on an open file, let go when dropped even if a process that is just
-/// being started still has the descriptor.
-#[derive(Debug)]
-pub(super) struct Locked(OwnedFd);
-
-impl Locked {
-    /// Takes the lock of the file `name`, made if need be, however long that takes.
-    pub(super) fn wait_at(directory: &Directory, name: &str) -> Result<Self, Errno> {
-        directory.lock_file(name).map(Self)
-    }
-
-    /// Takes the lock if it is free.
-    pub(super) fn now(file: OwnedFd) -> Result<Option<Self>, Errno> {
-        match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
-            Ok(()) => Ok(Some(Self(file))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(errno),
-        }
-    }
-
-    /// See [`file::stands_at`].
-    pub(super) fn stands_at(&self, directory: &Directory, name: &str) -> Result<bool, Errno> {
-        file::stands_at(&self.0, directory, name)
-    }
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        // Closing would do, but for a child between fork and exec.
-        flock(&self.0, FlockOperation::Unlock).ok();
-    }
-}
-
 #[allow(clippy::useless_conversion, reason = "narrower on other systems")]
 pub(super) fn inode_of(stat: &Stat) -> (u64, u64) {
     (u64::from(stat.st_dev), u64::from(stat.st_ino))
-}
-
-pub(super) fn permissions(stat: &Stat) -> Mode {
-    Mode::from_raw_mode(stat.st_mode)
 }
 
 pub(super) fn is_regular(stat: &Stat) -> bool {
@@ -253,39 +207,30 @@ pub(super) fn refused(message: String, hint: impl Into<String>) -> StoreError {
 }
 
 pub(super) fn failed(path: &Path, doing: &str, errno: Errno) -> StoreError {
-    let shown = path.display();
-    let (kind, message, hint) = match errno {
+    let (why, hint) = match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => (
-            ErrorKind::Refused,
-            format!(
-                "the disk is full, or has no inodes left: cannot {doing} the directory {shown}"
-            ),
-            Some("make room there, or name another directory with local:/some/dir"),
+            ": the disk is full, or has no inodes left",
+            "make room there, or name another directory with local:/some/dir",
         ),
         Errno::ACCESS | Errno::PERM | Errno::ROFS => (
-            ErrorKind::Refused,
-            format!("not allowed to {doing} the directory {shown}"),
-            Some("name a directory of your own with local:/some/dir"),
+            ": not allowed",
+            "name a directory of your own with local:/some/dir",
         ),
-        Errno::MFILE | Errno::NFILE => (
-            ErrorKind::Refused,
-            format!("too many open files to {doing} the directory {shown}"),
-            Some("raise the limit (ulimit -n)"),
-        ),
+        Errno::MFILE | Errno::NFILE => (": too many open files", "raise the limit (ulimit -n)"),
         Errno::NOENT | Errno::STALE => (
-            ErrorKind::Refused,
-            format!("cannot {doing} the directory {shown}: it was removed while in use"),
-            Some("start again: it is made anew"),
+            ": it was removed while in use",
+            "start again: it is made anew",
         ),
-        _ => (
-            ErrorKind::Unavailable,
-            format!("cannot {doing} the directory {shown}"),
-            None,
-        ),
+        _ => ("", ""),
     };
+    let kind = match why {
+        "" => ErrorKind::Unavailable,
+        _ => ErrorKind::Refused,
+    };
+    let message = format!("cannot {doing} the directory {}{why}", path.display());
     let error = StoreError::new(kind, message).with_source(std::io::Error::from(errno));
     match hint {
-        Some(hint) => error.with_hint(hint),
-        None => error,
+        "" => error,
+        hint => error.with_hint(hint),
     }
 }

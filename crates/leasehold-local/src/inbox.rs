@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use leasehold_core::{Event, Inbox, Key, StoreTime};
 use leasehold_store::{Listening, Push, PushSink};
 use tokio::net::UnixDatagram;
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::Inner;
@@ -105,8 +105,9 @@ pub(super) struct SubscriptionState {
 
 /// How the open inbox hears.
 pub(super) struct Reader {
-    /// Takes sockets to read from instead of those before.
-    sockets: mpsc::UnboundedSender<Socket>,
+    /// Reads the last socket that was bound, in the runtime that listens.
+    task: JoinSet<()>,
+    runtime: Handle,
     sink: Arc<dyn PushSink>,
 }
 
@@ -132,23 +133,25 @@ pub(super) struct OpenInbox {
     store: Arc<Inner>,
     epoch: u64,
     /// Ends with this. Empty where no socket could be had: the client asks more often instead.
-    _tasks: JoinSet<()>,
+    _watching: JoinSet<()>,
 }
 
 impl OpenInbox {
     pub(super) fn open(store: Arc<Inner>, sink: Arc<dyn PushSink>) -> Self {
-        let mut tasks = JoinSet::new();
+        let mut watching = JoinSet::new();
         let mut state = store.subscription.state();
         state.last_epoch += 1;
         let epoch = state.last_epoch;
         state.epoch = epoch;
-        state.reader = match bind(&store).and_then(UnixDatagram::from_std) {
+        state.reader = match bind(&store) {
             Ok(socket) => {
-                let (sockets, bound_again) = mpsc::unbounded_channel();
-                let weak = || Arc::downgrade(&store);
-                tasks.spawn(watch(weak(), store.watcher.clone(), epoch));
-                tasks.spawn(read(socket, bound_again, weak(), epoch));
-                Some(Reader { sockets, sink })
+                watching.spawn(watch(Arc::downgrade(&store), store.watcher.clone(), epoch));
+                let first = read(socket, Arc::downgrade(&store), epoch, false);
+                Some(Reader {
+                    task: JoinSet::from_iter([first]),
+                    runtime: Handle::current(),
+                    sink,
+                })
             }
             Err(error) => {
                 tracing::debug!(%error, "no socket for pushes: asking often instead");
@@ -159,7 +162,7 @@ impl OpenInbox {
         Self {
             store,
             epoch,
-            _tasks: tasks,
+            _watching: watching,
         }
     }
 }
@@ -182,17 +185,24 @@ impl Drop for OpenInbox {
 
 /// Hears again after somebody has removed the socket. Before the next grant, if
 /// that client's files are made again before: no push is missed.
-pub(super) fn bind_again(store: &Inner) {
-    if let Some(reader) = &store.subscription.state().reader {
+pub(super) fn bind_again(store: &Arc<Inner>) {
+    let mut state = store.subscription.state();
+    let epoch = state.epoch;
+    if let Some(reader) = &mut state.reader {
+        let _listening = reader.runtime.enter();
         match bind(store) {
-            // Fails where the inbox has just been closed.
-            Ok(socket) => drop(reader.sockets.send(socket)),
+            Ok(socket) => {
+                // What was sent to the one before is older.
+                reader.task = JoinSet::new();
+                let again = read(socket, Arc::downgrade(store), epoch, true);
+                reader.task.spawn_on(again, &reader.runtime);
+            }
             Err(error) => tracing::debug!(%error, "no socket for pushes any more"),
         }
     }
 }
 
-fn bind(store: &Inner) -> std::io::Result<Socket> {
+fn bind(store: &Inner) -> std::io::Result<UnixDatagram> {
     let inbox = store.session.inbox();
     let path = socket_path(&store.directory, inbox).ok_or_else(|| {
         std::io::Error::new(IoKind::InvalidInput, "the directory's path is too long")
@@ -201,37 +211,22 @@ fn bind(store: &Inner) -> std::io::Result<Socket> {
     file::remove(&store.directory, &socket(&file_name(inbox.as_str())));
     let socket = Socket::bind(path)?;
     socket.set_nonblocking(true)?;
-    Ok(socket)
+    UnixDatagram::from_std(socket)
 }
 
-/// Reads what comes, from the last socket that was bound.
-async fn read(
-    mut socket: UnixDatagram,
-    mut bound_again: mpsc::UnboundedReceiver<Socket>,
-    store: Weak<Inner>,
-    epoch: u64,
-) {
+/// Reads what comes. Where the socket was bound `again`, pushes went nowhere in between.
+async fn read(socket: UnixDatagram, store: Weak<Inner>, epoch: u64, again: bool) {
     let hear = |push| {
         if let Some(store) = store.upgrade() {
             store.subscription.hear(epoch, push);
         }
     };
+    if again {
+        hear(Push::Reset);
+    }
     let mut buffer = vec![0; MAX_BYTES];
     let mut in_a_row = 0;
-    loop {
-        let again = tokio::select! {
-            // What was sent to the one before is older.
-            ready = socket.readable() => match ready {
-                Ok(()) => None,
-                Err(_) => return,
-            },
-            Some(again) = bound_again.recv() => Some(again),
-        };
-        if let Some(Ok(again)) = again.map(UnixDatagram::from_std) {
-            socket = again;
-            // Pushes went nowhere in between.
-            hear(Push::Reset);
-        }
+    while socket.readable().await.is_ok() {
         match socket.try_recv(&mut buffer) {
             Ok(length) => {
                 in_a_row += 1;

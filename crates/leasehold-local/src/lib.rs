@@ -67,7 +67,7 @@ use leasehold_store::{
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-pub use self::options::{LocalOptions, NamedBy};
+pub use self::options::LocalOptions;
 pub use self::scheme::Local;
 
 use self::clock::Clock;

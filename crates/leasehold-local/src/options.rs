@@ -1,7 +1,6 @@
 //! Where a local store keeps its files.
 
 use std::env;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -88,51 +87,27 @@ impl LocalOptions {
         Ok(())
     }
 
-    /// The directory meant, and what names it.
+    /// The directory meant, and the environment variable that names it; none where these options
+    /// do.
     ///
     /// # Errors
     /// [`Invalid`] when none is named, and the environment names none either.
-    pub fn place(&self) -> Result<(PathBuf, NamedBy), Invalid> {
+    pub fn place(&self) -> Result<(PathBuf, Option<&'static str>), Invalid> {
         if let Some(directory) = &self.directory {
-            return Ok((directory.clone(), NamedBy::Options));
+            return Ok((directory.clone(), None));
         }
-        let absolute = |path: PathBuf| Some(path).filter(|path| path.is_absolute());
-        let state = env::var_os("XDG_STATE_HOME")
-            .and_then(|path| absolute(path.into()))
-            .map(|state| (state, NamedBy::StateHome))
-            .or_else(|| {
-                let home = env::home_dir().and_then(absolute)?;
-                Some((home.join(".local/state"), NamedBy::Home))
-            });
-        let Some((state, named_by)) = state else {
-            return Err(Invalid::new(
-                "there is no home directory to keep local locks in",
-                "name a directory: local:/some/dir",
-            ));
-        };
-        Ok((state.join("leasehold"), named_by))
-    }
-}
-
-/// What names the directory of a local store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NamedBy {
-    /// [`LocalOptions::directory`].
-    Options,
-    /// The environment variable `XDG_STATE_HOME`.
-    StateHome,
-    /// The home directory: the environment variable `HOME`, else the system's list of users.
-    Home,
-}
-
-impl fmt::Display for NamedBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Options => "its URL",
-            Self::StateHome => "XDG_STATE_HOME",
-            Self::Home => "HOME",
-        })
+        let state = env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+        let home = env::home_dir().map(|home| home.join(".local/state"));
+        [(state, "XDG_STATE_HOME"), (home, "HOME")]
+            .into_iter()
+            .find_map(|(path, name)| Some((path.filter(|path| path.is_absolute())?, name)))
+            .map(|(state, name)| (state.join("leasehold"), Some(name)))
+            .ok_or_else(|| {
+                Invalid::new(
+                    "there is no home directory to keep local locks in",
+                    "name a directory: local:/some/dir",
+                )
+            })
     }
 }
 
@@ -182,26 +157,18 @@ fn relative(path: &str) -> Invalid {
 }
 
 fn retention(text: &str) -> Result<Duration, Invalid> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "s" => Some(1),
-        "m" => Some(60),
-        "h" => Some(3600),
-        "d" => Some(24 * 3600),
-        _ => None,
+    const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3_600), ('d', 86_400)];
+    let of = |(unit, seconds)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(seconds)
     };
-    digits
-        .parse::<u64>()
-        .ok()
-        .zip(unit)
-        .and_then(|(number, unit)| number.checked_mul(unit))
-        .map(Duration::from_secs)
-        .ok_or_else(|| {
-            Invalid::new(
-                format!("{text:?} is no retention"),
-                "write a number and s, m, h or d, e.g. 24h",
-            )
-        })
+    let seconds = UNITS.into_iter().find_map(of).ok_or_else(|| {
+        Invalid::new(
+            format!("{text:?} is no retention"),
+            "write a number and s, m, h or d, e.g. 24h",
+        )
+    })?;
+    Ok(Duration::from_secs(seconds))
 }
 
 #[cfg(test)]

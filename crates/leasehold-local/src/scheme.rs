@@ -47,7 +47,10 @@ impl Scheme for Local {
             }
         };
         let directory = match place {
-            Ok((path, named_by)) => format!(" {} (named by {named_by})", path.display()),
+            Ok((path, named_by)) => {
+                let named_by = named_by.unwrap_or("its URL");
+                format!(" {} (named by {named_by})", path.display())
+            }
             Err(_) => String::new(),
         };
         let found =

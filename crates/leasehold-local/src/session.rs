@@ -12,7 +12,7 @@ use leasehold_store::StoreError;
 use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::directory::{Directory, INBOXES, Locked, SESSIONS, refused};
+use super::directory::{Directory, INBOXES, SESSIONS, refused};
 use super::file;
 use super::name::file_name;
 
@@ -147,8 +147,8 @@ pub(super) fn is_dead_file(directory: &Directory, name: &str) -> bool {
         return false;
     }
     // Only who has the standing file to himself may remove it.
-    if let Ok(Some(locked)) = Locked::now(file)
-        && locked.stands_at(directory, &path) == Ok(true)
+    if retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)).is_ok()
+        && file::stands_at(&file, directory, &path) == Ok(true)
     {
         file::remove(directory, &socket(name));
         file::remove(directory, &path);

@@ -23,7 +23,7 @@ pub(super) async fn take(
 
 /// Takes a step on a key that is locked. Without a command it only removes the dead.
 pub(super) fn take_locked(
-    store: &Inner,
+    store: &Arc<Inner>,
     locks: &mut [KeyLock],
     key: &Key,
     command: Option<&Command>,
@@ -54,7 +54,7 @@ pub(super) async fn take_all(
 /// claims and not the others. They are claims of a dead client: whoever wants
 /// such a key removes them, and until then nobody misses it.
 fn transact(
-    store: &Inner,
+    store: &Arc<Inner>,
     locks: &mut [KeyLock],
     keys: &[&Key],
     commands: &[Option<&Command>],

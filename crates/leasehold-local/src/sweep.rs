@@ -102,8 +102,6 @@ fn sweep_key(store: &Arc<Inner>, name: &str) -> bool {
 /// somewhere else each time, so that in the end all have their turn.
 fn names(directory: &Directory, sub: &str, ending: &str) -> Vec<String> {
     let mut names = directory.names(sub, ending, NAMES).unwrap_or_default();
-    names.sort();
-    names.dedup();
     if !names.is_empty() {
         let start = random_u64() % names.len() as u64;
         names.rotate_left(usize::try_from(start).unwrap_or(0));

@@ -7,7 +7,7 @@ use leasehold_core::Key;
 use leasehold_store::{ErrorKind, StoreError};
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::Inner;
 use super::key_lock::KeyLock;
@@ -32,29 +32,25 @@ pub(super) async fn in_turn(store: &Arc<Inner>, keys: &[&Key]) -> Result<Vec<Key
     let places = keys.iter().map(|key| Place::of_key(store, key));
     let mut places: Vec<_> = places.enumerate().collect();
     places.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
-    let all_locked = async {
-        let mut locks = Vec::with_capacity(places.len());
-        while let Some((_, next)) = places.get(locks.len()) {
-            match next.try_lock()? {
-                Some(lock) => locks.push(lock),
-                None => {
-                    let first = locks.is_empty();
-                    locks.clear();
-                    let lock = next.lock().await?;
-                    // Else not kept: all begin with the first, so that one of them gets through.
-                    first.then(|| locks.push(lock));
-                }
-            }
+    let (mut locks, mut until) = (Vec::with_capacity(places.len()), None);
+    while let Some((_, next)) = places.get(locks.len()) {
+        if let Some(lock) = next.try_lock()? {
+            locks.push(lock);
+            continue;
         }
-        Ok(locks)
-    };
-    let locks = timeout(PATIENCE, all_locked).await.unwrap_or_else(|_| {
-        let message = format!("could not lock the record of this key within {PATIENCE:?}");
-        Err(unavailable(&message).with_hint(
-            "a process that uses the same directory may be stopped in mid-step, \
-             or very many use the key",
-        ))
-    })?;
+        let first = locks.is_empty();
+        locks.clear();
+        let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
+        let lock = timeout_at(until, next.lock()).await.map_err(|_| {
+            let message = format!("could not lock the record of this key within {PATIENCE:?}");
+            unavailable(&message).with_hint(
+                "a process that uses the same directory may be stopped in mid-step, \
+                 or very many use the key",
+            )
+        })??;
+        // Else not kept: all begin with the first, so that one of them gets through.
+        first.then(|| locks.push(lock));
+    }
     let mut locks: Vec<_> = places.iter().map(|(at, _)| at).zip(locks).collect();
     locks.sort_by_key(|(at, _)| *at);
     Ok(locks.into_iter().map(|(_, lock)| lock).collect())

@@ -5,63 +5,54 @@
 //! likes, and to somewhere else for the next process. Systems protect from that by
 //! `fs.protected_symlinks`, if it is on.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use leasehold_store::StoreError;
 use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, mkdirat};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use super::directory::{failed, refused};
 
-/// Why a path does not lead to a directory.
-#[derive(Debug)]
-enum Astray {
-    Failed(Errno),
-    /// A symbolic link of that user.
-    Foreign(PathBuf, u32),
-}
-
-impl From<Errno> for Astray {
-    fn from(errno: Errno) -> Self {
-        Self::Failed(errno)
-    }
-}
-
 /// Opens the directory, to be looked into and locked.
 pub(super) fn open(path: &Path) -> Result<OwnedFd, StoreError> {
-    let shown = path.display();
-    walk(path).map_err(|astray| match astray {
-        Astray::Foreign(link, owner) => refused(
-            format!(
-                "cannot open the directory {shown}: {} is a symbolic link of user {owner}",
-                link.display()
+    walk(path).unwrap_or_else(|errno| {
+        let shown = path.display();
+        Err(match errno {
+            Errno::NOTDIR => refused(
+                format!("{shown} is not a directory"),
+                "name a directory with local:/some/dir",
             ),
-            "name the directory that it should be with local:/some/dir",
-        ),
-        Astray::Failed(Errno::NOTDIR) => refused(
-            format!("{shown} is not a directory"),
-            "name a directory with local:/some/dir",
-        ),
-        // As below /proc: it is there, and nothing can be made in it.
-        Astray::Failed(errno @ (Errno::NOENT | Errno::LOOP | Errno::NAMETOOLONG)) => {
-            let cause = std::io::Error::from(errno);
-            let message = format!("cannot make the directory {shown}: {cause}");
-            refused(
-                message,
-                "name a directory on a local disk with local:/some/dir",
-            )
-            .with_source(cause)
-        }
-        Astray::Failed(errno) => failed(path, "open or make", errno),
+            // As below /proc: it is there, and nothing can be made in it.
+            Errno::NOENT | Errno::LOOP | Errno::NAMETOOLONG => {
+                let cause = std::io::Error::from(errno);
+                refused(
+                    format!("cannot make the directory {shown}: {cause}"),
+                    "name a directory on a local disk with local:/some/dir",
+                )
+                .with_source(cause)
+            }
+            errno => failed(path, "open or make", errno),
+        })
     })
 }
 
+/// Makes a directory, if there is none.
+pub(super) fn make(at: &OwnedFd, name: impl Arg) -> Result<(), Errno> {
+    match mkdirat(at, name, Mode::RWXU) {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
+    }
+}
+
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn walk(path: &Path) -> Result<OwnedFd, Astray> {
+fn walk(path: &Path) -> Result<Result<OwnedFd, StoreError>, Errno> {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
+    use std::path::PathBuf;
 
-    use rustix::fs::{FileType, Mode, OFlags, fstat, mkdirat, openat, readlinkat};
+    use rustix::fs::{FileType, fstat, openat, readlinkat};
 
     /// As many as the system follows.
     const LINKS: usize = 40;
@@ -77,16 +68,10 @@ fn walk(path: &Path) -> Result<OwnedFd, Astray> {
     let mut at = rustix::fs::open("/", look, Mode::empty())?;
     let mut reached = PathBuf::from("/");
     while let Some(name) = left.pop() {
-        let next = match openat(&at, &name, look, Mode::empty()) {
-            Ok(next) => next,
-            Err(Errno::NOENT) => {
-                match mkdirat(&at, &name, Mode::RWXU) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-                openat(&at, &name, look, Mode::empty())?
-            }
-            Err(errno) => return Err(errno.into()),
+        let open = || openat(&at, &name, look, Mode::empty());
+        let next = match open() {
+            Err(Errno::NOENT) => make(&at, &name).and_then(|()| open())?,
+            opened => opened?,
         };
         let stat = fstat(&next)?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -97,27 +82,33 @@ fn walk(path: &Path) -> Result<OwnedFd, Astray> {
             FileType::Symlink => {
                 let trusted = [rustix::process::geteuid().as_raw(), 0, fstat(&at)?.st_uid];
                 if !trusted.contains(&stat.st_uid) {
-                    return Err(Astray::Foreign(reached.join(&name), stat.st_uid));
+                    let (shown, link, owner) = (path.display(), reached.join(&name), stat.st_uid);
+                    let link = link.display();
+                    return Ok(Err(refused(
+                        format!(
+                            "cannot open the directory {shown}: {link} is a symbolic link of user \
+                             {owner}"
+                        ),
+                        "name the directory that it should be with local:/some/dir",
+                    )));
                 }
                 links += 1;
                 if links > LINKS {
-                    return Err(Errno::LOOP.into());
+                    return Err(Errno::LOOP);
                 }
                 let to = readlinkat(&next, "", Vec::new())?.into_bytes();
                 left.extend(components(Path::new(&OsString::from_vec(to))));
             }
-            _ => return Err(Errno::NOTDIR.into()),
+            _ => return Err(Errno::NOTDIR),
         }
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(openat(&at, ".", flags, Mode::empty())?)
+    openat(&at, ".", flags, Mode::empty()).map(Ok)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn walk(path: &Path) -> Result<OwnedFd, Astray> {
+fn walk(path: &Path) -> Result<Result<OwnedFd, StoreError>, Errno> {
     use std::os::unix::fs::DirBuilderExt;
-
-    use rustix::fs::{Mode, OFlags};
 
     let mut all = std::fs::DirBuilder::new();
     all.recursive(true)
@@ -128,5 +119,5 @@ fn walk(path: &Path) -> Result<OwnedFd, Astray> {
             errno.unwrap_or(Errno::NOTDIR)
         })?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+    rustix::fs::open(path, flags, Mode::empty()).map(Ok)
 }

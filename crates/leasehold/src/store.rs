@@ -18,7 +18,7 @@ pub(crate) use leasehold_store::{report, scheme};
 #[cfg(feature = "local")]
 pub mod local {
     #[doc(inline)]
-    pub use leasehold_local::{LocalOptions, LocalStore, NamedBy};
+    pub use leasehold_local::{LocalOptions, LocalStore};
 }
 
 /// `memory:` — the core behind a mutex, for tests and for one process.

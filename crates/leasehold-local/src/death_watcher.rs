@@ -2,15 +2,13 @@
 //! of them, and looks whether it has missed a push.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::{Arrival, Key, Standing};
-use leasehold_store::{Push, StoreError};
+use leasehold_store::Push;
 use tokio::sync::Notify;
 
-use super::place::Place;
 use super::turn::blocking;
 use super::{Inner, LOOK_PAUSE, step};
 
@@ -83,8 +81,8 @@ pub(super) async fn watch(store: Weak<Inner>, watcher: Arc<DeathWatcher>, epoch:
         let Some(store) = store.upgrade() else { return };
         for key in watcher.due(round) {
             let (inner, of) = (store.clone(), key.clone());
-            let line = match blocking(move || look(&inner, &of)).await {
-                Ok(Some(line)) => line,
+            let line = match blocking(move || step::without_dead(&inner, &of)).await {
+                Ok(Some(seen)) => seen.waiters.iter().map(|one| one.claim.arrival).collect(),
                 // Others take steps, and see who is dead.
                 Ok(None) => continue,
                 // They are told what is wrong when they ask.
@@ -98,18 +96,6 @@ pub(super) async fn watch(store: Weak<Inner>, watcher: Arc<DeathWatcher>, epoch:
             }
         }
     }
-}
-
-/// Removes the dead, and says who waits then; nothing if others are at the key.
-fn look(store: &Arc<Inner>, key: &Key) -> Result<Option<Vec<Arrival>>, StoreError> {
-    let Some(mut locked) = Place::of_key(store, key).try_lock()? else {
-        return Ok(None);
-    };
-    step::take_locked(store, slice::from_mut(&mut locked), key, None)?;
-    let record = locked.read(key)?;
-    let waiters = record.queue.look(store.clock.now()).waiters;
-    locked.keep(record);
-    Ok(Some(waiters.iter().map(|one| one.claim.arrival).collect()))
 }
 
 #[cfg(test)]

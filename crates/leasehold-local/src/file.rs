@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, fstat, statat, unlinkat};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 
@@ -9,15 +10,14 @@ use super::directory::{Directory, inode_of};
 
 /// Reads so many bytes of an open file from there on, or as many as there are.
 pub(super) fn read(file: &OwnedFd, at: usize, length: usize) -> Result<Vec<u8>, Errno> {
-    let mut bytes = vec![0; length];
-    let mut read = 0;
-    while read < bytes.len() {
-        match retry_on_intr(|| pread(file, &mut bytes[read..], (at + read) as u64))? {
-            0 => break,
-            more => read += more,
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        let next = (at + bytes.len()) as u64;
+        if retry_on_intr(|| pread(file, spare_capacity(&mut bytes), next))? == 0 {
+            break;
         }
     }
-    bytes.truncate(read);
+    bytes.truncate(length);
     Ok(bytes)
 }
 

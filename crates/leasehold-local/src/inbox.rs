@@ -67,10 +67,8 @@ pub(super) fn outbox() -> std::io::Result<Socket> {
 }
 
 fn post(store: &Inner, inbox: &Inbox, letter: &[Push]) {
-    let Some(path) = socket_path(&store.directory, inbox) else {
-        return;
-    };
     let letter = serde_json::to_vec(&(FORMAT, letter)).unwrap_or_default();
+    let path = socket_path(&store.directory, inbox);
     if let Err(error) = store.outbox.send_to(&letter, path) {
         // Who does not listen, or is behind, asks by itself.
         tracing::trace!(%error, "a push was not heard");
@@ -79,15 +77,14 @@ fn post(store: &Inner, inbox: &Inbox, letter: &[Push]) {
 
 /// A path of the socket that fits an address. Long directories are reached
 /// through the open descriptor, where there is `/proc`.
-fn socket_path(directory: &Directory, inbox: &Inbox) -> Option<PathBuf> {
+fn socket_path(directory: &Directory, inbox: &Inbox) -> PathBuf {
     let name = socket(&file_name(inbox.as_str()));
-    let path = directory.path().join(&name);
-    if path.as_os_str().len() <= MAX_SOCKET_PATH {
-        return Some(path);
+    let mut path = directory.path().join(&name);
+    if cfg!(target_os = "linux") && path.as_os_str().len() > MAX_SOCKET_PATH {
+        let fd = directory.as_fd().as_raw_fd();
+        path = PathBuf::from(format!("/proc/self/fd/{fd}/{name}"));
     }
-    let fd = directory.as_fd().as_raw_fd();
-    let path = PathBuf::from(format!("/proc/self/fd/{fd}/{name}"));
-    Some(path).filter(|path| cfg!(target_os = "linux") && path.as_os_str().len() <= MAX_SOCKET_PATH)
+    path
 }
 
 /// Whether the inbox of this client is open, and how it hears.
@@ -106,7 +103,8 @@ pub(super) struct SubscriptionState {
 /// How the open inbox hears.
 pub(super) struct Reader {
     /// Reads the last socket that was bound, in the runtime that listens.
-    task: JoinSet<()>,
+    reading: JoinSet<()>,
+    _watching: JoinSet<()>,
     runtime: Handle,
     sink: Arc<dyn PushSink>,
 }
@@ -132,38 +130,27 @@ impl Subscription {
 pub(super) struct OpenInbox {
     store: Arc<Inner>,
     epoch: u64,
-    /// Ends with this. Empty where no socket could be had: the client asks more often instead.
-    _watching: JoinSet<()>,
 }
 
 impl OpenInbox {
     pub(super) fn open(store: Arc<Inner>, sink: Arc<dyn PushSink>) -> Self {
-        let mut watching = JoinSet::new();
         let mut state = store.subscription.state();
         state.last_epoch += 1;
         let epoch = state.last_epoch;
         state.epoch = epoch;
-        state.reader = match bind(&store) {
-            Ok(socket) => {
-                watching.spawn(watch(Arc::downgrade(&store), store.watcher.clone(), epoch));
-                let first = read(socket, Arc::downgrade(&store), epoch, false);
-                Some(Reader {
-                    task: JoinSet::from_iter([first]),
-                    runtime: Handle::current(),
-                    sink,
-                })
-            }
-            Err(error) => {
-                tracing::debug!(%error, "no socket for pushes: asking often instead");
-                None
-            }
+        let here = || Arc::downgrade(&store);
+        let no_socket = |error: &_| {
+            tracing::debug!(%error, "no socket for pushes: asking often instead");
         };
+        let bound = bind(&store).inspect_err(no_socket);
+        state.reader = bound.ok().map(|socket| Reader {
+            reading: JoinSet::from_iter([read(socket, here(), epoch, false)]),
+            _watching: JoinSet::from_iter([watch(here(), store.watcher.clone(), epoch)]),
+            runtime: Handle::current(),
+            sink,
+        });
         drop(state);
-        Self {
-            store,
-            epoch,
-            _watching: watching,
-        }
+        Self { store, epoch }
     }
 }
 
@@ -193,9 +180,9 @@ pub(super) fn bind_again(store: &Arc<Inner>) {
         match bind(store) {
             Ok(socket) => {
                 // What was sent to the one before is older.
-                reader.task = JoinSet::new();
+                reader.reading = JoinSet::new();
                 let again = read(socket, Arc::downgrade(store), epoch, true);
-                reader.task.spawn_on(again, &reader.runtime);
+                reader.reading.spawn_on(again, &reader.runtime);
             }
             Err(error) => tracing::debug!(%error, "no socket for pushes any more"),
         }
@@ -204,12 +191,9 @@ pub(super) fn bind_again(store: &Arc<Inner>) {
 
 fn bind(store: &Inner) -> std::io::Result<UnixDatagram> {
     let inbox = store.session.inbox();
-    let path = socket_path(&store.directory, inbox).ok_or_else(|| {
-        std::io::Error::new(IoKind::InvalidInput, "the directory's path is too long")
-    })?;
     // Left by an inbox of ours that was opened before.
     file::remove(&store.directory, &socket(&file_name(inbox.as_str())));
-    let socket = Socket::bind(path)?;
+    let socket = Socket::bind(socket_path(&store.directory, inbox))?;
     socket.set_nonblocking(true)?;
     UnixDatagram::from_std(socket)
 }

@@ -54,7 +54,6 @@ mod walk;
 use std::fmt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -244,9 +243,8 @@ impl Records for LocalStore {
         let (inner, key) = (self.inner.clone(), key.clone());
         blocking(move || {
             inner.directory.check_stands()?;
-            let place = Place::of_key(&inner, &key);
-            let queue = place.read_key(&key)?;
-            look(&inner, &key, queue)
+            let queue = Place::of_key(&inner, &key).read_key(&key)?;
+            look(&inner, &key, &queue)
         })
         .await
     }
@@ -269,14 +267,11 @@ impl Records for LocalStore {
 }
 
 /// A look that removes the dead first, if there are any and nobody is in the way.
-fn look(inner: &Arc<Inner>, key: &Key, mut queue: Queue) -> Result<Snapshot, StoreError> {
-    let place = Place::of_key(inner, key);
-    if dead::are_in(inner, &queue)
-        && let Some(mut locked) = place.try_lock()?
+fn look(inner: &Arc<Inner>, key: &Key, queue: &Queue) -> Result<Snapshot, StoreError> {
+    if dead::are_in(inner, queue)
+        && let Some(seen) = step::without_dead(inner, key)?
     {
-        step::take_locked(inner, slice::from_mut(&mut locked), key, None)?;
-        drop(locked);
-        queue = place.read_key(key)?;
+        return Ok(seen);
     }
     Ok(queue.look(inner.clock.now()))
 }

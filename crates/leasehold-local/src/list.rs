@@ -8,6 +8,7 @@ use percent_encoding::percent_decode_str;
 
 use super::directory::RECORDS;
 use super::place::Place;
+use super::record::Record;
 use super::turn::blocking;
 use super::{Inner, look};
 
@@ -52,38 +53,29 @@ impl Listing for RecordListing {
         let page = blocking(move || {
             let mut page = ListPage::default();
             for name in &some {
-                read(&inner, name, &pattern, &mut page)?;
+                match Place::of(&inner, name).read() {
+                    Ok(Some(Record { header, queue, .. })) => {
+                        let is_meant = glob::matches(&pattern, header.key.as_str());
+                        if is_meant && !queue.is_empty() {
+                            let seen = look(&inner, &header.key, &queue)?;
+                            if !seen.holders.is_empty() || !seen.waiters.is_empty() {
+                                page.found.push((header.key, seen));
+                            }
+                        }
+                    }
+                    Ok(None) => {}
+                    // One bad record must not hide the others.
+                    Err(error) => {
+                        // A long key has a part of its name there only.
+                        let name = percent_decode_str(name).decode_utf8_lossy();
+                        if glob::matches(&pattern, &name) {
+                            page.skipped.push((name.into_owned(), error));
+                        }
+                    }
+                }
             }
             Ok(page)
         });
         page.await.map(Some)
     }
-}
-
-fn read(
-    inner: &Arc<Inner>,
-    name: &str,
-    pattern: &str,
-    page: &mut ListPage,
-) -> Result<(), StoreError> {
-    let (key, queue) = match Place::of(inner, name).read() {
-        Ok(Some(record)) => (record.header.key, record.queue),
-        Ok(None) => return Ok(()),
-        // One bad record must not hide the others.
-        Err(error) => {
-            // A long key has a part of its name there only.
-            let name = percent_decode_str(name).decode_utf8_lossy();
-            if glob::matches(pattern, &name) {
-                page.skipped.push((name.into_owned(), error));
-            }
-            return Ok(());
-        }
-    };
-    if !queue.is_empty() && glob::matches(pattern, key.as_str()) {
-        let seen = look(inner, &key, queue)?;
-        if !seen.holders.is_empty() || !seen.waiters.is_empty() {
-            page.found.push((key, seen));
-        }
-    }
-    Ok(())
 }

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{Key, Queue};
 use leasehold_store::{ErrorKind, StoreError};
-use rustix::fs::{FlockOperation, OFlags, Stat, flock, fstat, stat};
+use rustix::fs::{FlockOperation, OFlags, Stat, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
@@ -49,10 +49,10 @@ pub(super) struct OpenFile {
 /// The open records by the names of their files. The steps of this client on one key take turns by
 /// its mutex; the lock of the file is for other clients.
 #[derive(Debug, Default)]
-pub(super) struct OpenRecords(Mutex<HashMap<String, Arc<AsyncMutex<OpenRecord>>>>);
+pub(super) struct OpenRecords(Mutex<HashMap<Arc<str>, Arc<AsyncMutex<OpenRecord>>>>);
 
 impl OpenRecords {
-    pub(super) fn get(&self, name: &str) -> Arc<AsyncMutex<OpenRecord>> {
+    pub(super) fn get(&self, name: &Arc<str>) -> Arc<AsyncMutex<OpenRecord>> {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(record) = records.get(name) {
             return record.clone();
@@ -62,7 +62,7 @@ impl OpenRecords {
             let idle = idle.map(|(name, _)| name.clone());
             idle.and_then(|name| records.remove(&name));
         }
-        records.entry(name.to_owned()).or_default().clone()
+        records.entry(name.clone()).or_default().clone()
     }
 }
 
@@ -71,7 +71,7 @@ impl OpenRecords {
 pub(super) struct Place {
     pub(super) store: Arc<Inner>,
     /// The path of the file in the directory.
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
 }
 
 impl Place {
@@ -82,7 +82,7 @@ impl Place {
     pub(super) fn of(store: &Arc<Inner>, file_name: &str) -> Self {
         Self {
             store: store.clone(),
-            name: [RECORDS, "/", file_name, ".rec"].concat(),
+            name: [RECORDS, "/", file_name, ".rec"].concat().into(),
         }
     }
 
@@ -139,20 +139,21 @@ impl Place {
             };
             let locked = retry_on_intr(|| flock(&file.fd, how));
             // One look says that the directory and the file are where they were.
-            let stat = match stat(&file.path) {
-                Ok(stat) if inode_of(&stat) == file.inode => stat,
+            let size = match inode_and_size(&file.path) {
+                Some((inode, size)) if inode == file.inode => size,
                 _ => {
                     self.store.directory.check_stands()?;
-                    fstat(&file.fd).map_err(failed)?
+                    let stat = fstat(&file.fd).map_err(failed)?;
+                    // Removed meanwhile: what stands there now is another file.
+                    if stat.st_nlink == 0 {
+                        continue;
+                    }
+                    size_of(&stat)
                 }
             };
-            // Removed meanwhile: what stands there now is another file.
-            if stat.st_nlink == 0 {
-                continue;
-            }
             open.file = Some(file);
             return match locked {
-                Ok(()) => Ok(Ok(KeyLock::new(self.clone(), open, size_of(&stat)))),
+                Ok(()) => Ok(Ok(KeyLock::new(self.clone(), open, size))),
                 Err(Errno::WOULDBLOCK) => Ok(Err(open)),
                 Err(errno) => Err(failed(errno)),
             };
@@ -167,7 +168,7 @@ impl Place {
         if !is_regular(&stat) {
             return Err(Errno::NXIO);
         }
-        let (inode, path) = (inode_of(&stat), directory.path().join(&self.name));
+        let (inode, path) = (inode_of(&stat), directory.path().join(&*self.name));
         Ok(OpenFile { fd, inode, path })
     }
 
@@ -246,7 +247,7 @@ impl Place {
     }
 
     fn shown(&self) -> String {
-        let path = self.store.directory.path().join(&self.name);
+        let path = self.store.directory.path().join(&*self.name);
         path.display().to_string()
     }
 
@@ -254,6 +255,22 @@ impl Place {
         StoreError::new(ErrorKind::Corrupt, format!("{} {what}", self.shown()))
             .with_hint("it was left as it is: look at it, and remove it when nobody uses the key")
     }
+}
+
+/// What is at that path. Nobody asks for its times: Linux goes on to write down another one with
+/// each write after somebody has, which takes longer than the write.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn inode_and_size(path: &Path) -> Option<((u64, u64), usize)> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+    let asked = StatxFlags::INO | StatxFlags::SIZE;
+    let seen = statx(CWD, path, AtFlags::empty(), asked).ok()?;
+    let device = makedev(seen.stx_dev_major, seen.stx_dev_minor);
+    Some(((device, seen.stx_ino), usize::try_from(seen.stx_size).ok()?))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn inode_and_size(_path: &Path) -> Option<((u64, u64), usize)> {
+    None
 }
 
 fn size_of(stat: &Stat) -> usize {

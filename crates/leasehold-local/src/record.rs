@@ -335,24 +335,17 @@ fn frame(
     Ok(bytes)
 }
 
-/// Frames of those lines, one behind the other.
+/// A file in which those lines are the frames.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn frames<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (lines, number) in lines.into_iter().zip(1..) {
+pub(super) fn file<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let framed = |(lines, number): (&[u8], u64)| {
         let frame = frame(number, |bytes| {
             bytes.extend(lines);
             Ok(())
         });
-        bytes.extend(frame.unwrap_or_default());
-    }
-    bytes
-}
-
-/// A file in which those lines are the frames.
-#[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn file<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let bytes = frames(lines);
+        frame.unwrap_or_default()
+    };
+    let bytes: Vec<_> = lines.into_iter().zip(1..).flat_map(framed).collect();
     let half = Half {
         first: 1,
         ..Half::beyond(0, bytes.len())

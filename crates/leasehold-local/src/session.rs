@@ -63,7 +63,7 @@ impl Session {
             life: Some(life),
             renewing: Mutex::default(),
         };
-        if is_dead(&session.directory, &session.inbox) {
+        if session.is_dead(&session.inbox) {
             let shown = session.directory.path().display();
             return Err(refused(
                 format!("the file system of {shown} keeps no locks"),
@@ -84,7 +84,11 @@ impl Session {
 
     /// Whether that client is dead for certain.
     pub(super) fn sees_dead(&self, inbox: &Inbox) -> bool {
-        *inbox != self.inbox && is_dead(&self.directory, inbox)
+        *inbox != self.inbox && self.is_dead(inbox)
+    }
+
+    fn is_dead(&self, inbox: &Inbox) -> bool {
+        is_dead_file(&self.directory, &file_name(inbox.as_str()))
     }
 
     /// Lives on after somebody has removed the file, as programs do that tidy up:
@@ -121,17 +125,12 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.life = None;
         // Removes the file, unless a child still lives for this client.
-        is_dead(&self.directory, &self.inbox);
+        self.is_dead(&self.inbox);
     }
 }
 
-/// Whether the client of that inbox is dead for certain, and if so, removes
+/// Whether the client of that session file is dead for certain, and if so, removes
 /// what is left of it. Any doubt counts as life: then its lease ends the claim.
-pub(super) fn is_dead(directory: &Directory, inbox: &Inbox) -> bool {
-    is_dead_file(directory, &file_name(inbox.as_str()))
-}
-
-/// [`is_dead`] by the name of the file.
 pub(super) fn is_dead_file(directory: &Directory, name: &str) -> bool {
     let path = format!("{SESSIONS}/{name}");
     let file = match directory.file(&path, OFlags::RDWR) {

@@ -1,15 +1,19 @@
 //! Steps on keys that are locked: read, apply, write, notify.
 
 use std::borrow::Cow;
+use std::slice;
 use std::sync::Arc;
 
-use leasehold_core::{Command, Key, Outcome};
+use leasehold_core::{Command, Key, Outcome, Snapshot};
 use leasehold_store::{StoreError, Taken};
 
 use super::key_lock::KeyLock;
+use super::place::Place;
 use super::record::Change;
 use super::turn::{in_turn, unavailable};
 use super::{Inner, dead, inbox};
+
+const NOT_TAKEN: &str = "the step was not taken";
 
 /// Takes a step on one key, when its turn comes.
 pub(super) async fn take(
@@ -18,19 +22,32 @@ pub(super) async fn take(
     command: &Command,
 ) -> Result<Outcome, StoreError> {
     let mut locks = in_turn(store, &[key]).await?;
-    take_locked(store, &mut locks, key, Some(command))
+    let lock = locks.first_mut().ok_or_else(|| unavailable(NOT_TAKEN))?;
+    take_locked(store, lock, key, Some(command))
+}
+
+/// The queue of a key from which the dead have been removed; none if others are at it.
+pub(super) fn without_dead(store: &Arc<Inner>, key: &Key) -> Result<Option<Snapshot>, StoreError> {
+    let Some(mut lock) = Place::of_key(store, key).try_lock()? else {
+        return Ok(None);
+    };
+    take_locked(store, &mut lock, key, None)?;
+    let record = lock.read(key)?;
+    let seen = record.queue.look(store.clock.now());
+    lock.keep(record);
+    Ok(Some(seen))
 }
 
 /// Takes a step on a key that is locked. Without a command it only removes the dead.
 pub(super) fn take_locked(
     store: &Arc<Inner>,
-    locks: &mut [KeyLock],
+    lock: &mut KeyLock,
     key: &Key,
     command: Option<&Command>,
 ) -> Result<Outcome, StoreError> {
-    let taken = transact(store, locks, &[key], &[command], false)?;
+    let taken = transact(store, slice::from_mut(lock), &[key], &[command], false)?;
     let outcome = taken.map_or_else(|(_, one)| Some(one), |mut outcomes| outcomes.pop());
-    outcome.ok_or_else(|| unavailable("the step was not taken"))
+    outcome.ok_or_else(|| unavailable(NOT_TAKEN))
 }
 
 /// Takes one step on several keys, waiting for its turn on each: claims that are granted

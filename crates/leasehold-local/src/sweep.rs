@@ -74,7 +74,7 @@ pub(super) fn sweep(store: &Arc<Inner>) -> bool {
 /// Whether the key was not used for so long that it is worth a look.
 fn is_old(store: &Arc<Inner>, name: &str) -> bool {
     let path = Place::of(store, name);
-    let stat = statat(&store.directory, &path.name, AtFlags::SYMLINK_NOFOLLOW);
+    let stat = statat(&store.directory, &*path.name, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat: Stat| {
         let used = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
         used + store.retention <= wall()
@@ -117,9 +117,8 @@ mod tests {
     use super::*;
 
     fn take(store: &Arc<Inner>, key: &Key, command: &Command) {
-        let locked = Place::of_key(store, key).try_lock().unwrap();
-        let mut locks = [locked.unwrap()];
-        step::take_locked(store, &mut locks, key, Some(command)).unwrap();
+        let mut locked = Place::of_key(store, key).try_lock().unwrap().unwrap();
+        step::take_locked(store, &mut locked, key, Some(command)).unwrap();
     }
 
     fn used(store: &Arc<Inner>, key: &str, ttl: Duration) {

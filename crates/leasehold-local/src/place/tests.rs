@@ -77,7 +77,7 @@ impl Case {
 /// Takes that step, and answers the queue that this client has in mind then.
 fn step(store: &Arc<Inner>, key: &Key, command: &Command) -> Queue {
     let mut locked = Place::of_key(store, key).try_lock().unwrap().unwrap();
-    step::take_locked(store, std::slice::from_mut(&mut locked), key, Some(command)).unwrap();
+    step::take_locked(store, &mut locked, key, Some(command)).unwrap();
     locked.read(key).unwrap().queue
 }
 

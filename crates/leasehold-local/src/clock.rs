@@ -40,7 +40,7 @@ pub(super) struct Clock {
     boot: String,
     /// The wall clock at the boot's origin, in microseconds since 1970.
     anchor: u64,
-    machine: SinceBoot,
+    pub(super) machine: SinceBoot,
 }
 
 /// How it is written down.
@@ -155,11 +155,6 @@ impl Clock {
         self.at(self.machine.now())
     }
 
-    /// Whether a file was last written before the machine started.
-    pub(super) fn is_of_earlier_boot(&self, stat: &Stat) -> bool {
-        self.machine.is_before_boot(stat)
-    }
-
     /// The time so long after the boot.
     pub(super) fn at(&self, since_boot: Duration) -> StoreTime {
         StoreTime(self.anchor) + since_boot
@@ -214,7 +209,7 @@ impl SinceBoot {
     }
 
     /// Whether a file was last written before the machine started.
-    fn is_before_boot(self, stat: &Stat) -> bool {
+    pub(super) fn is_before_boot(self, stat: &Stat) -> bool {
         let written = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
         written + SLACK < wall().saturating_sub(self.now())
     }

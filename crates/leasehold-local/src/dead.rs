@@ -126,12 +126,11 @@ fn share(lives: BTreeSet<Inbox>, clock: StoreTime) -> impl Iterator<Item = Inbox
 /// Adds later events: only the latest word on who is next counts.
 fn add(events: &mut Vec<Event>, later: Vec<Event>) {
     for event in later {
-        let outdated = |old: &Event| match event {
-            Event::Next { .. } => true,
-            Event::Granted { arrival, .. } => old.arrival() == Some(arrival),
-            _ => false,
-        };
-        events.retain(|old| !matches!(old, Event::Next { .. }) || !outdated(old));
+        events.retain(|old| match (old, &event) {
+            (Event::Next { .. }, Event::Next { .. }) => false,
+            (Event::Next { arrival: of, .. }, Event::Granted { arrival, .. }) => of != arrival,
+            _ => true,
+        });
         events.push(event);
     }
 }

@@ -41,6 +41,7 @@ impl Directory {
         let inode = inode_of(&opened);
         let directory = Self { path, fd, inode };
         directory.check_owner(&opened)?;
+        #[cfg(target_os = "linux")]
         directory.check_local()?;
         for sub in [RECORDS, SESSIONS, INBOXES] {
             walk::make(&directory.fd, sub).map_err(|errno| directory.failed("write to", errno))?;
@@ -173,16 +174,6 @@ impl Directory {
             "a local store is among the processes of one machine: name a directory on its own \
              disk with local:/some/dir",
         ))
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    #[expect(
-        clippy::unused_self,
-        clippy::unnecessary_wraps,
-        reason = "cannot be told here"
-    )]
-    fn check_local(&self) -> Result<(), StoreError> {
-        Ok(())
     }
 }
 

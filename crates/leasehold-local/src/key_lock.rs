@@ -14,26 +14,16 @@ use super::record::{Change, Half, Record, Writes, roomy};
 
 /// A key that is locked for one step.
 pub(super) struct KeyLock {
-    place: Place,
+    pub(super) place: Place,
     /// The file, which carries the lock, and what it says.
-    open: OwnedMutexGuard<OpenRecord>,
+    pub(super) open: OwnedMutexGuard<OpenRecord>,
     /// How long the file is.
-    size: usize,
+    pub(super) size: usize,
     /// How long it has to be: what is written counts, and not what was only prepared.
-    used: usize,
+    pub(super) used: usize,
 }
 
 impl KeyLock {
-    /// For who has locked that file.
-    pub(super) fn new(place: Place, open: OwnedMutexGuard<OpenRecord>, size: usize) -> Self {
-        Self {
-            place,
-            open,
-            size,
-            used: size,
-        }
-    }
-
     /// The record of `key`. Who has changed nothing of it gives it back by [`Self::keep`].
     pub(super) fn read(&mut self, key: &Key) -> Result<Box<Record>, StoreError> {
         let known = self.open.known.take();

@@ -153,7 +153,12 @@ impl Place {
             };
             open.file = Some(file);
             return match locked {
-                Ok(()) => Ok(Ok(KeyLock::new(self.clone(), open, size))),
+                Ok(()) => Ok(Ok(KeyLock {
+                    place: self.clone(),
+                    open,
+                    size,
+                    used: size,
+                })),
                 Err(Errno::WOULDBLOCK) => Ok(Err(open)),
                 Err(errno) => Err(failed(errno)),
             };
@@ -202,7 +207,7 @@ impl Place {
             Ok(None) => Ok(None),
             // The machine went down before it was on the disk: nothing of it
             // is still valid, and later tokens are above the clock of then.
-            Err(Flaw::Torn) if clock.is_of_earlier_boot(&stat) => Ok(None),
+            Err(Flaw::Torn) if clock.machine.is_before_boot(&stat) => Ok(None),
             Err(flaw) => Err(self.flawed(flaw)),
         }
     }

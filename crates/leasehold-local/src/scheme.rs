@@ -34,7 +34,7 @@ impl Scheme for Local {
     /// Opening it is the examination.
     async fn examine(&self, url: &str, _access: &Access) -> Result<Report, StoreError> {
         let options = LocalOptions::from_url(url)?;
-        let place = options.place();
+        let named_by = options.place()?.1.unwrap_or("its URL");
         let store = match LocalStore::open(options).await {
             Ok(store) => store,
             Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported) => {
@@ -46,15 +46,11 @@ impl Scheme for Local {
                 return Ok(Report::new(url, promise, findings));
             }
         };
-        let directory = match place {
-            Ok((path, named_by)) => {
-                let named_by = named_by.unwrap_or("its URL");
-                format!(" {} (named by {named_by})", path.display())
-            }
-            Err(_) => String::new(),
-        };
-        let found =
-            format!("the directory{directory} can be written to, and is on a disk of this machine");
+        let found = format!(
+            "the directory {} (named by {named_by}) can be written to, and is on a disk of this \
+             machine",
+            store.directory().display()
+        );
         Ok(Report::new(
             store.url(),
             "Exclusion and fencing among the processes of this machine that use this \

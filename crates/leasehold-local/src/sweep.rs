@@ -1,7 +1,7 @@
 //! Removes what nobody needs any more, a bounded share each time: when a client is
 //! opened, and from time to time while it lives.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_store::clock::wall;
@@ -36,19 +36,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) fn start(store: &Arc<Inner>) -> JoinSet<()> {
     let [least, most] = PERIODS;
     let period = (store.retention / PERIODS_A_RETENTION).clamp(least, most);
-    JoinSet::from_iter([sweep_every(period, Arc::downgrade(store))])
-}
-
-async fn sweep_every(period: Duration, store: Weak<Inner>) {
-    let mut pause = period;
-    loop {
-        sleep(pause).await;
-        let Some(store) = store.upgrade() else { return };
-        let Ok(more) = blocking(move || Ok(sweep(&store))).await else {
-            return;
-        };
-        pause = if more { PAUSE } else { period };
-    }
+    let (store, mut pause) = (Arc::downgrade(store), period);
+    JoinSet::from_iter([async move {
+        loop {
+            sleep(pause).await;
+            let Some(store) = store.upgrade() else { return };
+            let Ok(more) = blocking(move || Ok(sweep(&store))).await else {
+                return;
+            };
+            pause = if more { PAUSE } else { period };
+        }
+    }])
 }
 
 /// Sweeps, as far as it goes: whatever cannot be removed is left to the next. Says

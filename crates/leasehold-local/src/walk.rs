@@ -114,10 +114,7 @@ fn walk(path: &Path) -> Result<Result<OwnedFd, StoreError>, Errno> {
     all.recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(|error| {
-            let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-            errno.unwrap_or(Errno::NOTDIR)
-        })?;
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOTDIR))?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map(Ok)
 }

@@ -63,7 +63,6 @@ use leasehold_store::random::random_u64;
 use leasehold_store::{
     Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step, StoreError, Transacted,
 };
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 pub use self::options::LocalOptions;
@@ -108,8 +107,6 @@ struct Inner {
     records: OpenRecords,
     /// From which pushes are sent.
     outbox: UnixDatagram,
-    /// Bounds the threads of steps that wait for others.
-    waiting: Arc<Semaphore>,
 }
 
 impl Inner {
@@ -127,7 +124,6 @@ impl Inner {
             outbox: inbox::outbox().map_err(|error| {
                 StoreError::new(ErrorKind::Refused, "there are no more sockets").with_source(error)
             })?,
-            waiting: Arc::new(Semaphore::new(turn::THREADS)),
         });
         sweep::sweep(&inner);
         Ok(inner)

@@ -4,28 +4,31 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use leasehold_core::{Key, Queue};
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{FlockOperation, OFlags, Stat, flock, fstat};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::time::sleep;
 
 use super::Inner;
 use super::directory::{RECORDS, inode_of, is_regular};
 use super::file;
 use super::key_lock::KeyLock;
 use super::name::file_name;
-use super::record::{BLOCK, Flaw, Record};
-use super::turn::in_thread;
+use super::record::{BLOCK, FORMAT, Flaw, Record};
 
 /// How many records stay open at most, beside those in use. Each takes a descriptor, of which a
 /// process has 1,024 by default.
 const MOST_OPEN: usize = 256;
 
-/// How often a step tries to lock a key before it waits in a thread. Steps are
-/// short, and starting a thread takes as long as some of them.
-const LOCK_TRIES: usize = 8;
+/// How often a step tries to lock a key before it sleeps: steps are short.
+const LOCK_TRIES: usize = 16;
+
+/// How long it sleeps then at first, and at most.
+const LOCK_PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
 
 /// How often a record is read that seems to be damaged, before it is said to be.
 const READ_TRIES: usize = 16;
@@ -88,48 +91,35 @@ impl Place {
 
     /// Locks the key for one step, unless others are at it for long.
     pub(super) fn try_lock(&self) -> Result<Option<KeyLock>, StoreError> {
-        let Ok(mut open) = self.store.records.get(&self.name).try_lock_owned() else {
-            return Ok(None);
-        };
-        for _ in 0..LOCK_TRIES {
-            match self.lock_by(open, FlockOperation::NonBlockingLockExclusive)? {
-                Ok(locked) => return Ok(Some(locked)),
-                Err(taken) => open = taken,
-            }
-            std::thread::yield_now();
+        match self.store.records.get(&self.name).try_lock_owned() {
+            Ok(open) => Ok(self.lock_open(open)?.ok()),
+            Err(_) => Ok(None),
         }
-        Ok(None)
     }
 
     /// Locks the key, however long that takes: first among the steps of this client, then among
-    /// those of all.
+    /// those of all. Asks again and again: a system call that waits could not be given up.
     pub(super) async fn lock(&self) -> Result<KeyLock, StoreError> {
-        let open = self.store.records.get(&self.name).lock_owned().await;
-        let mut open = match self.lock_by(open, FlockOperation::NonBlockingLockExclusive)? {
-            Ok(locked) => return Ok(locked),
-            Err(open) => open,
-        };
-        let place = self.clone();
-        in_thread(&self.store, move || {
-            loop {
-                match place.lock_by(open, FlockOperation::LockExclusive)? {
-                    Ok(locked) => return Ok(locked),
-                    Err(taken) => open = taken,
-                }
+        let mut open = self.store.records.get(&self.name).lock_owned().await;
+        let [mut pause, longest] = LOCK_PAUSES;
+        loop {
+            match self.lock_open(open)? {
+                Ok(locked) => return Ok(locked),
+                Err(taken) => open = taken,
             }
-        })
-        .await
+            sleep(pause).await;
+            pause = longest.min(pause * 2);
+        }
     }
 
     /// The record itself carries the lock: it is made if need be, and stays the same file until
     /// it is swept.
-    fn lock_by(
+    fn lock_open(
         &self,
         mut open: OwnedMutexGuard<OpenRecord>,
-        how: FlockOperation,
     ) -> Result<Result<KeyLock, OwnedMutexGuard<OpenRecord>>, StoreError> {
         let failed = |errno| self.failed("write to", errno);
-        loop {
+        for _ in 0..LOCK_TRIES {
             let file = match open.file.take() {
                 Some(file) => file,
                 None => {
@@ -137,7 +127,7 @@ impl Place {
                     self.open().map_err(failed)?
                 }
             };
-            let locked = retry_on_intr(|| flock(&file.fd, how));
+            let locked = flock(&file.fd, FlockOperation::NonBlockingLockExclusive);
             // One look says that the directory and the file are where they were.
             let size = match inode_and_size(&file.path) {
                 Some((inode, size)) if inode == file.inode => size,
@@ -152,17 +142,20 @@ impl Place {
                 }
             };
             open.file = Some(file);
-            return match locked {
-                Ok(()) => Ok(Ok(KeyLock {
-                    place: self.clone(),
-                    open,
-                    size,
-                    used: size,
-                })),
-                Err(Errno::WOULDBLOCK) => Ok(Err(open)),
-                Err(errno) => Err(failed(errno)),
-            };
+            match locked {
+                Ok(()) => {
+                    return Ok(Ok(KeyLock {
+                        place: self.clone(),
+                        open,
+                        size,
+                        used: size,
+                    }));
+                }
+                Err(Errno::WOULDBLOCK) => std::thread::yield_now(),
+                Err(errno) => return Err(failed(errno)),
+            }
         }
+        Ok(Err(open))
     }
 
     fn open(&self) -> Result<OpenFile, Errno> {
@@ -207,7 +200,9 @@ impl Place {
             Ok(None) => Ok(None),
             // The machine went down before it was on the disk: nothing of it
             // is still valid, and later tokens are above the clock of then.
-            Err(Flaw::Torn) if clock.machine.is_before_boot(&stat) => Ok(None),
+            Err(Flaw::Torn | Flaw::Foreign(..FORMAT)) if clock.machine.is_before_boot(&stat) => {
+                Ok(None)
+            }
             Err(flaw) => Err(self.flawed(flaw)),
         }
     }

@@ -1,11 +1,10 @@
-//! How a step gets the locks of its keys: at once where they are free, else in a thread that waits.
+//! How a step gets the locks of its keys.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::Key;
 use leasehold_store::{ErrorKind, StoreError};
-use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
@@ -16,9 +15,6 @@ use super::place::Place;
 /// How long a key may be in the middle of other steps. One takes well under a
 /// millisecond, but a process may have been stopped there.
 const PATIENCE: Duration = Duration::from_secs(4);
-
-/// How many steps of one client wait in threads of their own at a time.
-pub(super) const THREADS: usize = 16;
 
 /// Locks some keys: at once where nobody else is at them, as a step takes some microseconds. The
 /// future can be dropped: no lock stays.
@@ -54,28 +50,6 @@ pub(super) async fn in_turn(store: &Arc<Inner>, keys: &[&Key]) -> Result<Vec<Key
     let mut locks: Vec<_> = places.iter().map(|(at, _)| at).zip(locks).collect();
     locks.sort_by_key(|(at, _)| *at);
     Ok(locks.into_iter().map(|(_, lock)| lock).collect())
-}
-
-/// Waits in a thread, as no lock can be waited for otherwise. Not in one of the
-/// runtime's: those must end before the program can, and a lock that a stopped
-/// process has may never be let go. What comes when nobody waits any more is dropped.
-pub(super) async fn in_thread<T: Send + 'static>(
-    store: &Inner,
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    let permit = store.waiting.clone().acquire_owned().await;
-    let (answer, answered) = oneshot::channel();
-    let run = move || {
-        let _permit = permit;
-        answer.send(work()).ok();
-    };
-    let thread = std::thread::Builder::new().name("leasehold-step".into());
-    thread
-        .spawn(run)
-        .map_err(|error| unavailable("there are no more threads").with_source(error))?;
-    answered
-        .await
-        .unwrap_or_else(|error| Err(unavailable("the step was not finished").with_source(error)))
 }
 
 /// Runs file work where it holds nobody up.

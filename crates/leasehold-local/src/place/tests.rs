@@ -487,15 +487,19 @@ fn a_torn_record_of_this_boot_is_left_as_it_is() {
 }
 
 #[test]
-fn a_torn_record_of_an_earlier_boot_is_void() {
+fn a_torn_record_of_an_earlier_boot_is_void_and_so_is_one_of_an_earlier_format() {
     let case = Case::new();
     case.held();
-    fs::write(case.path(), &fs::read(case.path()).unwrap()[..100]).unwrap();
-    let file = fs::File::options().write(true).open(case.path()).unwrap();
-    file.set_modified(UNIX_EPOCH).unwrap();
-    assert_eq!(case.read().unwrap(), Queue::default());
-    let queue = case.held();
-    assert_eq!(case.read().unwrap(), queue);
+    let torn = fs::read(case.path()).unwrap()[..100].to_vec();
+    for record in [&torn[..], b"{\"leasehold\":3}\n"] {
+        fs::write(case.path(), record).unwrap();
+        let file = fs::File::options().write(true).open(case.path()).unwrap();
+        file.set_modified(UNIX_EPOCH).unwrap();
+        case.forget();
+        assert_eq!(case.read().unwrap(), Queue::default());
+        let queue = case.held();
+        assert_eq!(case.read().unwrap(), queue);
+    }
 }
 
 #[test]

@@ -54,14 +54,16 @@ mod walk;
 use std::fmt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Command, Inbox, Key, Outcome, Queue, Reply, Snapshot, StoreTime};
+use leasehold_core::{Command, Inbox, Key, Outcome, Queue, Reply, Snapshot};
 use leasehold_store::random::random_u64;
 use leasehold_store::{
-    Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step, StoreError, Transacted,
+    Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step, StoreError, Taken,
+    Transacted,
 };
 use tokio::task::JoinSet;
 
@@ -129,15 +131,16 @@ impl Inner {
         Ok(inner)
     }
 
-    /// What a claim is told when no step was possible: where the directory has gone,
-    /// the claim has gone with it, and whoever holds must stop now.
-    fn after_failure(&self, command: &Command, error: StoreError) -> Result<Outcome, StoreError> {
-        let asks_to_have = !matches!(command, Command::Renew(_) | Command::Release(_));
-        if asks_to_have || !self.directory.has_gone() {
+    /// What claims are told when no step was possible: where the directory has gone,
+    /// the claims have gone with it, and whoever holds must stop now.
+    fn after_failure(&self, commands: &[Command], error: StoreError) -> Result<Taken, StoreError> {
+        let asks_to_have = |one: &_| !matches!(one, Command::Renew(_) | Command::Release(_));
+        if commands.iter().any(asks_to_have) || !self.directory.has_gone() {
             return Err(error);
         }
         tracing::warn!(%error, "what was held there is lost");
-        Ok(Queue::default().apply(command, self.clock.now()))
+        let gone = |one: &_| Queue::default().apply(one, self.clock.now());
+        Ok(Ok(commands.iter().map(gone).collect()))
     }
 }
 
@@ -173,20 +176,10 @@ impl LocalStore {
         options::url(self.directory(), self.inner.retention)
     }
 
-    /// Takes one step on one key.
-    async fn take(&self, key: &Key, command: &Command, epoch: u64) -> Result<Outcome, StoreError> {
-        let outcome = match step::take(&self.inner, key, command).await {
-            Ok(outcome) => outcome,
-            Err(error) => self.inner.after_failure(command, error)?,
-        };
-        let reply = self.looked_after(key, outcome.reply, outcome.at, epoch);
-        Ok(Outcome { reply, ..outcome })
-    }
-
     /// Sees to it that the dead ahead of a claim that waits are found. One that waits without an
     /// inbox asks again before anything can lapse: whoever asks finds them.
-    fn looked_after(&self, key: &Key, mut reply: Reply, at: StoreTime, epoch: u64) -> Reply {
-        if let Reply::Standing(standing) = &mut reply
+    fn look_after(&self, key: &Key, outcome: &mut Outcome, epoch: u64) {
+        if let Reply::Standing(standing) = &mut outcome.reply
             && standing.token.is_none()
         {
             let listens = self.inner.subscription.state().reader.is_some();
@@ -195,14 +188,14 @@ impl LocalStore {
             }
             let pause = match epoch {
                 0 => LOOK_PAUSE,
-                _ if listens => return reply,
+                _ if listens => return,
                 _ => POLL_PAUSE,
             };
             // Those further back stagger by themselves.
             let pause = pause.saturating_mul(u32::try_from(standing.position).unwrap_or(u32::MAX));
-            standing.blocked_until = standing.blocked_until.map(|until| until.min(at + pause));
+            let until = outcome.at + pause;
+            standing.blocked_until = standing.blocked_until.map(|blocked| blocked.min(until));
         }
-        reply
     }
 }
 
@@ -227,11 +220,17 @@ impl Records for LocalStore {
     async fn transact(&self, keys: &[&Key], step: Step<'_>) -> Result<Transacted, StoreError> {
         // Before the step: an inbox that opens meanwhile has not heard of it.
         let epoch = self.inner.subscription.state().epoch;
-        let taken = match (keys, step) {
-            (&[key], Step::One(command)) => Ok(vec![self.take(key, command, epoch).await?]),
-            (_, Step::One(_)) => Ok(Vec::new()),
-            (keys, Step::All(claims)) => step::take_all(&self.inner, keys, claims).await?,
+        let (commands, together) = match step {
+            Step::One(command) => (slice::from_ref(command), false),
+            Step::All(claims) => (claims, true),
         };
+        let mut taken = match step::take(&self.inner, keys, commands, together).await {
+            Ok(taken) => taken,
+            Err(error) => self.inner.after_failure(commands, error)?,
+        };
+        for (key, outcome) in keys.iter().zip(taken.iter_mut().flatten()) {
+            self.look_after(key, outcome, epoch);
+        }
         Ok(Transacted { taken, epoch })
     }
 

@@ -37,16 +37,19 @@ impl RecordListing {
 impl Listing for RecordListing {
     async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
         let (inner, pattern) = (Arc::clone(&self.inner), Arc::clone(&self.pattern));
-        let Some(names) = &mut self.names else {
-            let names = blocking(move || {
-                inner.directory.check_stands()?;
-                let names = inner.directory.names(RECORDS, ".rec", usize::MAX);
-                names.map_err(|errno| inner.directory.failed("read", errno))
-            });
-            self.names = Some(names.await?.into_iter());
-            return Ok(Some(ListPage::default()));
+        let names = match self.names.take() {
+            Some(names) => names,
+            None => {
+                let inner = Arc::clone(&inner);
+                let names = blocking(move || {
+                    inner.directory.check_stands()?;
+                    let names = inner.directory.names(RECORDS, ".rec", usize::MAX);
+                    names.map_err(|errno| inner.directory.failed("read", errno))
+                });
+                names.await?.into_iter()
+            }
         };
-        let some: Vec<_> = names.take(PAGE).collect();
+        let some: Vec<_> = self.names.insert(names).take(PAGE).collect();
         if some.is_empty() {
             return Ok(None);
         }

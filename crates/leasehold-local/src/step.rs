@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::slice;
 use std::sync::Arc;
 
-use leasehold_core::{Command, Key, Outcome, Snapshot};
+use leasehold_core::{Command, Key, Snapshot};
 use leasehold_store::{StoreError, Taken};
 
 use super::key_lock::KeyLock;
@@ -13,17 +13,17 @@ use super::record::Change;
 use super::turn::{in_turn, unavailable};
 use super::{Inner, dead, inbox};
 
-const NOT_TAKEN: &str = "the step was not taken";
-
-/// Takes a step on one key, when its turn comes.
+/// Takes one step on these keys, when its turn comes on each. Claims that have to be granted
+/// `together` change nothing if one of them is not.
 pub(super) async fn take(
     store: &Arc<Inner>,
-    key: &Key,
-    command: &Command,
-) -> Result<Outcome, StoreError> {
-    let mut locks = in_turn(store, &[key]).await?;
-    let lock = locks.first_mut().ok_or_else(|| unavailable(NOT_TAKEN))?;
-    take_locked(store, lock, key, Some(command))
+    keys: &[&Key],
+    commands: &[Command],
+    together: bool,
+) -> Result<Taken, StoreError> {
+    let commands: Vec<_> = commands.iter().map(Some).collect();
+    let mut locks = in_turn(store, keys).await?;
+    transact(store, &mut locks, keys, &commands, together)
 }
 
 /// The queue of a key from which the dead have been removed; none if others are at it.
@@ -31,46 +31,21 @@ pub(super) fn without_dead(store: &Arc<Inner>, key: &Key) -> Result<Option<Snaps
     let Some(mut lock) = Place::of_key(store, key).try_lock()? else {
         return Ok(None);
     };
-    take_locked(store, &mut lock, key, None)?;
+    transact(store, slice::from_mut(&mut lock), &[key], &[None], false)?.ok();
     let record = lock.read(key)?;
     let seen = record.queue.look(store.clock.now());
     lock.keep(record);
     Ok(Some(seen))
 }
 
-/// Takes a step on a key that is locked. Without a command it only removes the dead.
-pub(super) fn take_locked(
-    store: &Arc<Inner>,
-    lock: &mut KeyLock,
-    key: &Key,
-    command: Option<&Command>,
-) -> Result<Outcome, StoreError> {
-    let taken = transact(store, slice::from_mut(lock), &[key], &[command], false)?;
-    let outcome = taken.map_or_else(|(_, one)| Some(one), |mut outcomes| outcomes.pop());
-    outcome.ok_or_else(|| unavailable(NOT_TAKEN))
-}
-
-/// Takes one step on several keys, waiting for its turn on each: claims that are granted
-/// together or not at all.
-pub(super) async fn take_all(
-    store: &Arc<Inner>,
-    keys: &[&Key],
-    claims: &[Command],
-) -> Result<Taken, StoreError> {
-    let claims: Vec<_> = claims.iter().map(Some).collect();
-    let mut locks = in_turn(store, keys).await?;
-    transact(store, &mut locks, keys, &claims, true)
-}
-
-/// Applies a command to the queue of each of these keys, and writes them. Without a command only
-/// the dead are removed. Claims that have to be granted `together` change nothing if one of them is
-/// not.
+/// Applies a command to the queue of each of these keys, which are locked, and writes them. Without
+/// a command only the dead are removed.
 ///
 /// What is likely to fail, a full disk above all, fails before the first record is written.
 /// Between the first and the last, a process that is killed leaves some of its
 /// claims and not the others. They are claims of a dead client: whoever wants
 /// such a key removes them, and until then nobody misses it.
-fn transact(
+pub(super) fn transact(
     store: &Arc<Inner>,
     locks: &mut [KeyLock],
     keys: &[&Key],

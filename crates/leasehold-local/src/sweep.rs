@@ -61,18 +61,16 @@ pub(super) fn sweep(store: &Arc<Inner>) -> bool {
         }
     }
     let keys = names(&store.directory, RECORDS, ".rec").into_iter();
-    let old: Vec<_> = keys
-        .filter(|name| is_old(store, name))
-        .take(LOOKS)
-        .collect();
-    let removed = old.iter().filter(|name| sweep_key(store, name)).count();
+    let places = keys.map(|name| Place::of(store, &name));
+    let old: Vec<_> = places.filter(is_old).take(LOOKS).collect();
+    let removed = old.iter().filter(|place| sweep_key(place)).count();
     old.len() == LOOKS && removed > 0
 }
 
 /// Whether the key was not used for so long that it is worth a look.
-fn is_old(store: &Arc<Inner>, name: &str) -> bool {
-    let path = Place::of(store, name);
-    let stat = statat(&store.directory, &*path.name, AtFlags::SYMLINK_NOFOLLOW);
+fn is_old(place: &Place) -> bool {
+    let store = &place.store;
+    let stat = statat(&store.directory, &*place.name, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat: Stat| {
         let used = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
         used + store.retention <= wall()
@@ -80,13 +78,12 @@ fn is_old(store: &Arc<Inner>, name: &str) -> bool {
 }
 
 /// Whether it was removed.
-fn sweep_key(store: &Arc<Inner>, name: &str) -> bool {
-    let place = Place::of(store, name);
+fn sweep_key(place: &Place) -> bool {
     let Ok(Some(locked)) = place.try_lock() else {
         return false;
     };
     let expired = match place.read() {
-        Ok(Some(record)) => record.header.expires <= store.clock.now(),
+        Ok(Some(record)) => record.header.expires <= place.store.clock.now(),
         Ok(None) => true,
         Err(_) => false,
     };
@@ -116,7 +113,9 @@ mod tests {
 
     fn take(store: &Arc<Inner>, key: &Key, command: &Command) {
         let mut locked = Place::of_key(store, key).try_lock().unwrap().unwrap();
-        step::take_locked(store, &mut locked, key, Some(command)).unwrap();
+        let locks = std::slice::from_mut(&mut locked);
+        let taken = step::transact(store, locks, &[key], &[Some(command)], false);
+        assert!(taken.unwrap().is_ok());
     }
 
     fn used(store: &Arc<Inner>, key: &str, ttl: Duration) {

@@ -77,7 +77,9 @@ impl Case {
 /// Takes that step, and answers the queue that this client has in mind then.
 fn step(store: &Arc<Inner>, key: &Key, command: &Command) -> Queue {
     let mut locked = Place::of_key(store, key).try_lock().unwrap().unwrap();
-    step::take_locked(store, &mut locked, key, Some(command)).unwrap();
+    let locks = std::slice::from_mut(&mut locked);
+    let taken = step::transact(store, locks, &[key], &[Some(command)], false);
+    assert!(taken.unwrap().is_ok());
     locked.read(key).unwrap().queue
 }
 

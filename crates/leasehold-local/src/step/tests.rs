@@ -22,7 +22,7 @@ async fn all(store: &Arc<Inner>, keys: &[&str]) -> Result<Taken, StoreError> {
         })
     };
     let claims: Vec<_> = (1..).map(claim).take(keys.len()).collect();
-    take_all(store, &keys.iter().collect::<Vec<_>>(), &claims).await
+    take(store, &keys.iter().collect::<Vec<_>>(), &claims, true).await
 }
 
 fn left(path: &Path) -> Vec<String> {

@@ -29,8 +29,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::dead;
 
 /// The format written; a reader refuses others. To be raised also when the core comes to another
-/// queue by the same steps:
-/// `who_follows_comes_to_the_same` says when.
+/// queue by the same steps: `who_follows_comes_to_the_same` says when.
 pub(super) const FORMAT: u32 = 4;
 
 /// The size of the first line.

@@ -36,12 +36,10 @@ struct Life {
 
 impl Life {
     fn begin(directory: &Directory, inbox: &Inbox) -> Result<Self, Errno> {
+        let (path, next) = (path(&file_name(inbox.as_str())), OnceLock::new());
         // Others look at a lock for a moment only, so this does not wait long.
-        let file = directory.lock_file(&path(inbox))?;
-        Ok(Self {
-            file,
-            next: OnceLock::new(),
-        })
+        let file = directory.lock_file(&path)?;
+        Ok(Self { file, next })
     }
 
     fn latest(&self) -> &Self {
@@ -132,7 +130,7 @@ impl Drop for Session {
 /// Whether the client of that session file is dead for certain, and if so, removes
 /// what is left of it. Any doubt counts as life: then its lease ends the claim.
 pub(super) fn is_dead_file(directory: &Directory, name: &str) -> bool {
-    let path = format!("{SESSIONS}/{name}");
+    let path = path(name);
     let file = match directory.file(&path, OFlags::RDWR) {
         Ok(file) => file,
         Err(Errno::NOENT) => {
@@ -155,8 +153,8 @@ pub(super) fn is_dead_file(directory: &Directory, name: &str) -> bool {
     true
 }
 
-fn path(inbox: &Inbox) -> String {
-    format!("{SESSIONS}/{}", file_name(inbox.as_str()))
+fn path(name: &str) -> String {
+    format!("{SESSIONS}/{name}")
 }
 
 /// The socket of the client with that session file.

@@ -40,7 +40,7 @@ pub(super) struct Clock {
     boot: String,
     /// The wall clock at the boot's origin, in microseconds since 1970.
     anchor: u64,
-    pub(super) machine: SinceBoot,
+    machine: SinceBoot,
 }
 
 /// How it is written down.
@@ -155,6 +155,13 @@ impl Clock {
         self.at(self.machine.now())
     }
 
+    /// Whether a file was last written before the machine started, by the wall clock of its first
+    /// process and by that of now: it may have been stepped either way.
+    pub(super) fn is_of_earlier_boot(&self, stat: &Stat) -> bool {
+        let written = u64::try_from(stat.st_mtime).unwrap_or(0);
+        written.saturating_mul(1_000_000) < self.anchor && self.machine.is_before_boot(stat)
+    }
+
     /// The time so long after the boot.
     pub(super) fn at(&self, since_boot: Duration) -> StoreTime {
         StoreTime(self.anchor) + since_boot
@@ -209,7 +216,7 @@ impl SinceBoot {
     }
 
     /// Whether a file was last written before the machine started.
-    pub(super) fn is_before_boot(self, stat: &Stat) -> bool {
+    fn is_before_boot(self, stat: &Stat) -> bool {
         let written = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
         written + SLACK < wall().saturating_sub(self.now())
     }
@@ -304,6 +311,24 @@ mod tests {
         let error = Clock::open(&directory).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert_eq!(std::fs::read(&path).unwrap(), wrong, "left as it is");
+    }
+
+    /// Its clients may live, however the wall clock has been stepped.
+    #[test]
+    fn a_file_of_this_boot_is_not_of_an_earlier_one() {
+        let place = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(place.path().join("f")).unwrap();
+        let now = Clock::new(SinceBoot::default());
+        let is_earlier = |clock: &Clock| clock.is_of_earlier_boot(&fstat(&file).unwrap());
+        assert!(!is_earlier(&now));
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000))
+            .unwrap();
+        assert!(is_earlier(&now));
+        let before_a_step = Clock {
+            anchor: 1_000_000_000,
+            ..now
+        };
+        assert!(!is_earlier(&before_a_step));
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Place {
             Ok(None) => Ok(None),
             // The machine went down before it was on the disk: nothing of it
             // is still valid, and later tokens are above the clock of then.
-            Err(Flaw::Torn | Flaw::Foreign(..FORMAT)) if clock.machine.is_before_boot(&stat) => {
+            Err(Flaw::Torn | Flaw::Foreign(..FORMAT)) if clock.is_of_earlier_boot(&stat) => {
                 Ok(None)
             }
             Err(flaw) => Err(self.flawed(flaw)),

@@ -415,6 +415,26 @@ fn rare_turns_are_those_of_the_core() {
     assert_eq!(refused, Reply::Superseded);
 }
 
+/// Nothing but the raised token is written then.
+#[test]
+fn a_break_of_nothing_works_when_the_memory_is_full() {
+    let server = RedisServer::start();
+    for kind in [Kind::Alone, Kind::Gated] {
+        let mut twin = Twin::of(&server, &HEARD, kind);
+        twin.restart_all(&["nothing", "another"]);
+        let start = StoreTime(START);
+        // A server that is gated marks itself first.
+        twin.step_at(1, &release(id(1)), start);
+        twin.full = true;
+        let broken = twin.step(&Command::Break, start + Duration::from_secs(600));
+        assert!(
+            matches!(broken, Reply::Broken { holders: 0, .. }),
+            "{broken:?}"
+        );
+        server.command(&["FLUSHALL"]);
+    }
+}
+
 /// Beyond it numbers of a record would be above 2^53, and the key of no more use.
 #[test]
 fn a_clock_that_is_too_late_changes_nothing() {

@@ -129,7 +129,13 @@ if write_queue then
   write_queue()
 end
 if last_token > last_before and not in_cluster then
-  call('SET', KEYS[steps + 1], string.format('%.0f', last_token))
+  local text = string.format('%.0f', last_token)
+  if redis.pcall('SET', KEYS[steps + 1], text).err then
+    -- A break of nothing, or a claim that was refused, has written nothing. After a write that needs
+    -- no memory, a full server lets this pass.
+    call('PEXPIRE', KEYS[steps + 1], 1000)
+    call('SET', KEYS[steps + 1], text)
+  end
 end
 if all then
   return answers

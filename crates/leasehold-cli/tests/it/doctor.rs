@@ -9,10 +9,23 @@ use leasehold_testkit::server::{Program, RedisServer};
 use serde_json::Value;
 use tokio::time::Instant;
 
+/// Asks again where all that is wrong may be that this machine is busy.
 async fn doctor(url: &str) -> Finished {
-    let mut command = leasehold(&["doctor", "--json"]);
-    command.env("LEASEHOLD_STORE", url);
-    Process::run(command).await
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut command = leasehold(&["doctor", "--json"]);
+        command.env("LEASEHOLD_STORE", url);
+        let seen = Process::run(command).await;
+        let is_slow = serde_json::from_str::<Value>(&seen.stdout).is_ok_and(|report| {
+            let findings = report["findings"].as_array().into_iter().flatten();
+            let slow =
+                |finding: &Value| finding["check"] == "latency" && finding["severity"] == "warning";
+            findings.into_iter().any(slow)
+        });
+        if !is_slow || Instant::now() > deadline {
+            return seen;
+        }
+    }
 }
 
 /// The findings that are worse than fine: how bad, what was looked at.

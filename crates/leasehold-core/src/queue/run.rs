@@ -47,13 +47,15 @@ impl Queue {
         }
     }
 
-    /// Whether the last granted claim may have this one granted behind it.
+    /// Whether the last granted claim may have this one granted behind it. One that has passed it,
+    /// as an unfair claim does, may not: a run is in order of arrival.
     pub(super) fn is_followed_by(&self, entry: &Entry) -> bool {
         let last = self.granted.values().next_back();
         last.is_some_and(|last| {
             let same = last.inbox == entry.inbox || mutated("run-of-two-clients");
             let run = last.runs && entry.runs && last.mode == Mode::EXCLUSIVE;
-            run && same && entry.inbox.is_some() && self.granted.len() < RUN
+            let later = last.arrival < entry.arrival;
+            run && same && later && entry.inbox.is_some() && self.granted.len() < RUN
         })
     }
 

@@ -4,7 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use leasehold_core::{Claim, Command, Inbox, Mode, OwnerSecret, Renew, Reply, Rotate, StoreTime};
+use leasehold_core::{
+    Claim, Command, Inbox, Mode, OwnerSecret, Release, Renew, Reply, Rotate, StoreTime,
+};
 use leasehold_testkit::server::RedisServer;
 
 use super::history::{HEARD, History, INBOXES, Mix, START, id, release};
@@ -394,6 +396,33 @@ fn rare_turns_are_those_of_the_core() {
     twin.step(&release(id(1)), clock);
     twin.step(&Command::Renew(Renew::new(id(2), ms)), clock + second / 2);
     twin.step(&Command::Claim(claim(3, HEARD[0])), clock + 10 * second);
+
+    // An unfair claim passes claims of its own client, which are not granted behind it then.
+    twin.restart("passed");
+    let runs = |number, inbox: &str| Claim {
+        runs: true,
+        ..claim(number, inbox)
+    };
+    for (number, inbox) in [(1, HEARD[0]), (2, HEARD[1]), (3, HEARD[1])] {
+        twin.step(&Command::Claim(runs(number, inbox)), clock);
+    }
+    let vacant = Release {
+        id: id(1),
+        hand_off: false,
+        settled: true,
+        unused: false,
+    };
+    twin.step(&Command::Release(vacant), clock);
+    let unfair = Claim {
+        ahead: true,
+        ..runs(4, HEARD[1])
+    };
+    assert!(twin.step(&Command::Claim(unfair), clock).is_grant());
+    let next = twin.step(&Command::Renew(Renew::new(id(2), second)), clock);
+    assert!(
+        matches!(next, Reply::Standing(next) if next.position == 1),
+        "{next:?}"
+    );
 
     // A rotation that is refused lets its own claim in: that is told by a push.
     twin.restart("refused");

@@ -137,11 +137,12 @@ impl Reference {
             .map(|held| held.arrival)
     }
 
-    /// Whether a claim may be granted right behind the last one.
-    fn may_follow(&self, runs: bool, inbox: Option<&Inbox>) -> bool {
+    /// Whether a claim may be granted right behind the last one, which came before it.
+    fn may_follow(&self, runs: bool, inbox: Option<&Inbox>, arrival: Arrival) -> bool {
         let last = self.held().max_by_key(|held| (held.token, held.arrival));
         let same = |last: &Known| inbox.is_some() && last.inbox.as_ref() == inbox;
-        runs && last.is_some_and(|last| last.runs && last.mode == Mode::EXCLUSIVE && same(last))
+        let bears = |last: &Known| last.runs && last.mode == Mode::EXCLUSIVE && same(last);
+        runs && last.is_some_and(|last| bears(last) && last.arrival < arrival)
     }
 
     /// Those who do not hold yet, from a token on, go back to the front of the line.
@@ -254,7 +255,7 @@ impl Reference {
                 continue;
             }
             let claim = &self.claims[next];
-            let follows = self.may_follow(claim.runs, claim.inbox.as_ref());
+            let follows = self.may_follow(claim.runs, claim.inbox.as_ref(), claim.arrival);
             if self.closed || !(self.fits(claim.mode) || follows) {
                 return;
             }
@@ -424,8 +425,9 @@ impl Reference {
             && claim.mode == Mode::EXCLUSIVE
             && secret.is_none()
             && claim.min_hold.is_zero();
-        let follows =
-            open && self.waiting().next().is_none() && self.may_follow(runs, claim.inbox.as_ref());
+        let follows = open
+            && self.waiting().next().is_none()
+            && self.may_follow(runs, claim.inbox.as_ref(), Arrival(u64::MAX));
         let token = (at_once || follows).then(|| nested.unwrap_or_else(|| self.next_token()));
         let ttl = if at_once {
             claim.lease_ttl.max(claim.min_hold)

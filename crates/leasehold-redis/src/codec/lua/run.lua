@@ -29,7 +29,7 @@ end
 -- Queue::is_followed_by: whether the last granted claim may have this one granted behind it.
 local function is_followed_by(claim)
   local last = claim.runs and claim.inbox ~= '' and granted > 0 and granted < RUN and find(last_granted)
-  return last and last.runs and alone(last) and last.inbox == claim.inbox
+  return last and last.runs and alone(last) and last.inbox == claim.inbox and last.arrival < claim.arrival
 end
 
 -- Queue::lets_follow

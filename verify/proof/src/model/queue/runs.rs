@@ -130,7 +130,8 @@ impl Step<'_> {
         last.is_some_and(|last| {
             let client = |claim: &ClaimView| self.model.parts[number(claim)].runs;
             let alone = last.mode == Mode::EXCLUSIVE && first.mode == Mode::EXCLUSIVE;
-            alone && client(first).is_some() && client(first) == client(last)
+            let in_order = last.arrival < first.arrival;
+            alone && in_order && client(first).is_some() && client(first) == client(last)
         })
     }
 

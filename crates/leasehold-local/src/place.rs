@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_core::{Key, Queue};
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{FlockOperation, OFlags, Stat, flock, fstat};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio::time::sleep;
 
@@ -127,7 +127,8 @@ impl Place {
                     self.open().map_err(failed)?
                 }
             };
-            let locked = flock(&file.fd, FlockOperation::NonBlockingLockExclusive);
+            let now = FlockOperation::NonBlockingLockExclusive;
+            let locked = retry_on_intr(|| flock(&file.fd, now));
             // One look says that the directory and the file are where they were.
             let size = match inode_and_size(&file.path) {
                 Some((inode, size)) if inode == file.inode => size,

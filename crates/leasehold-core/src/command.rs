@@ -171,14 +171,17 @@ pub enum Command {
         /// For how long from now.
         ttl: Duration,
     },
-    /// Nobody listens at this inbox: cuts the claims that were granted just now,
-    /// and the inbox's next waiting claims, to [`crate::UNHEARD_CUT`], and forgets
-    /// its watch. Never those it holds. Answered by `Done`.
+    /// Nobody listens at these inboxes: cuts their claims that were granted just now, and their
+    /// next waiting claims, to [`crate::UNHEARD_CUT`], and forgets their watches. Never those
+    /// they hold. Answered by `Done`.
     Unheard {
-        /// The silent inbox.
-        inbox: Inbox,
-        /// The claims of that inbox whose grants went unheard.
-        granted: Vec<Arrival>,
+        /// The silent inboxes.
+        silent: Vec<Inbox>,
+        /// Their claims whose grants went unheard, and for how long these had waited.
+        granted: Vec<(Arrival, Duration)>,
+        /// Which of them are passed over: their claims that were granted just now go back to
+        /// where they stood, and the next who fit are granted.
+        passed: Vec<Inbox>,
     },
     /// The client behind this inbox is known to be dead: drops all its claims,
     /// but for what a minimum hold keeps.
@@ -208,6 +211,8 @@ pub enum Event {
         behind: Option<Arrival>,
         /// Until when it lives without renewal.
         deadline: StoreTime,
+        /// For how long it had waited.
+        waited: Duration,
     },
     /// A claim is now next in line.
     Next {

@@ -57,8 +57,7 @@ pub const RUN: usize = 1024;
 /// How many claims one step grants behind others.
 pub const FOLLOWERS_PER_STEP: usize = 64;
 
-/// How many silent inboxes in a row one step tries when it looks for the next
-/// in line that listens.
+/// How often one step goes on to others because somebody did not hear.
 const UNHEARD_ROUNDS: usize = 8;
 
 /// How many released ids a key remembers.
@@ -130,8 +129,24 @@ struct Step {
     noted: bool,
     /// Whether a deadline was lowered: the key may be free sooner than was told.
     shortened: bool,
+    /// Who is passed over, since nobody listens there.
+    passed: Vec<Inbox>,
     actor: Option<ClaimId>,
     events: Vec<Event>,
+}
+
+impl Step {
+    /// Claims of an owner are not passed over: they belong together.
+    fn passes(&self, entry: &Entry) -> bool {
+        let inbox = entry.inbox.as_ref().filter(|_| entry.secret.is_none());
+        inbox.is_some_and(|inbox| self.passed.contains(inbox))
+    }
+}
+
+fn note(inboxes: &mut Vec<Inbox>, inbox: &Inbox) {
+    if !inboxes.contains(inbox) {
+        inboxes.push(inbox.clone());
+    }
 }
 
 impl Queue {
@@ -149,7 +164,11 @@ impl Queue {
             Command::Break => self.break_all(&mut step),
             Command::Resize { from, to } => self.resize(*from, *to, &mut step),
             Command::Watch { inbox, ttl } => self.watch(inbox, *ttl, &step),
-            Command::Unheard { inbox, granted } => self.unheard(inbox, granted, &mut step),
+            Command::Unheard {
+                silent,
+                granted,
+                passed,
+            } => self.unheard(silent, granted, passed, &mut step),
             Command::Bury { inbox } => self.bury([inbox], &mut step),
         };
         let outcome = self.end(step, reply);
@@ -214,49 +233,60 @@ impl Queue {
         Ok(outcomes)
     }
 
-    /// Hands each event to `heard`, and cuts short the claims of every inbox
-    /// that did not hear: the step that granted to a dead client also tells the
-    /// next in line when to look. Stores that can tell whether a push arrived
-    /// call it right after [`Queue::apply`], at the same time.
+    /// Hands each event to `heard`. Who does not hear is dead, or has lost its connection: the key
+    /// goes to the next who listens, and the place in the line stays for [`UNHEARD_CUT`]. Only
+    /// who has not waited for as long as that may not listen yet, and is waited for. Stores that
+    /// can tell whether a push arrived call it right after [`Queue::apply`], at the same time.
+    /// Answers what it has applied.
     pub fn deliver(
         &mut self,
-        events: Vec<Event>,
+        mut events: Vec<Event>,
         now: impl Into<Now>,
         mut heard: impl FnMut(&Event) -> bool,
-    ) {
+    ) -> Vec<Command> {
         let now = now.into();
-        let (nexts, others): (Vec<_>, Vec<_>) = events
-            .into_iter()
-            .partition(|event| matches!(event, Event::Next { .. }));
-        let mut next = nexts.into_iter().next();
-        let mut silent = Vec::new();
-        for event in &others {
-            let inbox = event.inbox();
-            if silent.contains(inbox) || heard(event) {
-                continue;
+        let (mut silent, mut passed) = (Vec::new(), Vec::new());
+        let mut applied = Vec::new();
+        for left in (0..UNHEARD_ROUNDS).rev() {
+            let mut misses = |event: &Event| {
+                let misses = silent.contains(event.inbox()) || !heard(event);
+                if misses {
+                    note(&mut silent, event.inbox());
+                }
+                misses
+            };
+            let (nexts, others): (Vec<_>, Vec<_>) = events
+                .into_iter()
+                .partition(|event| matches!(event, Event::Next { .. }));
+            let missed: Vec<_> = others.into_iter().filter(&mut misses).collect();
+            // Who is next is another then.
+            if missed.is_empty() && !nexts.iter().any(misses) {
+                break;
             }
-            let granted = others
-                .iter()
-                .filter(|other| other.inbox() == inbox && matches!(other, Event::Granted { .. }))
-                .filter_map(Event::arrival)
-                .collect();
-            let cut = Command::Unheard {
-                inbox: inbox.clone(),
+            let mut granted = Vec::new();
+            for event in &missed {
+                if let Event::Granted {
+                    inbox,
+                    arrival,
+                    waited,
+                    ..
+                } = event
+                {
+                    granted.push((*arrival, *waited));
+                    if *waited >= UNHEARD_CUT {
+                        note(&mut passed, inbox);
+                    }
+                }
+            }
+            let unheard = Command::Unheard {
+                silent: silent.clone(),
                 granted,
+                passed: passed.iter().filter(|_| left > 0).cloned().collect(),
             };
-            next = self.apply(&cut, now).events.pop();
-            silent.push(inbox.clone());
+            events = self.apply(&unheard, now).events;
+            applied.push(unheard);
         }
-        for _ in 0..UNHEARD_ROUNDS {
-            let Some(event) = next.take_if(|event| !heard(event)) else {
-                return;
-            };
-            let cut = Command::Unheard {
-                inbox: event.inbox().clone(),
-                granted: Vec::new(),
-            };
-            next = self.apply(&cut, now).events.pop();
-        }
+        applied
     }
 
     /// Whether nobody holds or waits.
@@ -375,6 +405,7 @@ impl Queue {
             holder_before: self.first_holder(),
             noted: false,
             shortened: false,
+            passed: Vec::new(),
             actor: None,
             events: Vec::new(),
         }

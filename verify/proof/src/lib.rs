@@ -11,6 +11,8 @@
 
 #[cfg(feature = "clients")]
 pub mod faults;
+#[cfg(feature = "clients")]
+mod hearing;
 pub mod model;
 mod report;
 #[cfg(feature = "clients")]

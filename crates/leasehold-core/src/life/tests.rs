@@ -107,6 +107,7 @@ pub(super) fn granted(arrival: u64, token: u64, millis: u64) -> Push {
         token: Token(token),
         behind: None,
         deadline: StoreTime(0),
+        waited: Duration::ZERO,
     };
     Push::of(&event, &key(), STORE + Duration::from_millis(millis), 1)
 }

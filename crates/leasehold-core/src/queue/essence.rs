@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
-use super::{Entry, Queue};
+use super::{Entry, Queue, UNHEARD_CUT};
 use crate::StoreTime;
 
 impl Queue {
@@ -33,6 +33,8 @@ impl Queue {
         self.granted.len().hash(state);
         for entry in self.waiting.values() {
             Self::hash_entry(entry, now, state);
+            // Whether it is passed over if its client does not hear.
+            now.since(entry.since).min(UNHEARD_CUT).hash(state);
         }
         for (watcher, until) in &self.watchers {
             (watcher, until.since(now)).hash(state);

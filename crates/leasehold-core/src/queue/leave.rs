@@ -1,6 +1,6 @@
 //! How claims leave: released, broken, dead, or unheard of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::{DROPS_PER_STEP, Entry, Place, Queue, Step, UNHEARD_CUT};
@@ -103,20 +103,33 @@ impl Queue {
         }
     }
 
-    pub(super) fn unheard(&mut self, inbox: &Inbox, granted: &[Arrival], step: &mut Step) -> Reply {
+    pub(super) fn unheard(
+        &mut self,
+        silent: &[Inbox],
+        granted: &[(Arrival, Duration)],
+        passed: &[Inbox],
+        step: &mut Step,
+    ) -> Reply {
         let cut = step.now + UNHEARD_CUT;
-        self.watchers.retain(|(watcher, _)| watcher != inbox);
-        for entry in self.granted.values_mut() {
-            if entry.inbox.as_ref() == Some(inbox) && granted.contains(&entry.arrival) {
+        let is_silent = |entry: &Entry| entry.inbox.as_ref().is_some_and(|i| silent.contains(i));
+        self.watchers.retain(|(inbox, _)| !silent.contains(inbox));
+        for entry in self.waiting.values_mut().take(DROPS_PER_STEP) {
+            if is_silent(entry) {
+                entry.deadline = entry.deadline.min(cut);
+            }
+        }
+        let granted: HashMap<_, _> = granted.iter().copied().collect();
+        let mut unheard = Vec::new();
+        for (place, entry) in self.granted.iter_mut().filter(|(_, e)| is_silent(e)) {
+            let held = Some(&Duration::ZERO).filter(|_| mutated("pass-holders"));
+            if let Some(waited) = granted.get(&place.1).or(held) {
                 entry.deadline = entry.deadline.min(cut);
                 self.earliest = self.earliest.min(entry.deadline);
+                unheard.push((*place, *waited));
             }
         }
-        for entry in self.waiting.values_mut().take(DROPS_PER_STEP) {
-            if entry.inbox.as_ref() == Some(inbox) {
-                entry.deadline = entry.deadline.min(cut);
-            }
-        }
+        step.passed = passed.to_vec();
+        self.pass_over(&unheard, step);
         let blocked_until = self.blocked_until(step);
         let next = self
             .waiting
@@ -131,7 +144,29 @@ impl Queue {
                 blocked_until,
             });
         }
+        step.first_before = self.first_waiting();
         Reply::Done
+    }
+
+    /// Takes back what those who are passed over were granted just now, and grants to the next.
+    fn pass_over(&mut self, unheard: &[((Token, Arrival), Duration)], step: &mut Step) {
+        let before = self.granted.len();
+        for (place, waited) in unheard {
+            if self
+                .granted
+                .get(place)
+                .is_some_and(|entry| step.passes(entry))
+                && let Some(mut entry) = self.granted.remove(place)
+            {
+                self.used -= entry.mode.weight();
+                entry.since = entry.since.before(*waited);
+                entry.renewed = None;
+                self.enqueue(entry);
+            }
+        }
+        if self.granted.len() < before {
+            self.promote(step);
+        }
     }
 
     pub(super) fn bury<'a>(

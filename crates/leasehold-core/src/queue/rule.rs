@@ -35,12 +35,20 @@ impl Queue {
     /// Gives each claim at the front that fits its token.
     pub(super) fn promote(&mut self, step: &mut Step) {
         self.catch_up(step);
+        for entry in self.promote_in_order(step) {
+            self.enqueue(entry);
+        }
+    }
+
+    /// Answers those who were passed over.
+    fn promote_in_order(&mut self, step: &mut Step) -> Vec<Entry> {
+        let mut aside = Vec::new();
         while let Some(first) = self.first_in_line() {
             let (id, arrival, weight) = (first.id.clone(), first.arrival, first.mode.weight());
             let too_small = self.too_small_for(weight);
             if first.deadline <= step.now || too_small.is_some() {
                 if step.drops_left == 0 {
-                    return;
+                    return aside;
                 }
                 step.drops_left -= 1;
                 let alive = first.deadline > step.now;
@@ -56,29 +64,29 @@ impl Queue {
                 }
                 continue;
             }
+            if step.passes(first) {
+                aside.extend(self.take_waiting(arrival));
+                continue;
+            }
             let closed = step.opens.is_some() && !mutated("closed-hands-on");
             if closed || !(self.make_room(weight, step) || self.lets_follow(step)) {
                 if mutated("push-before-grant") {
-                    let told = (
-                        self.entry(&id).and_then(|entry| entry.inbox.clone()),
-                        step.now,
-                    );
-                    self.tell_granted(told, &id, arrival, self.next_token(step), step);
+                    self.tell_granted(&id, self.next_token(step), Duration::ZERO, step);
                 }
-                return;
+                return aside;
             }
             let Some(mut entry) = self.take_waiting(arrival) else {
-                return;
+                return aside;
             };
-            let secret = entry.secret;
+            let (secret, waited) = (entry.secret, step.now.since(entry.since));
             self.lift(&mut entry, step);
-            let told = (entry.inbox.clone(), entry.deadline);
             let token = self.grant(entry, step);
-            self.tell_granted(told, &id, arrival, token, step);
+            self.tell_granted(&id, token, waited, step);
             if let Some(secret) = secret {
                 self.grant_siblings(secret, token, step);
             }
         }
+        aside
     }
 
     /// An owner that held while the store was closed gets its claims that came
@@ -107,10 +115,10 @@ impl Queue {
                 self.places.remove(&entry.id);
                 continue;
             }
+            let (id, waited) = (entry.id.clone(), step.now.since(entry.since));
             self.lift(&mut entry, step);
-            let (id, told) = (entry.id.clone(), (entry.inbox.clone(), entry.deadline));
             self.hold(entry, token);
-            self.tell_granted(told, &id, arrival, token, step);
+            self.tell_granted(&id, token, waited, step);
         }
     }
 
@@ -128,23 +136,18 @@ impl Queue {
         self.furthest = self.furthest.max(entry.deadline);
     }
 
-    fn tell_granted(
-        &self,
-        (inbox, deadline): (Option<crate::Inbox>, StoreTime),
-        id: &ClaimId,
-        arrival: crate::Arrival,
-        token: Token,
-        step: &mut Step,
-    ) {
+    fn tell_granted(&self, id: &ClaimId, token: Token, waited: Duration, step: &mut Step) {
         let mine = step.actor.as_ref() == Some(id) || mutated("push-missing");
-        if let Some(inbox) = inbox.filter(|_| !mine) {
+        let entry = self.entry(id).filter(|_| !mine);
+        if let Some((entry, inbox)) = entry.and_then(|e| Some((e, e.inbox.clone()?))) {
             step.events.push(Event::Granted {
                 inbox,
-                arrival,
+                arrival: entry.arrival,
                 id: id.clone(),
                 token,
                 behind: self.behind(id),
-                deadline,
+                deadline: entry.deadline,
+                waited,
             });
         }
     }

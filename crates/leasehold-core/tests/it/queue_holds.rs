@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, ClaimId, Command, Event, Inbox, Mode, Queue, Release, Renew, Reply, Standing, StoreTime,
-    UNHEARD_CUT,
+    Claim, ClaimId, Command, Event, Inbox, Mode, OwnerSecret, Queue, Release, Renew, Reply,
+    Standing, StoreTime, UNHEARD_CUT,
 };
 
 const START: StoreTime = StoreTime(1_000_000);
@@ -102,6 +102,87 @@ fn a_found_grant_has_its_minimum_hold() {
         let found = standing(queue.apply(&finds, START).reply);
         assert_eq!(found.deadline, START + hold);
     }
+}
+
+/// Who should have listened and does not is passed over, and keeps its place: so does one that
+/// has lost its connection for a moment.
+#[test]
+fn who_does_not_hear_of_its_turn_keeps_its_place() {
+    let mut queue = Queue::default();
+    for (number, by) in [(1, "a"), (2, "b"), (3, "c"), (4, "d")] {
+        queue.apply(&claim(number, by, Duration::ZERO), START);
+    }
+    let later = START + UNHEARD_CUT;
+    let events = queue.apply(&release(1), later).events;
+    let mut told = Vec::new();
+    queue.deliver(events, later, |event| {
+        told.push(event.clone());
+        *event.inbox() != inbox("b")
+    });
+    let [
+        Event::Granted { inbox: first, .. },
+        Event::Granted { inbox: second, .. },
+        Event::Next { inbox: next, .. },
+    ] = &told[..]
+    else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        [first, second, next],
+        [&inbox("b"), &inbox("c"), &inbox("d")]
+    );
+    let look = queue.look(later);
+    let waiters: Vec<_> = look.waiters.iter().map(|waiter| &waiter.claim).collect();
+    assert_eq!(
+        (waiters[0].since, waiters[0].deadline),
+        (START, later + UNHEARD_CUT)
+    );
+    // It listens again, and is served before who came later.
+    let back = standing(queue.apply(&claim(2, "b", Duration::ZERO), later).reply);
+    assert_eq!((back.token, back.position), (None, 1));
+    let events = queue.apply(&release(3), later).events;
+    assert!(
+        matches!(&events[..], [Event::Granted { arrival, .. }, ..] if *arrival == back.arrival)
+    );
+}
+
+/// Who has come just now may not listen yet: it is waited for, and loses no turn.
+#[test]
+fn who_has_just_come_is_waited_for() {
+    let mut queue = Queue::default();
+    queue.apply(&claim(1, "a", Duration::ZERO), START);
+    let late = START + UNHEARD_CUT.saturating_sub(Duration::from_micros(1));
+    queue.apply(&claim(2, "b", Duration::ZERO), START);
+    queue.apply(&claim(3, "c", Duration::ZERO), START);
+    let events = queue.apply(&release(1), late).events;
+    queue.deliver(events, late, |event| *event.inbox() != inbox("b"));
+    let look = queue.look(late);
+    assert_eq!(look.holders[0].claim.deadline, late + UNHEARD_CUT);
+    let waiter = &look.waiters[0].claim;
+    assert_eq!((waiter.since, look.waiters.len()), (START, 1));
+    let found = standing(queue.apply(&claim(2, "b", Duration::ZERO), late).reply);
+    assert!(found.token.is_some());
+}
+
+/// The claims of one owner are granted together, and go together.
+#[test]
+fn the_claims_of_an_owner_are_not_passed_over() {
+    let mut queue = Queue::default();
+    queue.apply(&claim(1, "a", Duration::ZERO), START);
+    for number in [2, 3] {
+        let of_owner = Command::Claim(Claim {
+            inbox: Some(inbox("b")),
+            secret: Some(OwnerSecret::from_random(1)),
+            ..Claim::new(id(number), Mode::EXCLUSIVE, 30 * SECOND)
+        });
+        queue.apply(&of_owner, START);
+    }
+    queue.apply(&claim(4, "c", Duration::ZERO), START);
+    let later = START + 5 * SECOND;
+    let events = queue.apply(&release(1), later).events;
+    queue.deliver(events, later, |event| *event.inbox() != inbox("b"));
+    let look = queue.look(later);
+    assert_eq!((look.holders.len(), look.waiters.len()), (2, 1));
 }
 
 /// The dead get nothing that other dead leave: no minimum hold starts there.

@@ -19,6 +19,7 @@ fn events(inbox: &Inbox) -> Vec<Event> {
             token,
             behind: None,
             deadline: at,
+            waited: Duration::ZERO,
         },
         Event::Next {
             inbox: inbox(),

@@ -263,8 +263,9 @@ fn history() -> impl Iterator<Item = Change<'static>> {
             },
             17 => Command::Resize { from: 3, to: 3 },
             18 => Command::Unheard {
-                inbox: inbox.clone(),
+                silent: vec![inbox.clone()],
                 granted: Vec::new(),
+                passed: Vec::new(),
             },
             _ if dice(5) == 0 => Command::Break,
             _ => Command::Bury {

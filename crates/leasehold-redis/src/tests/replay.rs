@@ -163,6 +163,7 @@ fn do_what_the_core_does(kind: Kind) {
         "heard",
         "unheard",
         "deaf",
+        "passed over",
         "told granted",
         "told in a run",
         "told next",

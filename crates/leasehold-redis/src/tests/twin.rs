@@ -436,7 +436,7 @@ impl Twin {
             ..
         } = self;
         let Place { key, queue } = &mut places[place];
-        queue.deliver(outcome.events, now, |event| {
+        let applied = queue.deliver(outcome.events, now, |event| {
             let inbox = event.inbox().as_str();
             let listens = inboxes.contains(inbox);
             let deaf = !push::is_heard(event.inbox());
@@ -453,6 +453,13 @@ impl Twin {
             }
             listens || deaf
         });
+        let passes = |command: &Command| {
+            matches!(command, Command::Unheard { granted, passed, .. }
+            if !granted.is_empty() && !passed.is_empty())
+        };
+        if applied.iter().any(passes) {
+            *seen.entry("passed over").or_default() += 1;
+        }
     }
 
     /// All that was published in the last step.

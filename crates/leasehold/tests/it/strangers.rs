@@ -370,6 +370,7 @@ async fn ids_that_can_be_guessed_prove_nothing() {
         token: Token(look.last_token.0 + 1),
         behind: None,
         deadline: StoreTime(u64::MAX),
+        waited: Duration::ZERO,
     };
     let unfit = |inbox, id| Event::Unfit {
         inbox,

@@ -86,6 +86,8 @@ pub enum Event {
         /// Whether it was still ours; `None` if nobody answered.
         ours: Option<bool>,
     },
+    /// Its client may not have heard of its turn, at any operation that waits.
+    Deaf,
     /// It was not obtained.
     Failed {
         /// The kind of failure, `busy` among them.
@@ -119,6 +121,11 @@ impl Journal {
     /// Writes a line, with the time now.
     pub fn write(&self, op: Number, event: Event) {
         self.write_at(now(), op, event);
+    }
+
+    /// Writes that the client may not have heard of its turn.
+    pub fn deaf(&self) {
+        self.write(0, Event::Deaf);
     }
 
     /// Writes a line. One that cannot be written ends the process: what is not in its
@@ -228,6 +235,10 @@ pub fn assemble(client: usize, lines: &[Line], died: Option<Micros>) -> Vec<Op> 
                 unfenced: 0,
             };
             ops.insert(line.op, op);
+        } else if line.event == Event::Deaf {
+            for op in ops.values_mut() {
+                op.was_deaf(line.at);
+            }
         } else if let Some(op) = ops.get_mut(&line.op) {
             op.add(line);
         }
@@ -240,10 +251,21 @@ pub fn assemble(client: usize, lines: &[Line], died: Option<Micros>) -> Vec<Op> 
     ops.into_values().collect()
 }
 
+/// The answer that tells of a grant can be sooner than the end of the silence before it.
+const BEFORE: Micros = 2_000_000;
+
 impl Op {
+    /// It does not certainly stand where it stood.
+    fn was_deaf(&mut self, at: Micros) {
+        let granted = self.grant.as_ref().map(|grant| grant.at);
+        if granted.is_none_or(|granted| granted + BEFORE > at) {
+            self.queued = None;
+        }
+    }
+
     fn add(&mut self, line: &Line) {
         match &line.event {
-            Event::Invoked { .. } => {}
+            Event::Invoked { .. } | Event::Deaf => {}
             Event::Queued => {
                 self.queued.get_or_insert(line.at);
             }

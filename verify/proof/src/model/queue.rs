@@ -52,6 +52,8 @@ pub(super) struct Events {
     pub(super) breaks: bool,
     /// Pushes go unheard, and clients are known to be dead.
     pub(super) silence: bool,
+    /// Who does not hear of a grant is passed over.
+    pub(super) passes: bool,
     /// Releases that hand on to nobody.
     pub(super) unfair: bool,
     /// The store forgets everything.
@@ -78,7 +80,10 @@ pub(super) enum Act {
     /// Released so that the next in line is told, and no more.
     Vacate(usize),
     Break,
+    /// Its client does not hear of what it was granted just now.
     Unheard(usize),
+    /// And it is passed over: the next is granted in its place.
+    Pass(usize),
     Bury(usize),
     Resize(u32),
     Forget,
@@ -108,6 +113,10 @@ pub(super) struct Ghost {
     dead: bool,
     /// It may not live longer than this.
     bound: StoreTime,
+    /// Its grant was taken back, and it waits where it stood.
+    passed: bool,
+    /// It was passed over once.
+    passes: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,6 +150,7 @@ impl Hash for State {
         (self.highest > seen.last_token).hash(state);
         for ghost in &self.ghosts {
             (ghost.left, ghost.dead, ghost.bound.since(seen.at)).hash(state);
+            (ghost.passed, ghost.passes).hash(state);
         }
         let since_now: Vec<_> = self
             .granted(&seen)
@@ -234,9 +244,13 @@ impl QueueModel {
             Act::Release(number) => release(number, true),
             Act::Vacate(number) => release(number, false),
             Act::Break => Command::Break,
-            Act::Unheard(number) => Command::Unheard {
-                inbox: inbox(number),
+            Act::Unheard(number) | Act::Pass(number) => Command::Unheard {
+                silent: vec![inbox(number)],
                 granted: self.granted_just_now(state, number),
+                passed: match act {
+                    Act::Pass(number) => vec![inbox(number)],
+                    _ => Vec::new(),
+                },
             },
             Act::Bury(number) => Command::Bury {
                 inbox: inbox(number),
@@ -308,6 +322,11 @@ impl Subject for QueueModel {
             let is_client = self.client(number) == number;
             if events.silence && is_client {
                 actions.push(Act::Unheard(number));
+            }
+            // Once: each grant takes a number, without end, if it were let.
+            if events.passes && is_client && !state.ghosts[number].passes {
+                let granted = self.granted_just_now(state, number);
+                actions.extend((!granted.is_empty()).then_some(Act::Pass(number)));
             }
             // Once: a dead client begins nothing, though what it sent may still arrive.
             if events.silence && is_client && !state.ghosts[number].dead {

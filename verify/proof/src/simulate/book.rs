@@ -34,6 +34,8 @@ pub(crate) enum Fact {
     },
     /// It has learned that it stands in line.
     Queued { attempt: Attempt, rejoined: u32 },
+    /// It may not have heard of its turn at any of its claims that wait.
+    Deaf { client: usize },
     /// It has the lease, and believes in it until then unless it is renewed.
     Granted {
         attempt: Attempt,

@@ -17,6 +17,7 @@ use super::invariants::Deployment;
 use super::plan::{Plan, servers};
 use super::work::{Worker, keys};
 use super::world::Net;
+use crate::hearing::Hearing;
 
 /// What a run's clients share.
 pub(crate) struct Common {
@@ -49,10 +50,12 @@ impl Common {
     }
 
     /// Opens a client, however often that takes.
-    async fn connect(&self, chance: &mut Chance) -> Client {
+    async fn connect(&self, number: usize, chance: &mut Chance) -> Client {
         loop {
             if let Ok(store) = self.open().await {
-                let builder = Client::builder().with_store(store);
+                let book = self.book.clone();
+                let store = Hearing::new(store, move || book.note(Fact::Deaf { client: number }));
+                let builder = Client::builder().with_store(Arc::new(store));
                 if let Ok(client) = builder.settings(self.plan.settings()).connect().await {
                     return client;
                 }
@@ -64,7 +67,7 @@ impl Common {
 
 /// The life of a client's process.
 pub(crate) async fn live(common: Arc<Common>, number: usize, mut chance: Chance) {
-    let client = common.connect(&mut chance).await;
+    let client = common.connect(number, &mut chance).await;
     let workers: Vec<_> = (0..common.plan.workers)
         .map(|_| Worker::new(&common, number, client.clone(), chance.fork()))
         .map(|worker| tokio::spawn(worker.work()))

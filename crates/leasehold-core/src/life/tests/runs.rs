@@ -39,6 +39,7 @@ fn a_push_can_say_that_a_claim_follows() {
         token: Token(4),
         behind: Some(Arrival(6)),
         deadline: StoreTime(0),
+        waited: Duration::ZERO,
     };
     life.handle_push(at(2), &Push::of(&event, &key(), STORE, 1));
     assert_eq!(

@@ -65,6 +65,7 @@ fn worlds_keep_every_promise() {
         had.leases > seeds * 5
             && had.rotations > seeds
             && had.adoptions > seeds / 4
+            && had.passed > seeds / 4
             && had.downgrades > seeds / 4
             && had.bounded > seeds / 50
             && had.stale > seeds / 100,

@@ -1,9 +1,10 @@
 //! The store, and the network before it.
 
-use leasehold_core::{Arrival, Command, Event, Reply, StoreTime, Token};
+use leasehold_core::{Arrival, Command, Event, Queue, Reply, StoreTime, Token};
 
 use crate::client_machines::climate::MS;
 use crate::client_machines::world::{Client, What, World};
+use crate::queue_properties::world::granted_in;
 
 impl World {
     pub(crate) fn reach(
@@ -46,13 +47,7 @@ impl World {
         {
             granted.push((token, standing.arrival, client));
         }
-        for event in &outcome.events {
-            if let Event::Granted { arrival, token, .. } = event {
-                let told = self.grants.contains_key(arrival);
-                self.require(!told, || format!("granted twice: {event:?}"));
-                granted.push((*token, *arrival, self.reader(event)));
-            }
-        }
+        granted.extend(self.told_granted(&outcome.events));
         granted.sort();
         let adopts = matches!(command, Command::Renew(renew)
             if renew.rotate.as_ref().is_some_and(|rotate| rotate.adopt.is_some()));
@@ -67,7 +62,8 @@ impl World {
         let (clients, knows) = (&self.clients, self.climate.knows_deaf);
         let mut pushes = Vec::new();
         let mut queue = std::mem::take(&mut self.queue);
-        queue.deliver(outcome.events, clock, |event| {
+        let mut before = queue.clone();
+        let applied = queue.deliver(outcome.events, clock, |event| {
             let client = self.reader(event);
             if clients[client].connected {
                 pushes.push((client, event.clone()));
@@ -75,6 +71,9 @@ impl World {
             clients[client].connected || !knows
         });
         self.queue = queue;
+        for unheard in applied {
+            self.pass_over(&mut before, &unheard, clock);
+        }
         for (client, event) in pushes {
             let mut due = self.now + self.delay();
             if !self.climate.pushes_apart {
@@ -91,6 +90,38 @@ impl World {
             self.plan(due, what);
         }
         (outcome.reply, outcome.at)
+    }
+
+    fn told_granted(&self, events: &[Event]) -> Vec<(Token, Arrival, usize)> {
+        let granted = events.iter().filter_map(|event| match event {
+            Event::Granted { arrival, token, .. } => {
+                let told = self.grants.contains_key(arrival);
+                self.require(!told, || format!("granted twice: {event:?}"));
+                Some((*token, *arrival, self.reader(event)))
+            }
+            _ => None,
+        });
+        granted.collect()
+    }
+
+    /// Who did not hear of its grant may have lost it in the same step, and others have it.
+    fn pass_over(&mut self, queue: &mut Queue, unheard: &Command, clock: StoreTime) {
+        let outcome = queue.apply(unheard, clock);
+        if let Command::Unheard { granted, .. } = unheard {
+            let left = granted_in(queue);
+            for (arrival, _) in granted {
+                let stays = self.grants.get(arrival).map(|(_, token)| token) == left.get(arrival);
+                if !stays {
+                    self.grants.remove(arrival);
+                    self.had.passed += 1;
+                }
+            }
+        }
+        let mut granted = self.told_granted(&outcome.events);
+        granted.sort();
+        for (token, arrival, client) in granted {
+            self.granted(arrival, token, client);
+        }
     }
 
     /// Whose inbox it is.

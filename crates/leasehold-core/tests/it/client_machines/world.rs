@@ -177,6 +177,8 @@ pub(crate) struct Had {
     pub(crate) leases: u64,
     pub(crate) rotations: u64,
     pub(crate) adoptions: u64,
+    /// Grants that were not heard, and went on to others.
+    pub(crate) passed: u64,
     pub(crate) downgrades: u64,
     pub(crate) bounded: u64,
     /// Answers about an id that was replaced meanwhile.
@@ -400,6 +402,7 @@ impl Had {
         self.leases += other.leases;
         self.rotations += other.rotations;
         self.adoptions += other.adoptions;
+        self.passed += other.passed;
         self.downgrades += other.downgrades;
         self.bounded += other.bounded;
         self.stale += other.stale;

@@ -180,8 +180,12 @@ impl Cast {
             Verb::Unheard => {
                 let holders = self.look().holders;
                 return Some(Command::Unheard {
-                    inbox: inbox(who),
-                    granted: holders.iter().map(|h| h.claim.arrival).collect(),
+                    silent: vec![inbox(who)],
+                    granted: holders
+                        .iter()
+                        .map(|h| (h.claim.arrival, Duration::ZERO))
+                        .collect(),
+                    passed: Vec::new(),
                 });
             }
             Verb::Watch => {

@@ -175,11 +175,12 @@ fn a_lapsed_grant_is_not_kept_when_its_client_is_buried() {
         min_hold: 2 * LEASE,
         ..claim(1, id(1), Mode::EXCLUSIVE)
     }));
-    let granted = vec![cast.look().holders[0].claim.arrival];
+    let granted = cast.look().holders[0].claim.arrival;
     let inbox = inbox(1);
     cast.apply(&Command::Unheard {
-        inbox: inbox.clone(),
-        granted,
+        silent: vec![inbox.clone()],
+        granted: vec![(granted, Duration::ZERO)],
+        passed: Vec::new(),
     });
     cast.pass(leasehold_core::UNHEARD_CUT);
     assert!(cast.look().holders.is_empty());

@@ -312,12 +312,13 @@ impl Op {
                 ttl: ms(ttl),
             },
             Self::Unheard { inbox: n, granted } => Command::Unheard {
-                inbox: inbox(n),
+                silent: vec![inbox(n)],
                 granted: reference
                     .held()
                     .filter(|_| granted)
-                    .map(|claim| claim.arrival)
+                    .map(|claim| (claim.arrival, Duration::ZERO))
                     .collect(),
+                passed: Vec::new(),
             },
             Self::Bury { inbox: n } => Command::Bury { inbox: inbox(n) },
             Self::Again { .. } | Self::Lose | Self::Close { .. } => return None,

@@ -326,8 +326,12 @@ fn a_grant_stands_while_its_claim_lives(taken: &Taken<'_>) {
         // See `followers_in`.
         let waits_anew = !taken.now.closed.is_zero()
             && followers_in(taken.before).contains(&holder.claim.arrival);
+        let unheard = |(arrival, _): &(Arrival, Duration)| *arrival == holder.claim.arrival;
         let fine = match taken.command {
             _ if waits_anew => true,
+            Command::Unheard {
+                granted, passed, ..
+            } if granted.iter().any(unheard) => same || (!passed.is_empty() && after.is_none()),
             Command::Break => after.is_none(),
             Command::Bury { .. } => same || kept || left || after.is_none(),
             Command::Release(release) if holder.claim.id_hint == release.id.to_string() => {

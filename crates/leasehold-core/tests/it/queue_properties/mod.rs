@@ -21,7 +21,7 @@ mod histories;
 mod invariants;
 mod reference;
 mod told;
-mod world;
+pub(crate) mod world;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

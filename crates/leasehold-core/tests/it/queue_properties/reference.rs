@@ -246,10 +246,30 @@ impl Reference {
     }
 
     fn promote(&mut self) {
+        self.promote_but(&[]);
+    }
+
+    /// Passes over those whose client is gone, unless an owner has them.
+    fn promote_but(&mut self, gone: &[Inbox]) {
         if !self.closed {
             self.catch_up();
         }
-        while let Some(next) = self.claims.iter().position(|claim| claim.token.is_none()) {
+        let is_gone = |claim: &Known| {
+            let gone = claim
+                .inbox
+                .as_ref()
+                .is_some_and(|inbox| gone.contains(inbox));
+            gone && claim.secret.is_none()
+        };
+        let unfit = |of: &Self, claim: &Known| of.is_unfit(claim);
+        while let Some(next) = self
+            .claims
+            .iter()
+            .position(|claim| claim.token.is_none() && (!is_gone(claim) || unfit(self, claim)))
+        {
+            let passes = self.claims[..next]
+                .iter()
+                .any(|claim| claim.token.is_none());
             if self.is_unfit(&self.claims[next]) {
                 self.claims.remove(next);
                 continue;
@@ -265,7 +285,7 @@ impl Reference {
                 let sibling = secret.is_some() && claim.secret == secret;
                 if at == next || sibling {
                     claim.hold_from(now, token);
-                    claim.passed |= at != next;
+                    claim.passed |= at != next || passes;
                 }
             }
         }
@@ -352,15 +372,12 @@ impl Reference {
                 }
                 Expected::Done
             }
-            Command::Unheard { inbox, granted } => {
-                let cut = self.now + UNHEARD_CUT;
-                self.watchers.retain(|(watcher, _)| watcher != inbox);
-                for claim in &mut self.claims {
-                    let told = claim.token.is_none() || granted.contains(&claim.arrival);
-                    if claim.inbox.as_ref() == Some(inbox) && told {
-                        claim.deadline = claim.deadline.min(cut);
-                    }
-                }
+            Command::Unheard {
+                silent,
+                granted,
+                passed,
+            } => {
+                self.unheard(silent, granted, passed);
                 Expected::Done
             }
             Command::Bury { inbox } => {
@@ -374,6 +391,40 @@ impl Reference {
                 Expected::Done
             }
         }
+    }
+
+    /// `granted`: which of the silent were granted just now, and for how long these had waited.
+    fn unheard(&mut self, silent: &[Inbox], granted: &[(Arrival, Duration)], gone: &[Inbox]) {
+        let cut = self.now + UNHEARD_CUT;
+        let is_in = |claim: &Known, inboxes: &[Inbox]| {
+            let inbox = claim.inbox.as_ref();
+            inbox.is_some_and(|inbox| inboxes.contains(inbox))
+        };
+        self.watchers
+            .retain(|(watcher, _)| !silent.contains(watcher));
+        let mut back = None;
+        for claim in self.claims.iter_mut().filter(|claim| is_in(claim, silent)) {
+            let told = granted
+                .iter()
+                .find(|(arrival, _)| *arrival == claim.arrival);
+            if claim.token.is_none() || told.is_some() {
+                claim.deadline = claim.deadline.min(cut);
+            }
+            if let Some((arrival, waited)) = told
+                && claim.token.is_some()
+                && claim.secret.is_none()
+                && is_in(claim, gone)
+            {
+                let joined = claim.since.before(*waited);
+                (claim.token, claim.since, claim.renewed) = (None, joined, None);
+                back = back.or(Some(*arrival));
+            }
+        }
+        let Some(first) = back else { return };
+        for claim in self.claims.iter_mut().filter(|claim| claim.arrival > first) {
+            claim.passed |= claim.token.is_some();
+        }
+        self.promote_but(gone);
     }
 
     fn claim(&mut self, claim: &Claim, seen: &Reply) -> Expected {

@@ -63,6 +63,10 @@ fn every_grant_is_told(world: &World, taken: &Taken<'_>) {
     assert!(told.is_empty(), "told of a grant that is not: {told:?}");
 }
 
+fn is_silent(taken: &Taken<'_>, inbox: &Inbox) -> bool {
+    matches!(taken.command, Command::Unheard { silent, .. } if silent.contains(inbox))
+}
+
 /// Design 3: so is whoever became next in line.
 fn who_is_next_is_told(world: &World, taken: &Taken<'_>) {
     let first = |seen: &Snapshot, queue: &Queue| {
@@ -76,7 +80,7 @@ fn who_is_next_is_told(world: &World, taken: &Taken<'_>) {
         && let Some(was) = first(&taken.seen_before, taken.before)
         && was.arrival != next.arrival
         && answered(taken) != Some(next.arrival)
-        && inbox_of(world, next.arrival).is_some()
+        && inbox_of(world, next.arrival).is_some_and(|inbox| !is_silent(taken, &inbox))
         // Whom the queue had not dropped yet was first in its eyes.
         && taken.outcome.events.iter().all(|e| !matches!(e, Event::Next { .. }))
     {
@@ -163,12 +167,13 @@ fn watchers_hear_of_every_change_and_of_nothing_else(
     };
     let changed = first(taken.before) != first(&world.queue);
     let dead = match taken.command {
-        Command::Bury { inbox } | Command::Unheard { inbox, .. } => Some(inbox),
-        _ => None,
+        Command::Bury { inbox } => std::slice::from_ref(inbox),
+        Command::Unheard { silent, .. } => silent,
+        _ => &[],
     };
     let mut expected: Vec<_> = watching
         .iter()
-        .filter(|(inbox, until)| changed && *until > taken.outcome.at && Some(inbox) != dead)
+        .filter(|(inbox, until)| changed && *until > taken.outcome.at && !dead.contains(inbox))
         .map(|(inbox, _)| inbox)
         .collect();
     let mut told: Vec<_> = taken

@@ -12,10 +12,10 @@ local at_length, cut
 return function(at, dry, may_force)
   local key, command = KEYS[at], ARGV[at + 2]
   local verb, marks = byte(command, 1, 2)
-  local answer, silent, granted
+  local answer, silent, heir
   local plain = verb == 1 and marks % 8 < 4 or verb == 3
   if plain and (touched[key] == IN_QUEUE or not values[at]) and dry == false and may_force then
-    answer, silent, granted = in_queue(at, key, verb, marks, command)
+    answer, silent, heir = in_queue(at, key, verb, marks, command)
   end
   if not answer then
     write_queue()
@@ -28,7 +28,7 @@ return function(at, dry, may_force)
     at_length, cut = machine()
   end
   if silent then
-    cut(key, silent, granted)
+    cut(key, silent, heir)
   end
   if answer then
     return answer

@@ -5,7 +5,7 @@
 local LEAN_LOCK, LEAN_FLOOR, LEAN_RUN = 1048576, 3000000, 1024
 
 -- What is pushed when a claim is granted and another is next: Queue::deliver. Answers the inbox
--- that does not hear, and the id of the claim if it was its grant.
+-- that does not hear, and the claim if it was its grant.
 local function tell_heir(key, now, heir, second)
   local prefix, name = string.match(key, '^(.-)lock:(.*)$')
   local text, hint
@@ -20,7 +20,7 @@ local function tell_heir(key, now, heir, second)
     end
   end
   if text and not publish(prefix, heir.inbox, text) and believed then
-    return heir.inbox, heir.id
+    return heir.inbox, heir
   elseif hint and not publish(prefix, second.inbox, hint) and believed then
     return second.inbox
   end
@@ -231,7 +231,7 @@ local function in_queue(at, key, verb, marks, command)
       if not text then
         return
       end
-      local next, _, heirs, _, lapses, _, heir_at = unpack_from('<Bc0Bc0dddd', text)
+      local next, _, heirs, _, lapses, joined, heir_at = unpack_from('<Bc0Bc0dddd', text)
       local theirs, _, _, inbox = unpack_from('<BI4I4Bc0', text, heir_at)
       -- It has neither an owner with other claims nor a minimum hold.
       if theirs % 16 >= 4 or lapses <= now then
@@ -242,7 +242,8 @@ local function in_queue(at, key, verb, marks, command)
       if far < earliest then far = earliest end
       token = token + 1
       if token < clock then token = clock end
-      heir = {id = first, inbox = inbox, arrival = heirs, token = token, deadline = earliest}
+      heir = {id = first, inbox = inbox, arrival = heirs, token = token, deadline = earliest,
+        joined = joined}
       value = pack('<BBdddd', 0, 0, heirs, token, earliest, now) .. sub(text, heir_at)
       first_granted, last_granted, used, waiting = first, first, LEAN_LOCK, waiting - 1
       if waiting > 0 then

@@ -53,9 +53,13 @@ local function machine()
       return not dry and commit(must and may_force) or pack_answer(answer), answer, must
     end,
     -- The lean way has told somebody who does not hear: of this grant, or that it is next.
-    function(key, silent, granted_id)
+    function(key, inbox, heir)
       open(key, nil, '')
-      relay(unheard(silent, {granted_id and find(granted_id)}), granted_id and UNHEARD_ROUNDS or UNHEARD_ROUNDS - 1)
+      local missed = {heir and find(heir.id)}
+      for _, claim in ipairs(missed) do
+        claim.joined = heir.joined
+      end
+      deliver({[inbox] = true}, missed)
       save(true)
     end
   end

@@ -75,7 +75,7 @@ local function lift(claim)
   claim.deadline = math.max(claim.deadline, now + PROMOTED_FLOOR)
   note_renewal(claim, claim.deadline)
   claim.deadline = math.max(claim.deadline, now + (claim.min_hold or 0))
-  claim.since = now
+  claim.joined, claim.since = claim.since, now
   furthest = math.max(furthest, claim.deadline)
 end
 
@@ -140,14 +140,19 @@ local function catch_up()
   end
 end
 
--- Queue::promote
-local function promote()
-  catch_up()
+-- Step::passes
+local function is_passed(claim, passed)
+  return passed[claim.inbox] and not claim.secret
+end
+
+-- Queue::promote_in_order
+local function promote_in_order(passed)
+  local aside = {}
   while waiting > 0 do
     local too_small = first_weight > units()
     if first_deadline <= now or too_small then
       if drops_left == 0 then
-        return
+        return aside
       end
       drops_left = drops_left - 1
       local claim = find(first_waiting)
@@ -155,10 +160,11 @@ local function promote()
       if claim.deadline > now then
         tell('u', claim, '%.0f %.0f ', capacity, now)
       end
-    elseif closed_for > 0 then
-      return
-    elseif not make_room(first_weight) and not lets_follow() then
-      return
+    elseif passed and is_passed(find(first_waiting), passed) then
+      aside[#aside + 1] = find(first_waiting)
+      unlink(aside[#aside])
+    elseif closed_for > 0 or not make_room(first_weight) and not lets_follow() then
+      return aside
     else
       local claim = find(first_waiting)
       unlink(claim)
@@ -169,6 +175,15 @@ local function promote()
         grant_siblings(claim.secret, claim.token)
       end
     end
+  end
+  return aside
+end
+
+-- Queue::promote
+local function promote(passed)
+  catch_up()
+  for _, claim in ipairs(promote_in_order(passed)) do
+    put_in_line(claim)
   end
 end
 

@@ -41,19 +41,35 @@ local function lets_follow()
   return follows
 end
 
--- Puts a claim before those that wait.
-local function prepend(claim)
-  claim.token, claim.prev, claim.next = 0, '', first_waiting
-  if waiting == 0 then
-    last_waiting = claim.id
+-- Queue::enqueue, for one that has waited before: it stands near the front.
+local function put_in_line(claim)
+  local before, after = nil, waiting > 0 and find(first_waiting)
+  while after and after.arrival < claim.arrival do
+    before, after = after, after.id ~= last_waiting and find(after.next)
+  end
+  claim.token, claim.prev, claim.next = 0, before and before.id or '', after and after.id or ''
+  if before then
+    before.next = claim.id
+    touch(before)
   else
-    local after = find(first_waiting)
+    first_waiting = claim.id
+  end
+  if after then
     after.prev = claim.id
     touch(after)
+  else
+    last_waiting = claim.id
   end
-  waiting, first_waiting = waiting + 1, claim.id
+  waiting = waiting + 1
   touch(claim)
   note_first()
+end
+
+-- Takes a grant back: the claim waits where it stood.
+local function step_back(claim)
+  unlink(claim)
+  used = used - claim.weight
+  put_in_line(claim)
 end
 
 -- Queue::disband
@@ -64,8 +80,6 @@ local function disband(token)
     if claim.token < token or claim.token == first or not alone(claim) then
       return
     end
-    unlink(claim)
-    used = used - claim.weight
-    prepend(claim)
+    step_back(claim)
   end
 end

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use leasehold::core::UNHEARD_CUT;
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::{Client, ErrorKind, Lease, Loss, Released, Settings, Standpoint, Token};
 use leasehold_testkit::process::{Process, Signal};

@@ -1,5 +1,6 @@
 //! Locks of any make, as a task sees them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,6 +11,7 @@ use tokio::time::sleep;
 use super::broken::Broken;
 use super::ours::Ours;
 use super::{Spec, Task};
+use crate::faults::history::Journal;
 
 /// Whose locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -117,9 +119,9 @@ pub(super) struct Locks(Box<dyn Lock>);
 
 impl Locks {
     /// Tries until there is a store.
-    pub(super) async fn connect(spec: &Spec, peer: OpenPeer) -> Self {
+    pub(super) async fn connect(spec: &Spec, peer: OpenPeer, journal: &Arc<Journal>) -> Self {
         loop {
-            if let Ok(lock) = open(spec, peer).await {
+            if let Ok(lock) = open(spec, peer, journal).await {
                 return Self(lock);
             }
             sleep(Duration::from_millis(50)).await;
@@ -140,9 +142,13 @@ impl Locks {
     }
 }
 
-async fn open(spec: &Spec, peer: OpenPeer) -> Result<Box<dyn Lock>, Failure> {
+async fn open(
+    spec: &Spec,
+    peer: OpenPeer,
+    journal: &Arc<Journal>,
+) -> Result<Box<dyn Lock>, Failure> {
     Ok(match spec.algorithm {
-        Algorithm::Leasehold => Box::new(Ours::connect(spec).await?),
+        Algorithm::Leasehold => Box::new(Ours::connect(spec, journal).await?),
         Algorithm::Rslock | Algorithm::DistributedLock => peer(spec).await?,
         _ => Box::new(Broken::connect(spec)?),
     })

@@ -90,7 +90,7 @@ async fn work(spec: Spec, peer: OpenPeer) -> std::io::Result<()> {
     let (over, is_over) = watch::channel(false);
     let spec = Arc::new(spec);
     let locks = tokio::select! {
-        locks = Locks::connect(&spec, peer) => Arc::new(locks),
+        locks = Locks::connect(&spec, peer, &journal) => Arc::new(locks),
         _ = terminated.recv() => return Ok(()),
     };
     let mut tasks = JoinSet::new();

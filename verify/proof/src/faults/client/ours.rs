@@ -1,23 +1,38 @@
 //! The locks on trial.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::{Acquire, Any, Client, Error, Lease, Loss, Released, Settings, Wait};
 
 use super::lock::{Failure, Held, Lock, OnQueued, Patience};
 use super::{Spec, Task};
+use crate::faults::history::Journal;
+use crate::hearing::Hearing;
 
 pub(super) struct Ours {
     client: Client,
 }
 
 impl Ours {
-    pub(super) async fn connect(spec: &Spec) -> Result<Self, Failure> {
+    pub(super) async fn connect(spec: &Spec, journal: &Arc<Journal>) -> Result<Self, Failure> {
         let settings = Settings::default()
             .with_ttl(spec.ttl)
             .with_operation_timeout(spec.operation_timeout);
-        let builder = Client::builder().store(&spec.store).settings(settings);
+        let builder = Client::builder().settings(settings);
+        let builder = match RedisOptions::from_url(&spec.store) {
+            Ok(options) => {
+                let store = RedisStore::connect(options).await;
+                let store =
+                    store.map_err(|error| Failure::new(&error.kind().to_string(), &error))?;
+                let journal = Arc::clone(journal);
+                let store = Hearing::new(Arc::new(store), move || journal.deaf());
+                builder.with_store(Arc::new(store))
+            }
+            Err(_) => builder.store(&spec.store),
+        };
         let client = builder.connect().await.map_err(|error| failure(&error))?;
         Ok(Self { client })
     }

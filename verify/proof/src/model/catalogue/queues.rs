@@ -123,6 +123,28 @@ pub(super) fn all() -> Vec<Entry> {
             &["granted in a run", "granted while it waited"],
         ),
         queue(
+            "queue/runs passed over",
+            vec![
+                Part::writer().runs(0),
+                Part::writer().runs(0),
+                Part::writer(),
+            ],
+            Events {
+                passes: true,
+                ..none()
+            },
+            &["granted in a run", "passed over"],
+        ),
+        queue(
+            "queue/passed over",
+            vec![Part::writer(), Part::writer().keeps(3), Part::reader()],
+            Events {
+                passes: true,
+                ..none()
+            },
+            &["granted while it waited", "passed over"],
+        ),
+        queue(
             "queue/re-entrant",
             vec![
                 Part::writer().of(1),

@@ -202,6 +202,7 @@ impl ClientsModel {
             token: Token(state.highest.0 + 1),
             behind: None,
             deadline: state.clock,
+            waited: std::time::Duration::ZERO,
         };
         let epoch = state.clients[client].epoch;
         let at = state.clock;

@@ -104,6 +104,11 @@ pub(super) const ALL: &[Mutant] = &[
         &["queue/re-entrant"],
     ),
     mutant(
+        "pass-holders",
+        "who does not hear of a grant loses what it has held before",
+        &["queue/runs passed over"],
+    ),
+    mutant(
         "permits-unweighed",
         "permits are counted without their weight",
         &["queue/permits"],

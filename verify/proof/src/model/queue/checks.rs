@@ -19,6 +19,8 @@ pub(super) struct Step<'a> {
     /// Those that were granted behind others, and those that are.
     pub(super) followed: Vec<Follower>,
     pub(super) followers: Vec<Follower>,
+    /// By part: whether it waits since it was passed over.
+    pub(super) passed: Vec<bool>,
     pub(super) outcome: &'a Outcome,
 }
 
@@ -33,15 +35,17 @@ impl QueueModel {
         let clock = state.clock();
         let was = before.queue.look(clock);
         let is = state.queue.look(clock);
-        let step = Step {
+        let mut step = Step {
             model: self,
             act,
             followed: before.followers(&was),
             followers: state.followers(&is),
+            passed: before.ghosts.iter().map(|ghost| ghost.passed).collect(),
             was,
             is,
             outcome,
         };
+        step.note_passed();
         step.remember(before, state);
         let fine = [
             (Promise::Capacity, step.what_is_granted_fits()),
@@ -122,12 +126,30 @@ impl Step<'_> {
         claims(seen).find(|claim| number(claim) == actor && !claim.kept)
     }
 
+    /// Who had a grant and waits again was passed over; who is granted is so no more.
+    fn note_passed(&mut self) {
+        let waits = |arrival| self.line().any(|claim| claim.arrival == arrival);
+        let followed = self.followed.iter().map(|follower| follower.arrival);
+        let held = self.was.holders.iter().map(|holder| holder.claim.arrival);
+        let back: Vec<_> = held.chain(followed).filter(|one| waits(*one)).collect();
+        let passes = matches!(self.act, Act::Pass(_));
+        let passed = (0..self.passed.len()).map(|part| {
+            let mut line = self.line().filter(|claim| number(claim) == part);
+            line.next()
+                .is_some_and(|claim| self.passed[part] || (passes && back.contains(&claim.arrival)))
+        });
+        self.passed = passed.collect();
+    }
+
     /// Keeps what the checks of later steps need.
     fn remember(&self, before: &State, state: &mut State) {
         let at = self.outcome.at;
         let held = self.is.holders.iter().map(|holder| holder.token);
         let granted = held.chain(self.granted().map(|new| new.token));
         state.highest = granted.fold(before.highest, Token::max);
+        for (ghost, passed) in state.ghosts.iter_mut().zip(&self.passed) {
+            ghost.passed = *passed;
+        }
         for holder in self.granted() {
             let part = &self.model.parts[number(holder.claim)];
             let floor = at + PROMOTED_FLOOR.max(part.min_hold);
@@ -141,6 +163,7 @@ impl Step<'_> {
         match self.act {
             Act::Release(actor) | Act::Vacate(actor) => state.ghosts[actor].left = true,
             Act::Bury(dead) => state.ghosts[dead].dead = true,
+            Act::Pass(silent) => state.ghosts[silent].passes = true,
             Act::Break => {
                 for holder in &self.was.holders {
                     state.ghosts[number(&holder.claim)].left = true;
@@ -178,7 +201,7 @@ impl Step<'_> {
     }
 
     fn nobody_was_passed(&self) -> bool {
-        let Some(first) = self.line().next() else {
+        let Some(first) = self.patient().next() else {
             return true;
         };
         let in_order = self.granted().all(|new| {
@@ -194,7 +217,7 @@ impl Step<'_> {
     }
 
     fn the_first_in_line_does_not_fit(&self) -> bool {
-        let hands_on = !matches!(self.act, Act::Vacate(_) | Act::Unheard(_));
+        let hands_on = !matches!(self.act, Act::Vacate(_) | Act::Unheard(_) | Act::Pass(_));
         let Some(first) = self.line().next().filter(|_| hands_on) else {
             return true;
         };
@@ -225,6 +248,14 @@ impl Step<'_> {
         }
     }
 
+    /// A grant of just now is taken back, since its client did not hear.
+    pub(super) fn steps_back(&self, claim: &ClaimView) -> bool {
+        let part = number(claim);
+        let waits = self.line().any(|is| is.arrival == claim.arrival);
+        let silent = self.act == Act::Pass(self.model.client(part));
+        silent && waits && claim.since == self.outcome.at
+    }
+
     fn others_stand(&self) -> bool {
         let breaks = self.act == Act::Break;
         let shrinks = matches!(self.act, Act::Resize(_)) || self.model.events.resizes;
@@ -234,7 +265,8 @@ impl Step<'_> {
                     && new.token == old.token
                     && new.claim.kept == old.claim.kept
             };
-            breaks || self.leaves(&old.claim) || self.is.holders.iter().any(same)
+            let goes = self.leaves(&old.claim) || self.steps_back(&old.claim);
+            breaks || goes || self.is.holders.iter().any(same)
         });
         let here: BTreeSet<_> = claims(&self.is).map(|claim| claim.arrival).collect();
         let mut waiters = self.was.waiters.iter().map(|waiter| &waiter.claim);
@@ -251,7 +283,8 @@ impl Step<'_> {
         self.was.holders.iter().all(|old| {
             let keeps = old.claim.since + self.model.parts[number(&old.claim)].min_hold > at;
             let stays = |new: &Holder| new.token == old.token;
-            !keeps || self.act == Act::Break || self.is.holders.iter().any(stays)
+            let goes = self.act == Act::Break || self.steps_back(&old.claim);
+            !keeps || goes || self.is.holders.iter().any(stays)
         })
     }
 
@@ -270,7 +303,7 @@ impl Step<'_> {
             let new = claims(&self.is).find(|new| new.arrival == old.arrival);
             new.is_none_or(|new| match self.act {
                 _ if new.kept && !old.kept => true,
-                Act::Unheard(cut) if cut == self.model.client(number(old)) => {
+                Act::Unheard(cut) | Act::Pass(cut) if cut == self.model.client(number(old)) => {
                     new.deadline >= old.deadline.min(self.outcome.at + UNHEARD_CUT)
                 }
                 _ => new.deadline >= old.deadline,
@@ -376,6 +409,14 @@ impl Step<'_> {
             } else {
                 seen.note("granted while it waited");
             }
+        }
+        if self
+            .was
+            .holders
+            .iter()
+            .any(|old| self.steps_back(&old.claim))
+        {
+            seen.note("passed over");
         }
         match self.outcome.reply {
             Reply::Gone => seen.note("gone"),

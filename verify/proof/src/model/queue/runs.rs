@@ -1,5 +1,7 @@
 //! Runs: claims of one client that are granted one behind the other.
 
+use std::time::Duration;
+
 use leasehold_core::{Arrival, ClaimView, Mode, Queue, Snapshot, StoreTime, Token};
 use serde::Deserialize;
 
@@ -39,12 +41,16 @@ impl QueueModel {
     }
 
     /// A grant goes unheard in the moment in which it is given, or never.
-    pub(super) fn granted_just_now(&self, state: &State, client: usize) -> Vec<Arrival> {
+    pub(super) fn granted_just_now(
+        &self,
+        state: &State,
+        client: usize,
+    ) -> Vec<(Arrival, Duration)> {
         let seen = state.queue.look(state.clock());
         let theirs = |claim: &&ClaimView| self.client(number(claim)) == client;
         let granted = state.granted(&seen).filter(theirs);
         let now = granted.filter(|claim| claim.since == seen.at);
-        now.map(|claim| claim.arrival).collect()
+        now.map(|claim| (claim.arrival, Duration::ZERO)).collect()
     }
 }
 
@@ -93,6 +99,11 @@ impl Step<'_> {
         waiters.filter(|claim| self.follower(claim.arrival).is_none())
     }
 
+    /// Those of them that were not passed over, since their client did not hear.
+    pub(super) fn patient(&self) -> impl Iterator<Item = &ClaimView> {
+        self.line().filter(|claim| !self.passed[number(claim)])
+    }
+
     /// A run is one client's, whose claims came one after the other.
     pub(super) fn a_run_is_one_clients(&self) -> bool {
         if self.followers.is_empty() {
@@ -111,7 +122,7 @@ impl Step<'_> {
 
     /// Who is granted behind others came before all who wait, and in this order.
     pub(super) fn a_run_keeps_the_order(&self) -> bool {
-        let first = self.line().map(|claim| claim.arrival).next();
+        let first = self.patient().map(|claim| claim.arrival).next();
         let in_order = self.followers.is_sorted_by_key(|follower| follower.arrival)
             && self.followers.is_sorted_by_key(|follower| follower.token);
         let before = |follower: &Follower| first.is_none_or(|first| follower.arrival < first);
@@ -140,7 +151,7 @@ impl Step<'_> {
         let leaves = |follower: &Follower| {
             let mut claims = super::claims(&self.was);
             let claim = claims.find(|claim| claim.arrival == follower.arrival);
-            claim.is_none_or(|claim| self.leaves(claim))
+            claim.is_none_or(|claim| self.leaves(claim) || self.steps_back(claim))
         };
         let stands = |follower: &Follower| {
             let same = |token| token == follower.token;

@@ -10,6 +10,7 @@ use crate::simulate::book::{Attempt, Fact, Wanted};
 #[derive(Default)]
 pub(super) struct Fifo {
     asked: BTreeMap<Attempt, (Wanted, Vec<Attempt>)>,
+    clients: BTreeMap<Attempt, usize>,
     /// Who knows that it stands in line, and has not been served yet.
     queued: BTreeMap<Attempt, &'static str>,
     /// The numbers that were granted.
@@ -24,8 +25,11 @@ impl Invariant for Fifo {
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Asked {
-                attempt, wanted, ..
+                attempt,
+                client,
+                wanted,
             } => {
+                self.clients.insert(*attempt, *client);
                 let ahead = self.queued.iter().filter(|(_, key)| **key == wanted.key);
                 let ahead = ahead.map(|(attempt, _)| *attempt).collect();
                 self.asked.insert(*attempt, (*wanted, ahead));
@@ -37,6 +41,11 @@ impl Invariant for Fifo {
                 // Its place is another now.
                 _ => drop(self.queued.remove(attempt)),
             },
+            Fact::Deaf { client } => {
+                let clients = &self.clients;
+                self.queued
+                    .retain(|attempt, _| clients.get(attempt) != Some(client));
+            }
             Fact::NotGranted { attempt, .. } => drop(self.queued.remove(attempt)),
             Fact::Granted {
                 attempt,
@@ -110,6 +119,23 @@ mod tests {
         };
         assert!(forgot(false).is_ok());
         assert!(forgot(true).is_ok());
+    }
+
+    #[test]
+    fn who_did_not_hear_of_its_turn_can_be_passed() {
+        let deaf = |client| {
+            let facts = [
+                (0, asked(1)),
+                (1, queued(1, 0)),
+                (2, asked(2)),
+                (3, Fact::Deaf { client }),
+                (4, granted(2, 5, 99)),
+                (5, granted(1, 6, 99)),
+            ];
+            judge(Fifo::default(), &facts)
+        };
+        assert!(deaf(1).is_ok());
+        assert!(deaf(2).is_err());
     }
 
     #[test]

@@ -1,0 +1,131 @@
+//! A store that tells when its client may not have heard of its turn. Who does not listen when
+//! its turn comes is passed over: it keeps its place, but nobody promises that turn.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use leasehold::StoreError;
+use leasehold::core::{Claim, Command, Inbox, Key, Push, Snapshot, UNHEARD_CUT};
+use leasehold::store::{AllAnswer, Answer, Capabilities, Listening, Listing, LockStore, PushSink};
+use tokio::time::Instant;
+
+/// A store, and whom to tell.
+pub(crate) struct Hearing {
+    store: Arc<dyn LockStore>,
+    ears: Arc<Ears>,
+}
+
+struct Ears {
+    deaf: Box<dyn Fn() + Send + Sync>,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Listens,
+    /// Nobody listens, and since when a claim waits.
+    Silent(Option<Instant>),
+}
+
+impl Hearing {
+    /// Calls `deaf` when the client listens again, or late for a claim that waits.
+    pub(crate) fn new(store: Arc<dyn LockStore>, deaf: impl Fn() + Send + Sync + 'static) -> Self {
+        let ears = Arc::new(Ears {
+            deaf: Box::new(deaf),
+            state: Mutex::new(State::Silent(None)),
+        });
+        Self { store, ears }
+    }
+}
+
+impl Ears {
+    fn replace(&self, state: State) -> State {
+        let mut now = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match (*now, state) {
+            // The first that waits counts.
+            (State::Silent(Some(_)), State::Silent(Some(_))) => *now,
+            (State::Listens, State::Silent(Some(_))) => State::Listens,
+            _ => std::mem::replace(&mut now, state),
+        }
+    }
+}
+
+impl fmt::Debug for Hearing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.store.fmt(f)
+    }
+}
+
+#[async_trait]
+impl LockStore for Hearing {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
+        if matches!(command, Command::Claim(claim) if claim.wait) {
+            self.ears.replace(State::Silent(Some(Instant::now())));
+        }
+        self.store.step(key, command).await
+    }
+
+    async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
+        self.store.claim_all(parts).await
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        self.store.inspect(key).await
+    }
+
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        self.store.listing(pattern)
+    }
+
+    fn inbox(&self) -> &Inbox {
+        self.store.inbox()
+    }
+
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        let ears = Arc::clone(&self.ears);
+        let ear = Arc::new(Ear { sink, ears });
+        let open = self.store.listen(ear).await?;
+        let late = |since: Instant| since.elapsed() >= UNHEARD_CUT;
+        if matches!(self.ears.replace(State::Listens), State::Silent(Some(since)) if late(since)) {
+            (self.ears.deaf)();
+        }
+        let ears = Arc::clone(&self.ears);
+        Ok(Box::new(Open { _open: open, ears }))
+    }
+
+    fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+        self.store.lifelines()
+    }
+}
+
+struct Ear {
+    sink: Arc<dyn PushSink>,
+    ears: Arc<Ears>,
+}
+
+impl PushSink for Ear {
+    fn push(&self, push: Push) {
+        if matches!(push, Push::Reset) {
+            (self.ears.deaf)();
+        }
+        self.sink.push(push);
+    }
+}
+
+struct Open {
+    _open: Box<dyn Listening>,
+    ears: Arc<Ears>,
+}
+
+impl Listening for Open {}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.ears.replace(State::Silent(None));
+    }
+}

@@ -15,7 +15,7 @@ mod node;
 mod release;
 mod renewal;
 
-pub use acquire::{AcquireConfig, AcquireVerdict, QuorumAcquire};
+pub use acquire::{AcquireConfig, AcquireVerdict, Proposal, QuorumAcquire};
 pub use message::{Acquire, Extend, Part, Told, Vote};
 pub use node::{Body, Ear, Hold, Node, WAITERS, WAITING_LIFE};
 pub use release::{QuorumRelease, ReleaseVerdict};

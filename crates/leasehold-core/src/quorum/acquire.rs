@@ -19,6 +19,17 @@ pub struct AcquireConfig {
     pub patience: Duration,
 }
 
+/// What a claim has proposed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proposal {
+    /// The token.
+    pub token: Token,
+    /// When it was proposed.
+    pub at: Moment,
+    /// Whether a quorum has voted for the claim.
+    pub held: bool,
+}
+
 /// How a bid ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AcquireVerdict {
@@ -86,18 +97,24 @@ impl QuorumAcquire {
         Self::with(config, token, seen, now)
     }
 
-    /// The same claim asks again with the token that it has proposed already. If
-    /// it `has_held` with that, it finds that hold or none.
+    /// The same claim asks again with the token that it has proposed already. If it has held
+    /// with that, it finds that hold or none. If it has not, and proposed it half a TTL ago,
+    /// it proposes another: meanwhile servers may have forgotten higher ones, and be through
+    /// with their quarantine.
     #[must_use]
     pub fn again(
         config: AcquireConfig,
-        token: Token,
+        before: Proposal,
         seen: Token,
-        has_held: bool,
+        wall: u64,
         now: Moment,
     ) -> Self {
-        let mut bid = Self::with(config, token, seen, now);
-        bid.fixed = has_held;
+        let stale = now.since(before.at) >= config.ttl / 2;
+        if stale && !before.held {
+            return Self::new(config, seen.max(before.token), wall, now);
+        }
+        let mut bid = Self::with(config, before.token, seen, now);
+        bid.fixed = before.held;
         bid
     }
 

@@ -8,8 +8,8 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::quorum::{
-    Acquire, AcquireConfig, AcquireVerdict, Body, Extend, Part, QuorumAcquire, QuorumRelease,
-    QuorumRenewal, ReleaseVerdict, RenewalVerdict, Vote,
+    Acquire, AcquireConfig, AcquireVerdict, Body, Extend, Part, Proposal, QuorumAcquire,
+    QuorumRelease, QuorumRenewal, ReleaseVerdict, RenewalVerdict, Vote,
 };
 use leasehold_core::{Claim, ClaimId, Key, Moment, StoreTime, Token, Validity};
 use leasehold_store::random::random_u64;
@@ -83,12 +83,14 @@ impl Inner {
         };
         let seen = self.highest.of(key);
         let bid = match known {
-            // A token that was proposed long ago may be below those of others
-            // that a server has forgotten: then a new one is due.
-            Some(entry) if entry.held || sent.since(entry.proposed) < claim.lease_ttl / 2 => {
-                QuorumAcquire::again(config, entry.token, seen, entry.held, sent)
+            Some(entry) => {
+                let before = Proposal {
+                    token: entry.token,
+                    at: entry.proposed,
+                    held: entry.held,
+                };
+                QuorumAcquire::again(config, before, seen, at.0, sent)
             }
-            Some(entry) => QuorumAcquire::new(config, seen.max(entry.token), at.0, sent),
             None => QuorumAcquire::new(config, seen, at.0, sent),
         };
         let mut entry = known.cloned().unwrap_or_else(|| Entry {

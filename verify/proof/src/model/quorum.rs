@@ -121,6 +121,8 @@ struct Bidding {
     heard: Vec<Option<Vote>>,
     rounds: u8,
     sent: Moment,
+    /// When it proposed its token.
+    proposed: Moment,
     /// The highest token completed when it began.
     floor: Token,
 }

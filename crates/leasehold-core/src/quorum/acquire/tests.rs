@@ -151,10 +151,32 @@ fn a_quarantine_says_when_to_come_back() {
     assert_eq!(bid.verdict(), Some(AcquireVerdict::Refused { left: None }));
 }
 
+fn proposed(held: bool) -> Proposal {
+    Proposal {
+        token: Token(9),
+        at: Moment(0),
+        held,
+    }
+}
+
+/// Servers that have forgotten would take an old token, below those of others meanwhile.
+#[test]
+fn what_was_proposed_long_ago_is_not_proposed_again() {
+    let config = config(3, None);
+    let again = |held, micros| {
+        let now = Moment(0) + Duration::from_micros(micros);
+        QuorumAcquire::again(config, proposed(held), Token(7), 100, now).token()
+    };
+    let half = u64::try_from(config.ttl.as_micros() / 2).unwrap();
+    assert_eq!(again(false, half - 1), Token(9));
+    assert_eq!(again(false, half), Token(100));
+    assert_eq!(again(true, half), Token(9), "another would be another hold");
+}
+
 #[test]
 fn who_held_before_finds_that_hold_or_none() {
     let again = || {
-        let mut bid = QuorumAcquire::again(config(3, None), Token(9), Token(9), true, Moment(0));
+        let mut bid = QuorumAcquire::again(config(3, None), proposed(true), Token(9), 0, Moment(0));
         ask(&mut bid);
         bid
     };
@@ -184,7 +206,7 @@ fn an_id_of_another_is_taken() {
 /// Another may have come to one server first.
 #[test]
 fn one_server_does_not_take_an_id_from_who_has_a_quorum() {
-    let mut bid = QuorumAcquire::again(config(3, None), Token(9), Token(9), true, Moment(0));
+    let mut bid = QuorumAcquire::again(config(3, None), proposed(true), Token(9), 0, Moment(0));
     ask(&mut bid);
     vote(&mut bid, 2, Vote::Taken);
     vote(&mut bid, 0, Vote::Yes);

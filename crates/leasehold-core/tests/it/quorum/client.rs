@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::quorum::{
-    Acquire, AcquireConfig, AcquireVerdict, Body, Extend, Part, QuorumAcquire, QuorumRelease,
-    QuorumRenewal, RenewalVerdict, Vote,
+    Acquire, AcquireConfig, AcquireVerdict, Body, Extend, Part, Proposal, QuorumAcquire,
+    QuorumRelease, QuorumRenewal, RenewalVerdict, Vote,
 };
 use leasehold_core::{ClaimId, ClientInfo, Inbox, Moment, Token, Validity};
 
@@ -181,10 +181,7 @@ impl Client {
                     ttl: self.climate.ttl,
                     patience: self.patience(),
                 };
-                let wall = match self.climate.broken {
-                    Broken::CountersOnly => 0,
-                    _ => wall,
-                };
+                let wall = self.counts_from(wall);
                 let counts = self.climate.broken == Broken::CountersOnly;
                 if counts || dice.of_thousand(300) {
                     // Another process takes its place.
@@ -233,7 +230,14 @@ impl Client {
                     };
                     return (state, false);
                 };
-                self.after_bid(verdict, &bid, (id, began, sent, counted), now, dice, checks)
+                self.after_bid(
+                    verdict,
+                    &bid,
+                    (id, began, sent, counted),
+                    (now, wall),
+                    dice,
+                    checks,
+                )
             }
             State::Held {
                 id,
@@ -312,12 +316,20 @@ impl Client {
         }
     }
 
+    /// Where tokens begin: at the time of day, unless that rule is broken.
+    fn counts_from(&self, wall: u64) -> u64 {
+        match self.climate.broken {
+            Broken::CountersOnly => 0,
+            _ => wall,
+        }
+    }
+
     fn after_bid(
         &mut self,
         verdict: AcquireVerdict,
         bid: &QuorumAcquire,
         (id, began, sent, counted): (ClaimId, u64, Moment, Token),
-        now: u64,
+        (now, wall): (u64, u64),
         dice: &mut Dice,
         checks: &mut Checks,
     ) -> (State, bool) {
@@ -348,15 +360,25 @@ impl Client {
             AcquireVerdict::Busy { .. } => checks.had.busy += 1,
             AcquireVerdict::Unanswered => {
                 checks.had.unanswered += 1;
-                let young = now - began < self.climate.ttl.as_micros() as u64 / 2;
-                if young && dice.of_thousand(500) && !self.retired {
+                if dice.of_thousand(500) && !self.retired {
+                    let before = Proposal {
+                        token: bid.token(),
+                        at: self.moment(began),
+                        held: false,
+                    };
                     let config = AcquireConfig {
                         size: self.climate.size,
                         ttl: self.climate.ttl,
                         patience: self.patience(),
                     };
                     let state = State::Bidding {
-                        bid: QuorumAcquire::again(config, bid.token(), self.seen, false, moment),
+                        bid: QuorumAcquire::again(
+                            config,
+                            before,
+                            self.seen,
+                            self.counts_from(wall),
+                            moment,
+                        ),
                         number: self.number(),
                         id,
                         began,

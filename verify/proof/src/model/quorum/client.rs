@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::quorum::{
-    Acquire, AcquireConfig, AcquireVerdict, Body, Extend, Part, QuorumAcquire, QuorumRelease,
-    QuorumRenewal, RenewalVerdict, Vote,
+    Acquire, AcquireConfig, AcquireVerdict, Body, Extend, Part, Proposal, QuorumAcquire,
+    QuorumRelease, QuorumRenewal, RenewalVerdict, Vote,
 };
 use leasehold_core::{ClientInfo, Inbox, Token, Validity};
 
@@ -124,6 +124,7 @@ impl QuorumModel {
             heard: vec![None; self.size.servers()],
             rounds: 1,
             sent: now,
+            proposed: now,
             floor,
         }));
         self.drive(state, client);
@@ -131,13 +132,20 @@ impl QuorumModel {
 
     /// The same claim asks again with the token that it has proposed.
     pub(super) fn again(&self, state: &mut State, client: usize) {
-        let now = self.moment(state, client);
+        let (now, wall) = (self.moment(state, client), self.wall(state, client));
         let it = &mut state.clients[client];
         it.number += 1;
         state.left.late -= 1;
         if let Stage::Bidding(bidding) = &mut it.stage {
-            let token = bidding.bid.token();
-            bidding.bid = QuorumAcquire::again(self.config(), token, it.seen, false, now);
+            let before = Proposal {
+                token: bidding.bid.token(),
+                at: bidding.proposed,
+                held: false,
+            };
+            bidding.bid = QuorumAcquire::again(self.config(), before, it.seen, wall, now);
+            if bidding.bid.token() != before.token {
+                bidding.proposed = now;
+            }
             bidding.heard.fill(None);
             bidding.rounds = 1;
             bidding.sent = now;

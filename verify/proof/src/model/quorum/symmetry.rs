@@ -53,6 +53,7 @@ impl Client {
                 )
                     .hash(state);
                 (bidding.rounds, bidding.sent, bidding.floor).hash(state);
+                bidding.proposed.hash(state);
             }
             Stage::Held(held) => {
                 (2, held.token, held.validity).hash(state);

@@ -49,7 +49,8 @@ impl ClientsModel {
         let seen = [before, state.queue.look(state.clock)];
         let mut pushed = Vec::new();
         let clients = &state.clients;
-        state.queue.deliver(outcome.events, now, |event| {
+        let mut delivered = state.queue.clone();
+        let applied = delivered.deliver(outcome.events, now, |event| {
             let client = self.reader(event, &seen);
             let listens = clients[client].connected && !clients[client].dead;
             if listens {
@@ -57,6 +58,11 @@ impl ClientsModel {
             }
             listens || !self.hears_silence
         });
+        for unheard in &applied {
+            let outcome = state.queue.apply(unheard, now);
+            self.judge_grants(state, None, &outcome);
+            self.judge_hints(state, now, &outcome);
+        }
         Self::keep(state);
         for (client, event) in pushed {
             state.wire.push(Message {

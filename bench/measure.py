@@ -145,6 +145,8 @@ class Bench:
         for waiter in [first, second]:
             waiter.tell("acquire")
             time.sleep(0.2)
+        # Long enough for every lock to know that it waits: docs/adr/0007-unheard.md.
+        time.sleep(1)
         first.end()
         time.sleep(0.1)
         holder.tell("release")

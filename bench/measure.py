@@ -145,7 +145,7 @@ class Bench:
         for waiter in [first, second]:
             waiter.tell("acquire")
             time.sleep(0.2)
-        # Long enough for every lock to know that it waits: docs/adr/0007-unheard.md.
+        # leasehold passes over only who has waited for a second: docs/adr/0007-unheard.md.
         time.sleep(1)
         first.end()
         time.sleep(0.1)

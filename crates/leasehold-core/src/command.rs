@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Arrival, Capacity, ClaimId, ClientInfo, Inbox, Mode, Note, OwnerSecret, Reply, StoreTime, Token,
+    Arrival, AuditEntry, Capacity, ClaimId, ClientInfo, Inbox, Mode, Note, OwnerSecret, Reply,
+    StoreTime, Token,
 };
 
 /// Joins the queue, or finds itself where it already stands.
@@ -151,7 +152,10 @@ pub enum Command {
     Release(Release),
     /// Takes the key from all who hold it: for administrators. Answered by
     /// `Broken`: a [`BreakReply`](crate::BreakReply).
-    Break,
+    Break {
+        /// Who does it, for an audit log.
+        by: ClientInfo,
+    },
     /// Changes the number of permits of a semaphore in use, if it is `from` now.
     /// Growing promotes at once, shrinking revokes nothing; a waiting claim that
     /// is too heavy then leaves with `Mismatch`. Answered by a
@@ -183,13 +187,26 @@ pub enum Command {
         /// where they stood, and the next who fit are granted.
         passed: Vec<Inbox>,
     },
-    /// The client behind this inbox is known to be dead: drops all its claims,
-    /// but for what a minimum hold keeps.
-    /// Answered by `Done`.
+    /// The clients behind these inboxes are known to be dead: drops all their claims, but for
+    /// what a minimum hold keeps. All at once, so that none of them is granted what another
+    /// leaves. Answered by `Done`.
     Bury {
-        /// The dead client's inbox.
-        inbox: Inbox,
+        /// The dead clients' inboxes.
+        inboxes: Vec<Inbox>,
     },
+}
+
+impl Command {
+    /// The claim that it is about, as its client knows it.
+    #[must_use]
+    pub fn id(&self) -> Option<&ClaimId> {
+        match self {
+            Self::Claim(Claim { id, .. })
+            | Self::Renew(Renew { id, .. })
+            | Self::Release(Release { id, .. }) => Some(id),
+            _ => None,
+        }
+    }
 }
 
 /// Something an inbox should hear. It saves time and carries no authority
@@ -296,6 +313,8 @@ pub struct Outcome {
     pub at: StoreTime,
     /// What to tell whom, in this order.
     pub events: Vec<Event>,
+    /// What to note in the audit log, where there is one: [`Now::audited`](crate::Now::audited).
+    pub audit: Vec<AuditEntry>,
 }
 
 /// A key as it can be looked at, without the claim ids.

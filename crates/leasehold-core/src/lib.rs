@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod audit;
 mod backoff;
 mod claim;
 mod command;
@@ -36,6 +37,7 @@ mod time;
 mod token;
 mod validity;
 
+pub use audit::{AuditEntry, AuditEvent, AuditedHold};
 pub use backoff::{Backoff, Pauses, Retry};
 pub use claim::{Arrival, ClaimId, Inbox, Note};
 pub use command::{

@@ -10,9 +10,11 @@
 //! - `run`: claims of one client that are granted one behind the other;
 //! - `told`: who is told, and what is answered;
 //! - `tombstone`: released ids;
+//! - `audit`: what a step has changed about who holds;
 //! - `record`, `look`: a queue as it is written down, and as people see it;
 //! - `essence`: what tells two queues apart for a model.
 
+mod audit;
 mod claim;
 mod entry;
 mod essence;
@@ -156,12 +158,14 @@ impl Queue {
     /// While the store is closed ([`Now::closed`]) nobody is granted anything,
     /// whatever is free: who holds may renew and leave, who waits keeps its place.
     pub fn apply(&mut self, command: &Command, now: impl Into<Now>) -> Outcome {
-        let mut step = self.begin(now.into());
+        let now = now.into();
+        let before = now.audited.then(|| self.clone());
+        let mut step = self.begin(now);
         let reply = match command {
             Command::Claim(claim) => self.claim(claim, &mut step),
             Command::Renew(renew) => self.renew(renew, &mut step),
             Command::Release(release) => self.release(release, &mut step),
-            Command::Break => self.break_all(&mut step),
+            Command::Break { .. } => self.break_all(&mut step),
             Command::Resize { from, to } => self.resize(*from, *to, &mut step),
             Command::Watch { inbox, ttl } => self.watch(inbox, *ttl, &step),
             Command::Unheard {
@@ -169,27 +173,17 @@ impl Queue {
                 granted,
                 passed,
             } => self.unheard(silent, granted, passed, &mut step),
-            Command::Bury { inbox } => self.bury([inbox], &mut step),
+            Command::Bury { inboxes } => self.bury(inboxes, &mut step),
         };
-        let outcome = self.end(step, reply);
+        let mut outcome = self.end(step, reply);
+        if let Some(before) = before {
+            outcome.audit = self.audit(&before, command, &reply, outcome.at);
+        }
         if matches!(command, Command::Watch { .. }) && self.is_blank() && self.watchers.is_empty() {
             // Who has watched a key that nobody uses leaves nothing.
             *self = Self::default();
         }
         outcome
-    }
-
-    /// Applies [`Command::Bury`] to several inboxes at once, so that none of
-    /// them is granted what another leaves: a grant to the dead would leave a
-    /// minimum hold that nobody asked for in time.
-    pub fn bury_all<'a>(
-        &mut self,
-        inboxes: impl IntoIterator<Item = &'a Inbox>,
-        now: impl Into<Now>,
-    ) -> Outcome {
-        let mut step = self.begin(now.into());
-        let reply = self.bury(inboxes, &mut step);
-        self.end(step, reply)
     }
 
     /// Applies several claims that do not wait, each to its own queue, if all of
@@ -233,18 +227,19 @@ impl Queue {
         Ok(outcomes)
     }
 
-    /// Hands each event to `heard`. Who does not hear is dead, or has lost its connection: the key
+    /// Hands each event of a step to `heard`. Who does not hear is dead, or has lost its connection: the key
     /// goes to the next who listens, and the place in the line stays for [`UNHEARD_CUT`]. Only
     /// who has not waited for as long as that may not listen yet, and is waited for. Stores that
     /// can tell whether a push arrived call it right after [`Queue::apply`], at the same time.
-    /// Answers what it has applied.
+    /// Answers what it has applied; what is to be noted of that is added to the outcome.
     pub fn deliver(
         &mut self,
-        mut events: Vec<Event>,
+        outcome: &mut Outcome,
         now: impl Into<Now>,
         mut heard: impl FnMut(&Event) -> bool,
     ) -> Vec<Command> {
         let now = now.into();
+        let mut events = std::mem::take(&mut outcome.events);
         let (mut silent, mut passed) = (Vec::new(), Vec::new());
         let mut applied = Vec::new();
         for left in (0..UNHEARD_ROUNDS).rev() {
@@ -283,7 +278,9 @@ impl Queue {
                 granted,
                 passed: passed.iter().filter(|_| left > 0).cloned().collect(),
             };
-            events = self.apply(&unheard, now).events;
+            let unheard_outcome = self.apply(&unheard, now);
+            events = unheard_outcome.events;
+            outcome.audit.extend(unheard_outcome.audit);
             applied.push(unheard);
         }
         applied
@@ -384,6 +381,7 @@ impl Queue {
             clock,
             closed,
             last_token,
+            audited: _,
         } = now;
         let (now, offset) = self.now(clock);
         self.offset = offset;
@@ -421,6 +419,7 @@ impl Queue {
             reply,
             at: step.now,
             events: step.events,
+            audit: Vec::new(),
         }
     }
 }

@@ -110,6 +110,8 @@ pub struct Now {
     ///
     /// [`Queue::is_spent`]: crate::Queue::is_spent
     pub last_token: Option<Token>,
+    /// Whether the store has an audit log: then each step says what to note there.
+    pub audited: bool,
 }
 
 impl From<StoreTime> for Now {
@@ -118,6 +120,7 @@ impl From<StoreTime> for Now {
             clock,
             closed: Duration::ZERO,
             last_token: None,
+            audited: false,
         }
     }
 }

@@ -66,7 +66,10 @@ pub(super) fn apply_without(
     command: Option<&Command>,
     clock: StoreTime,
 ) -> Outcome {
-    let removed = (!dead.is_empty()).then(|| queue.bury_all(dead, clock));
+    let removed = (!dead.is_empty()).then(|| {
+        let inboxes = dead.iter().cloned().collect();
+        queue.apply(&Command::Bury { inboxes }, clock)
+    });
     let applied = command.map(|command| queue.apply(command, clock));
     let mut outcome = match (removed, applied) {
         (Some(Outcome { mut events, .. }), Some(applied)) => {
@@ -278,7 +281,12 @@ mod tests {
     #[test]
     fn a_break_takes_the_key_from_the_dead_and_not_from_the_next() {
         let mut queue = line([claim(1, "dead"), claim(2, "b")]);
-        let outcome = step(&mut queue, &Command::Break);
+        let outcome = step(
+            &mut queue,
+            &Command::Break {
+                by: ClientInfo::unknown(),
+            },
+        );
         assert!(matches!(outcome.reply, Reply::Broken { holders: 1, .. }));
         let holders = queue.look(START).holders;
         assert_eq!(holders.len(), 1);

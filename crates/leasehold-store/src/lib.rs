@@ -42,6 +42,7 @@
 pub mod access;
 mod acknowledged;
 mod answer;
+mod audit;
 pub mod clock;
 #[cfg(feature = "contract")]
 pub mod contract;
@@ -63,6 +64,7 @@ mod verbs;
 
 pub use acknowledged::Acknowledged;
 pub use answer::{AllAnswer, Answer};
+pub use audit::{AuditLimit, AuditLog, AuditRecord};
 pub use error::{ErrorKind, StoreError};
 pub use leasehold_core as core;
 #[doc(inline)]

@@ -1,16 +1,22 @@
 //! `memory:` — the core behind a mutex, for tests and for one process.
 
+mod log;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Command, Event, Inbox, Key, Moment, Now, Queue, Snapshot, StoreTime, Token};
+use leasehold_core::{
+    Command, Event, Inbox, Invalid, Key, Moment, Now, Queue, Snapshot, StoreTime, Token,
+};
 
 use tokio::task::coop::consume_budget;
 
+use self::log::{KeptLog, MemoryLog};
 use crate::access::Access;
+use crate::audit::{AuditLimit, AuditLog};
 use crate::clock;
 use crate::error::StoreError;
 use crate::listing::{Listing, OnePage};
@@ -61,6 +67,7 @@ struct Kept {
     queues: HashMap<Key, Queue>,
     /// Of all keys, so that those which nobody uses need not be kept.
     last_token: Token,
+    audit: Option<KeptLog>,
 }
 
 #[derive(Clone)]
@@ -134,6 +141,14 @@ impl MemoryStore {
         (Self::on(shared.clone()), ManualClock { shared })
     }
 
+    /// Keeps an audit log from now on, for all clients of these queues; `memory:?audit=1000`
+    /// does the same.
+    #[must_use]
+    pub fn audited(self, limit: AuditLimit) -> Self {
+        lock(&self.shared.kept).audit = Some(KeptLog::new(limit));
+        self
+    }
+
     /// Another client on the same queues.
     #[must_use]
     pub fn client(&self) -> Self {
@@ -187,6 +202,7 @@ impl Records for MemoryStore {
         let mut kept = lock(&self.shared.kept);
         let now = Now {
             last_token: Some(kept.last_token),
+            audited: kept.audit.is_some(),
             ..Now::from(self.shared.clock.now())
         };
         let epoch = self.shared.epoch(&self.inbox);
@@ -196,10 +212,12 @@ impl Records for MemoryStore {
         let mut outcomes = taken.iter_mut().flatten();
         for (key, mut queue) in keys.iter().zip(queues) {
             if let Some(outcome) = outcomes.next() {
-                let events = std::mem::take(&mut outcome.events);
-                queue.deliver(events, now, |event| {
-                    self.shared.push(key, outcome.at, event)
-                });
+                let at = outcome.at;
+                queue.deliver(outcome, now, |event| self.shared.push(key, at, event));
+                let entries = std::mem::take(&mut outcome.audit);
+                if let Some(log) = &mut kept.audit {
+                    log.note(key, entries);
+                }
             }
             kept.last_token = kept.last_token.max(queue.last_token());
             if !queue.is_spent() {
@@ -222,6 +240,19 @@ impl Records for MemoryStore {
         let kept = lock(&self.shared.kept);
         let queues = kept.queues.iter().map(|(key, queue)| (key, Ok(queue)));
         Box::new(OnePage::new(queues, pattern, clock))
+    }
+
+    fn audit_log<'a>(
+        &'a self,
+        key: Option<&Key>,
+        since: StoreTime,
+    ) -> Option<Box<dyn AuditLog + 'a>> {
+        Some(Box::new(MemoryLog {
+            store: self,
+            key: key.cloned(),
+            since,
+            read: 0,
+        }))
     }
 
     fn inbox(&self) -> &Inbox {
@@ -282,9 +313,22 @@ impl Scheme for Memory {
     }
 
     async fn open(&self, url: &str, _access: &Access) -> Result<Opened, StoreError> {
-        let store = match url.strip_prefix("memory:") {
-            None | Some("") => MemoryStore::new(),
-            Some(name) => MemoryStore::named(name),
+        let rest = url.strip_prefix("memory:").unwrap_or_default();
+        let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let store = match name {
+            "" => MemoryStore::new(),
+            name => MemoryStore::named(name),
+        };
+        let store = match query.split_once('=') {
+            None if query.is_empty() => store,
+            Some(("audit", limit)) => store.audited(limit.parse()?),
+            _ => {
+                return Err(Invalid::new(
+                    format!("a memory store has no option {query:?}"),
+                    "there is audit=, e.g. memory:?audit=1000",
+                )
+                .into());
+            }
         };
         Ok(Opened {
             store: Arc::new(store),
@@ -327,7 +371,13 @@ impl ManualClock {
 
     /// Loses every record, as a restart without persistence would.
     pub fn lose_everything(&self) {
-        *lock(&self.shared.kept) = Kept::default();
+        let mut kept = lock(&self.shared.kept);
+        let audit = kept.audit.as_ref().map(KeptLog::emptied);
+        *kept = Kept {
+            audit,
+            ..Kept::default()
+        };
+        drop(kept);
         self.shift(|now| now + 1);
     }
 

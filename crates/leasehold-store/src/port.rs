@@ -8,9 +8,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use leasehold_core::{Acknowledges, Claim, Command, Inbox, Invalid, Key, Push, Snapshot};
+use leasehold_core::{
+    Acknowledges, Claim, Command, Inbox, Invalid, Key, Push, Snapshot, StoreTime,
+};
 
 use crate::answer::{AllAnswer, Answer};
+use crate::audit::AuditLog;
 use crate::error::StoreError;
 use crate::listing::{Listing, drain};
 
@@ -239,6 +242,21 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// - `list_finds_live_keys_by_pattern`
     async fn list(&self, pattern: &str) -> Result<Vec<(Key, Snapshot)>, StoreError> {
         drain(self.listing(pattern)).await
+    }
+
+    /// The audit log from that time on, of one key or of all: what steps changed about who holds,
+    /// noted in the same atomic steps. Empty where no client keeps one; `None`: this store cannot.
+    ///
+    /// # Contract
+    /// - `audit_says_who_held_and_how_it_ended`
+    /// - `audit_log_is_followed`
+    fn audit_log<'a>(
+        &'a self,
+        key: Option<&Key>,
+        since: StoreTime,
+    ) -> Option<Box<dyn AuditLog + 'a>> {
+        let _ = (key, since);
+        None
     }
 
     /// The name under which this client hears of its grants; every claim of

@@ -6,9 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, Command, Inbox, Key, Now, Outcome, Queue, Snapshot};
+use leasehold_core::{Claim, Command, Inbox, Key, Now, Outcome, Queue, Snapshot, StoreTime};
 
 use crate::answer::{AllAnswer, Answer};
+use crate::audit::AuditLog;
 use crate::error::{ErrorKind, StoreError};
 use crate::listing::Listing;
 use crate::port::{Capabilities, Listening, LockStore, PushSink, check_parts};
@@ -40,6 +41,17 @@ pub trait Records: Send + Sync + fmt::Debug + 'static {
 
     /// As [`LockStore::listing`].
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a>;
+
+    /// As [`LockStore::audit_log`]. A place that keeps one says so to each step
+    /// ([`Now::audited`]), and keeps what the outcomes say ([`Outcome::audit`]).
+    fn audit_log<'a>(
+        &'a self,
+        key: Option<&Key>,
+        since: StoreTime,
+    ) -> Option<Box<dyn AuditLog + 'a>> {
+        let _ = (key, since);
+        None
+    }
 
     /// As [`LockStore::inbox`].
     fn inbox(&self) -> &Inbox;
@@ -145,6 +157,14 @@ impl<R: Records> LockStore for R {
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
         Records::listing(self, pattern)
+    }
+
+    fn audit_log<'a>(
+        &'a self,
+        key: Option<&Key>,
+        since: StoreTime,
+    ) -> Option<Box<dyn AuditLog + 'a>> {
+        Records::audit_log(self, key, since)
     }
 
     fn inbox(&self) -> &Inbox {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    BreakReply, Claim, ClaimReply, Command, Key, Release, ReleaseReply, Renew, RenewReply, Reply,
-    ResizeReply, WatchReply,
+    BreakReply, Claim, ClaimReply, ClientInfo, Command, Key, Release, ReleaseReply, Renew,
+    RenewReply, Reply, ResizeReply, WatchReply,
 };
 
 use crate::answer::Answer;
@@ -54,8 +54,12 @@ pub trait Verbs: LockStore {
     }
 
     /// See [`Command::Break`].
-    fn break_key(&self, key: &Key) -> impl Future<Output = Stepped<BreakReply>> + Send {
-        take(self, key, "a break", Command::Break)
+    fn break_key(
+        &self,
+        key: &Key,
+        by: &ClientInfo,
+    ) -> impl Future<Output = Stepped<BreakReply>> + Send {
+        take(self, key, "a break", Command::Break { by: by.clone() })
     }
 }
 
@@ -91,7 +95,9 @@ mod tests {
     #[tokio::test]
     async fn a_reply_to_another_command_is_corrupt() {
         let (store, key) = (MemoryStore::new(), Key::new("k").unwrap());
-        let broken: Stepped<ClaimReply> = take(&store, &key, "a claim", Command::Break).await;
+        let by = ClientInfo::unknown();
+        let command = Command::Break { by };
+        let broken: Stepped<ClaimReply> = take(&store, &key, "a claim", command).await;
         let error = broken.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         let message = error.to_string();

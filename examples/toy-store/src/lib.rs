@@ -88,9 +88,10 @@ impl Records for Toy {
         // Where not all was taken, there are no outcomes here, and nothing is put back.
         let changed = keys.iter().zip(queues).zip(taken.iter_mut().flatten());
         for ((key, mut queue), outcome) in changed {
-            queue.deliver(std::mem::take(&mut outcome.events), now, |event| {
+            let at = outcome.at;
+            queue.deliver(outcome, now, |event| {
                 let open = place.inboxes.get(event.inbox());
-                let push = |epoch| Push::of(event, key, outcome.at, epoch);
+                let push = |epoch| Push::of(event, key, at, epoch);
                 open.map(|(epoch, sink)| sink.push(push(*epoch))).is_some()
             });
             let text = serde_json::to_string(&queue).map_err(corrupt)?;

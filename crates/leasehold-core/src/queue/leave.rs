@@ -169,12 +169,8 @@ impl Queue {
         }
     }
 
-    pub(super) fn bury<'a>(
-        &mut self,
-        inboxes: impl IntoIterator<Item = &'a Inbox>,
-        step: &mut Step,
-    ) -> Reply {
-        let dead: BTreeSet<_> = inboxes.into_iter().collect();
+    pub(super) fn bury(&mut self, inboxes: &[Inbox], step: &mut Step) -> Reply {
+        let dead: BTreeSet<_> = inboxes.iter().collect();
         self.watchers.retain(|(watcher, _)| !dead.contains(watcher));
         let theirs = |entry: &&Entry| entry.inbox.as_ref().is_some_and(|i| dead.contains(i));
         let left: Vec<_> = self

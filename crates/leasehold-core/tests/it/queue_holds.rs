@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, ClaimId, Command, Event, Inbox, Mode, OwnerSecret, Queue, Release, Renew, Reply,
-    Standing, StoreTime, UNHEARD_CUT,
+    Claim, ClaimId, ClientInfo, Command, Event, Inbox, Mode, OwnerSecret, Queue, Release, Renew,
+    Reply, Standing, StoreTime, UNHEARD_CUT,
 };
 
 const START: StoreTime = StoreTime(1_000_000);
@@ -58,7 +58,12 @@ fn watch(by: &str, ttl: Duration) -> Command {
 /// Whoever waits was told of the lease, which would have lasted longer.
 #[test]
 fn the_next_is_told_how_long_a_key_is_kept() {
-    for leaves in [release(1), Command::Bury { inbox: inbox("a") }] {
+    for leaves in [
+        release(1),
+        Command::Bury {
+            inboxes: vec![inbox("a")],
+        },
+    ] {
         let mut queue = Queue::default();
         queue.apply(&claim(1, "a", 5 * SECOND), START);
         let waiting = standing(queue.apply(&claim(2, "b", SECOND), START).reply);
@@ -94,9 +99,9 @@ fn a_found_grant_has_its_minimum_hold() {
         let mut queue = Queue::default();
         queue.apply(&claim(1, "a", Duration::ZERO), START);
         queue.apply(&claim(2, "b", hold), START);
-        let events = queue.apply(&release(1), START).events;
-        assert!(matches!(events[..], [Event::Granted { .. }]));
-        queue.deliver(events, START, |_| false);
+        let mut outcome = queue.apply(&release(1), START);
+        assert!(matches!(outcome.events[..], [Event::Granted { .. }]));
+        queue.deliver(&mut outcome, START, |_| false);
         let cut = queue.look(START).holders[0].claim.deadline;
         assert_eq!(cut, START + UNHEARD_CUT);
         let found = standing(queue.apply(&finds, START).reply);
@@ -113,9 +118,9 @@ fn who_does_not_hear_of_its_turn_keeps_its_place() {
         queue.apply(&claim(number, by, Duration::ZERO), START);
     }
     let later = START + UNHEARD_CUT;
-    let events = queue.apply(&release(1), later).events;
+    let mut outcome = queue.apply(&release(1), later);
     let mut told = Vec::new();
-    queue.deliver(events, later, |event| {
+    queue.deliver(&mut outcome, later, |event| {
         told.push(event.clone());
         *event.inbox() != inbox("b")
     });
@@ -154,8 +159,8 @@ fn who_has_just_come_is_waited_for() {
     let late = START + UNHEARD_CUT.saturating_sub(Duration::from_micros(1));
     queue.apply(&claim(2, "b", Duration::ZERO), START);
     queue.apply(&claim(3, "c", Duration::ZERO), START);
-    let events = queue.apply(&release(1), late).events;
-    queue.deliver(events, late, |event| *event.inbox() != inbox("b"));
+    let mut outcome = queue.apply(&release(1), late);
+    queue.deliver(&mut outcome, late, |event| *event.inbox() != inbox("b"));
     let look = queue.look(late);
     assert_eq!(look.holders[0].claim.deadline, late + UNHEARD_CUT);
     let waiter = &look.waiters[0].claim;
@@ -179,8 +184,8 @@ fn the_claims_of_an_owner_are_not_passed_over() {
     }
     queue.apply(&claim(4, "c", Duration::ZERO), START);
     let later = START + 5 * SECOND;
-    let events = queue.apply(&release(1), later).events;
-    queue.deliver(events, later, |event| *event.inbox() != inbox("b"));
+    let mut outcome = queue.apply(&release(1), later);
+    queue.deliver(&mut outcome, later, |event| *event.inbox() != inbox("b"));
     let look = queue.look(later);
     assert_eq!((look.holders.len(), look.waiters.len()), (2, 1));
 }
@@ -192,7 +197,8 @@ fn those_who_are_buried_together_are_granted_nothing() {
     queue.apply(&claim(1, "a", Duration::ZERO), START);
     queue.apply(&claim(2, "b", 50 * SECOND), START);
     queue.apply(&claim(3, "c", SECOND), START);
-    let outcome = queue.bury_all(&[inbox("a"), inbox("b")], START);
+    let inboxes = vec![inbox("a"), inbox("b")];
+    let outcome = queue.apply(&Command::Bury { inboxes }, START);
     assert_eq!(outcome.reply, Reply::Done);
     assert!(matches!(
         &outcome.events[..],
@@ -214,8 +220,9 @@ fn watchers_are_forgotten_when_their_time_is_up() {
         queue.apply(&watch(&format!("watcher{number}"), SECOND), START);
     }
     assert!(size(&queue) > before);
-    let events = queue.apply(&Command::Break, START + 2 * SECOND).events;
-    assert_eq!(events.len(), 1, "the holder's only");
+    let by = ClientInfo::unknown();
+    let broken = queue.apply(&Command::Break { by }, START + 2 * SECOND);
+    assert_eq!(broken.events.len(), 1, "the holder's only");
     assert!(!serde_json::to_string(&queue).unwrap().contains("watcher"));
 }
 

@@ -267,9 +267,11 @@ fn history() -> impl Iterator<Item = Change<'static>> {
                 granted: Vec::new(),
                 passed: Vec::new(),
             },
-            _ if dice(5) == 0 => Command::Break,
+            _ if dice(5) == 0 => Command::Break {
+                by: ClientInfo::unknown(),
+            },
             _ => Command::Bury {
-                inbox: inbox.clone(),
+                inboxes: vec![inbox.clone()],
             },
         };
         let back = if number == 2_000 { 1_000_000 } else { 0 };
@@ -458,7 +460,14 @@ fn of_an_earlier_boot_minimum_holds_and_released_ids_count() {
         .map(|command| queue.apply(&command, now).reply);
     assert_eq!(replies[..2], [Reply::Gone, Reply::Gone]);
     assert!(replies[2].is_grant());
-    let events = queue.apply(&Command::Break, now).events;
+    let events = queue
+        .apply(
+            &Command::Break {
+                by: ClientInfo::unknown(),
+            },
+            now,
+        )
+        .events;
     assert!(
         events
             .iter()

@@ -328,7 +328,7 @@ impl LockStore for ClassicStore {
             Command::Claim(claim) => self.claim(key, claim).await,
             Command::Renew(renew) => self.renew(key, renew).await,
             Command::Release(release) => self.release(key, release).await,
-            Command::Break => self.break_key(key).await,
+            Command::Break { .. } => self.break_key(key).await,
             Command::Resize { .. } => Err(unsupported(
                 "its record has one holder, so there are no permits",
             )),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold_core::{Capacity, Claim, ClientInfo, Command, Inbox, Mode, Release, Renew};
 use redis::Cmd;
 
+use super::audit::Audit;
 use super::record::trait_of;
 use super::script::{SCRIPTS, Script};
 
@@ -13,6 +14,7 @@ use super::script::{SCRIPTS, Script};
 mod flag {
     /// The count of `PUBLISH` can be believed.
     pub(super) const BELIEVED: u16 = 4;
+    pub(super) const AUDITED: u16 = 8;
     pub(super) const IN_CLUSTER: u16 = 32;
     pub(super) const GATED: u16 = 64;
     pub(super) const LOOKS: u16 = 128;
@@ -58,6 +60,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) retention: Duration,
     /// Whether the count of `PUBLISH` can be believed.
     pub(crate) believed: bool,
+    /// The audit log, where there is one.
+    pub(crate) audit: Option<&'a Audit>,
 }
 
 /// What is asked of a server: a script, its keys, and what it is given.
@@ -177,7 +181,12 @@ impl Request for Steps<'_> {
 
     fn command(&self, in_full: bool, terms: Terms<'_>) -> Cmd {
         let steps = self.steps;
-        let beside = usize::from(terms.last.is_some()) + usize::from(terms.gated.is_some());
+        let beside = [
+            terms.last.is_some(),
+            terms.audit.is_some(),
+            terms.gated.is_some(),
+        ];
+        let beside = beside.into_iter().filter(|it| *it).count();
         let size = steps
             .iter()
             .map(|step| step.command.len() + step.key.len() + 32);
@@ -186,6 +195,8 @@ impl Request for Steps<'_> {
             call.arg(&step.key);
         }
         call.arg(terms.last);
+        let audit = terms.audit.zip(steps.first());
+        call.arg(audit.map(|(audit, step)| audit.log(&step.key, terms.last.is_none())));
         call.arg(terms.gated.map(|gated| gated.marker));
         call.arg(self.flags(terms));
         // Outside of a cluster nothing is kept of an idle key.
@@ -194,6 +205,7 @@ impl Request for Steps<'_> {
         for step in steps {
             call.arg(&step.command);
         }
+        call.arg(terms.audit.map(Audit::keep));
         call.arg(terms.gated.map(|gated| gated.terms));
         call
     }
@@ -212,6 +224,7 @@ impl Steps<'_> {
         let looks = self.steps.iter().all(|step| step.verb() == verb::WATCH);
         [
             (terms.believed, flag::BELIEVED),
+            (terms.audit.is_some(), flag::AUDITED),
             (terms.last.is_none(), flag::IN_CLUSTER),
             (terms.gated.is_some(), flag::GATED),
             (looks, flag::LOOKS),
@@ -230,7 +243,10 @@ fn pack(command: &Command) -> Option<Vec<u8>> {
         Command::Claim(claim) => pack_claim(&mut step, claim),
         Command::Renew(renew) => pack_renew(&mut step, renew),
         Command::Release(release) => pack_release(&mut step, release),
-        Command::Break => step.push(verb::BREAK),
+        Command::Break { by } => {
+            step.push(verb::BREAK);
+            push_client(&mut step, None, by);
+        }
         Command::Resize { from, to } => {
             step.push(verb::RESIZE);
             step.extend_from_slice(&from.to_le_bytes());

@@ -1,12 +1,14 @@
 //! The wire format: the scripts, what they are given, what they answer and write, and the
 //! messages that they publish.
 
+pub(crate) mod audit;
 mod bytes;
 pub(crate) mod call;
 pub(crate) mod push;
 pub(crate) mod record;
 mod reply;
 pub(crate) mod script;
+pub(crate) mod slots;
 
 use leasehold_core::Command;
 use leasehold_store::{ErrorKind, StoreError};

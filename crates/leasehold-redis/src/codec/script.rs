@@ -17,9 +17,10 @@ pub(crate) struct Script {
 
 /// What the scripts share, by the name in their `-- include` lines. A part comes before those
 /// that it is made of.
-const PARTS: [(&str, &str); 21] = [
+const PARTS: [(&str, &str); 22] = [
     ("time", include_str!("lua/time.lua")),
     ("way", include_str!("lua/way.lua")),
+    ("audit", include_str!("lua/audit.lua")),
     ("further", include_str!("lua/further.lua")),
     ("machine", include_str!("lua/machine.lua")),
     ("lean", include_str!("lua/lean.lua")),
@@ -67,6 +68,8 @@ pub(crate) struct Scripts {
     pub(crate) inspect: Script,
     /// Marks a server that is known to be new.
     pub(crate) init: Script,
+    /// Reads the audit log.
+    pub(crate) log: Script,
     /// Sees whether a server may have forgotten something.
     pub(crate) touch: Script,
 }
@@ -75,5 +78,6 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     step: assemble(include_str!("lua/step.lua"), &PARTS),
     inspect: assemble(include_str!("lua/inspect.lua"), &PARTS),
     init: assemble(include_str!("lua/init.lua"), &PARTS),
+    log: assemble(include_str!("lua/log.lua"), &PARTS),
     touch: assemble(include_str!("lua/touch.lua"), &PARTS),
 });

@@ -227,6 +227,7 @@ impl Target {
                 // Its keys may be anybody's: none is safe to try commands on.
                 (true, _) => &[],
                 (false, true) => rights::OF_VOTES,
+                (false, false) if self.options.audit.is_some() => rights::OF_AUDITED_LOCKS,
                 (false, false) => rights::OF_LOCKS,
             },
             does_without: self.is_classic(),

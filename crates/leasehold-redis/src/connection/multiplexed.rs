@@ -70,6 +70,7 @@ pub(crate) struct Connection {
     /// Where the last token of all keys is.
     last: String,
     retention: Duration,
+    audit: Option<Audit>,
     /// Whether no two keys can be in one call: in a cluster they lie on several servers.
     parted: AtomicBool,
     link: Weak<ConnectionManager>,
@@ -91,6 +92,9 @@ impl Connection {
         Self {
             last: format!("{}last", options.prefix),
             retention: options.retention,
+            audit: options
+                .audit
+                .map(|limit| Audit::new(&options.prefix, limit)),
             parted: AtomicBool::new(target.is_cluster()),
             connection: opened.connection,
             acker: opened.server.demand.map(Acker::new),
@@ -118,6 +122,7 @@ impl Connection {
             gated: self.server.gate.as_ref().map(Gate::gated),
             retention: self.retention,
             believed: self.server.rights.counts && !parted,
+            audit: self.audit.as_ref(),
         }
     }
 

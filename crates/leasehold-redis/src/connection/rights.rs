@@ -24,6 +24,12 @@ pub(crate) const OF_LOCKS: &[&str] = &[
     "HDEL", "PEXPIRE",
 ];
 
+/// The same, with an audit log.
+pub(crate) const OF_AUDITED_LOCKS: &[&str] = &[
+    "TIME", "MGET", "EXISTS", "TYPE", "SET", "SETRANGE", "DEL", "HSET", "HGET", "HMGET", "HGETALL",
+    "HDEL", "PEXPIRE", "XADD",
+];
+
 /// What the scripts of a vote run on theirs.
 pub(crate) const OF_VOTES: &[&str] = &["TIME", "MGET", "EXISTS", "TYPE", "SET", "PEXPIRE"];
 

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
+use leasehold_store::AuditLimit;
 
 use self::acknowledge::Acknowledge;
 use self::params::check_bounds;
@@ -93,6 +94,9 @@ pub struct RedisOptions {
     pub connect_timeout: Duration,
     /// How long an answer may take. Default 5 s.
     pub response_timeout: Duration,
+    /// Keeps an audit log: how much of it. Default none. What a client without it does is
+    /// not in the log.
+    pub audit: Option<AuditLimit>,
     /// Who must have a grant before it counts; default nobody but the server.
     pub acknowledge: Option<Acknowledge>,
     /// What is thought of a server that has restarted; default that it remembers.
@@ -161,6 +165,7 @@ impl RedisOptions {
             retention: Duration::from_secs(24 * 3600),
             connect_timeout: Duration::from_secs(5),
             response_timeout: Duration::from_secs(5),
+            audit: None,
             acknowledge: None,
             restart: Restart::Trust,
             ca_file: None,
@@ -211,6 +216,13 @@ impl RedisOptions {
     #[must_use]
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
+        self
+    }
+
+    /// Keeps an audit log of at least that much.
+    #[must_use]
+    pub fn audit(mut self, limit: AuditLimit) -> Self {
+        self.audit = Some(limit);
         self
     }
 
@@ -291,6 +303,9 @@ impl RedisOptions {
                 "leave out acknowledge: the other libraries' locks would not be acknowledged, \
                  and a fail-over that forgets one of these lets two hold",
             ));
+        }
+        if classic && self.audit.is_some() {
+            return Err(parse::only_native("audit", "no record of who holds"));
         }
         if classic && self.restart != Restart::Trust {
             return Err(Invalid::new(

@@ -12,7 +12,7 @@ use super::sentinels::{self, Sentinels};
 use super::{RedisAddress, RedisLayout, RedisOptions};
 
 /// The query parameters of a URL.
-const PARAMETERS: &str = "layout, prefix, retention, connect_timeout, response_timeout, db; with \
+const PARAMETERS: &str = "layout, prefix, retention, audit, connect_timeout, response_timeout, db; with \
     TLS ca, cert, key; with a socket user, pass; with Sentinels sentinel_user, sentinel_pass; with \
     replicas acknowledge, acknowledge_timeout, acknowledge_renewals; restart, and with \
     restart=quarantine max_ttl, quarantine";
@@ -29,7 +29,8 @@ impl RedisOptions {
     /// rediss-sentinel://…                        the same with TLS
     /// ```
     ///
-    /// Parameters: `layout` (`native`, `classic`), `prefix`, `retention`,
+    /// Parameters: `layout` (`native`, `classic`), `prefix`, `retention`, `audit` (an
+    /// [`AuditLimit`](leasehold_store::AuditLimit) such as `10000` or `24h`),
     /// `connect_timeout`, `response_timeout` (durations such as `500ms`, `5s`,
     /// `10m`, `24h`, `7d`), `db`; with TLS `ca`,
     /// `cert`, `key` (PEM files); with a socket `user` and `pass`; with Sentinels
@@ -117,6 +118,8 @@ impl RedisOptions {
         ] {
             *timeout = params.duration(name)?.unwrap_or(*timeout);
         }
+        let audit = params.take("audit");
+        self.audit = audit.map(|limit| limit.parse()).transpose()?;
         self.acknowledge = Acknowledge::read(params)?;
         self.restart = Restart::read(params)?;
         self.ca_file = params.take("ca").map(PathBuf::from);

@@ -81,6 +81,7 @@ impl RedisOptions {
                 Some(self.prefix.clone()).filter(|prefix| *prefix != usual.prefix),
             ),
             ("retention", retention),
+            ("audit", self.audit.map(|limit| limit.to_string())),
             (
                 "connect_timeout",
                 unusual(self.connect_timeout, usual.connect_timeout),

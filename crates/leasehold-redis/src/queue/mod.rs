@@ -3,16 +3,17 @@
 pub(crate) mod baseline;
 mod initialise;
 mod list;
+mod log;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, Command, Inbox, Key, Snapshot};
+use leasehold_core::{Claim, Command, Inbox, Key, Snapshot, StoreTime};
 use leasehold_store::{
-    Acknowledges, AllAnswer, Answer, Capabilities, ErrorKind, Listening, Listing, LockStore,
-    PushSink, StoreError, check_parts,
+    Acknowledges, AllAnswer, Answer, AuditLog, Capabilities, ErrorKind, Listening, Listing,
+    LockStore, PushSink, StoreError, check_parts,
 };
 use redis::{Cmd, Value};
 
@@ -265,6 +266,14 @@ impl LockStore for RedisStore {
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
         Box::new(list::QueueListing::new(self, pattern))
+    }
+
+    fn audit_log<'a>(
+        &'a self,
+        key: Option<&Key>,
+        since: StoreTime,
+    ) -> Option<Box<dyn AuditLog + 'a>> {
+        Some(Box::new(log::StreamLog::new(self, key, since)))
     }
 
     fn inbox(&self) -> &Inbox {

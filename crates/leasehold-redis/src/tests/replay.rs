@@ -369,7 +369,12 @@ fn the_bounds_of_one_step_are_those_of_the_core() {
         for number in 800..1_000 {
             twin.step(&release(id(number)), clock);
         }
-        twin.step(&Command::Break, clock);
+        twin.step(
+            &Command::Break {
+                by: ClientInfo::unknown(),
+            },
+            clock,
+        );
     }
 }
 
@@ -456,7 +461,12 @@ fn a_break_of_nothing_works_when_the_memory_is_full() {
         // A server that is gated marks itself first.
         twin.step_at(1, &release(id(1)), start);
         twin.full = true;
-        let broken = twin.step(&Command::Break, start + Duration::from_secs(600));
+        let broken = twin.step(
+            &Command::Break {
+                by: ClientInfo::unknown(),
+            },
+            start + Duration::from_secs(600),
+        );
         assert!(
             matches!(broken, Reply::Broken { holders: 0, .. }),
             "{broken:?}"
@@ -490,7 +500,9 @@ fn a_clock_that_is_too_late_changes_nothing() {
                 Command::Renew(Renew::new(id(from), second)),
                 release(id(from)),
                 release(id(from + 1)),
-                Command::Break,
+                Command::Break {
+                    by: ClientInfo::unknown(),
+                },
             ]
         };
         let name = format!("too late {kind:?}");

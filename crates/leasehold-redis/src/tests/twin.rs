@@ -254,7 +254,7 @@ impl Twin {
         let must = |(_, command): &(usize, &Command)| {
             matches!(
                 command,
-                Command::Renew(_) | Command::Release(_) | Command::Break
+                Command::Renew(_) | Command::Release(_) | Command::Break { .. }
             )
         };
         let full = self.full && steps.iter().all(must);
@@ -428,7 +428,7 @@ impl Twin {
         }
     }
 
-    fn deliver(&mut self, place: usize, outcome: Outcome, now: Now, told: &mut Heard) {
+    fn deliver(&mut self, place: usize, mut outcome: Outcome, now: Now, told: &mut Heard) {
         let Self {
             places,
             inboxes,
@@ -436,7 +436,8 @@ impl Twin {
             ..
         } = self;
         let Place { key, queue } = &mut places[place];
-        let applied = queue.deliver(outcome.events, now, |event| {
+        let at = outcome.at;
+        let applied = queue.deliver(&mut outcome, now, |event| {
             let inbox = event.inbox().as_str();
             let listens = inboxes.contains(inbox);
             let deaf = !push::is_heard(event.inbox());
@@ -448,7 +449,7 @@ impl Twin {
             *seen.entry(what).or_default() += 1;
             if listens {
                 *seen.entry(kind_of(event)).or_default() += 1;
-                let line = line(event, outcome.at, key);
+                let line = line(event, at, key);
                 told.entry(inbox.to_owned()).or_default().push(line);
             }
             listens || deaf

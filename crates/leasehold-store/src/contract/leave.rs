@@ -1,7 +1,9 @@
 //! How claims leave: released, withdrawn, kept for a while, broken.
 
 use crate::{Push, Verbs as _};
-use leasehold_core::{BreakReply, Claim, ClaimReply, Release, ReleaseReply, RenewReply};
+use leasehold_core::{
+    BreakReply, Claim, ClaimReply, ClientInfo, Release, ReleaseReply, RenewReply,
+};
 
 use super::actor::{id, keeps_a_queue, key as named, knows_all_kinds, scene};
 use super::{Fixture, LONG};
@@ -88,7 +90,12 @@ pub async fn break_fences_holders(fixture: &dyn Fixture) {
     if b.queues() {
         b.waiting(&key, &b.want(2)).await;
     }
-    let broken = b.store.break_key(&key).await.expect("an answer").reply;
+    let broken = b
+        .store
+        .break_key(&key, &ClientInfo::unknown())
+        .await
+        .expect("an answer")
+        .reply;
     let BreakReply::Broken { holders: 1, token } = broken else {
         panic!("{broken:?}");
     };
@@ -135,7 +142,10 @@ pub async fn silent_holder_is_told_from_its_minimum_hold(fixture: &dyn Fixture) 
 pub async fn break_tells_holders(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     let (arrival, _) = a.granted(&key, &a.want(1)).await;
-    b.store.break_key(&key).await.expect("an answer");
+    b.store
+        .break_key(&key, &ClientInfo::unknown())
+        .await
+        .expect("an answer");
     if a.is_pushed_to() {
         let push = a.hears().await;
         let told = matches!(&push, Push::Revoked { key: pushed, arrival: of, .. }

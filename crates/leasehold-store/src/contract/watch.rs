@@ -42,7 +42,10 @@ pub async fn watcher_hears_of_holders_and_notes(fixture: &dyn Fixture) {
 
     a.release(&key, &a.want(1)).await;
     assert_eq!(watcher.hears().await, changed(&key), "another holds");
-    b.store.break_key(&key).await.expect("an answer");
+    b.store
+        .break_key(&key, &leasehold_core::ClientInfo::unknown())
+        .await
+        .expect("an answer");
     assert_eq!(watcher.hears().await, changed(&key), "nobody holds");
 }
 

@@ -117,8 +117,12 @@ fn use_it(mut queue: Queue, clock: StoreTime, ids: &[ClaimId]) {
         Command::Resize { from: 4, to: 1 },
         Command::Release(release(0, false)),
         Command::Release(release(1, true)),
-        Command::Bury { inbox },
-        Command::Break,
+        Command::Bury {
+            inboxes: vec![inbox],
+        },
+        Command::Break {
+            by: leasehold::core::ClientInfo::unknown(),
+        },
     ] {
         let outcome = queue.apply(&command, clock);
         assert!(outcome.events.len() <= 10_000);

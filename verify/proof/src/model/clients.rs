@@ -227,7 +227,13 @@ impl ClientsModel {
             }
             Act::Break => {
                 state.left.breaks -= 1;
-                self.take_step(state, &leasehold_core::Command::Break, None);
+                self.take_step(
+                    state,
+                    &leasehold_core::Command::Break {
+                        by: ClientInfo::unknown(),
+                    },
+                    None,
+                );
             }
             Act::Forget => {
                 state.left.losses -= 1;

@@ -243,7 +243,9 @@ impl QueueModel {
             }),
             Act::Release(number) => release(number, true),
             Act::Vacate(number) => release(number, false),
-            Act::Break => Command::Break,
+            Act::Break => Command::Break {
+                by: ClientInfo::unknown(),
+            },
             Act::Unheard(number) | Act::Pass(number) => Command::Unheard {
                 silent: vec![inbox(number)],
                 granted: self.granted_just_now(state, number),
@@ -253,7 +255,7 @@ impl QueueModel {
                 },
             },
             Act::Bury(number) => Command::Bury {
-                inbox: inbox(number),
+                inboxes: vec![inbox(number)],
             },
             Act::Resize(to) => Command::Resize { from: 5 - to, to },
             Act::Tick | Act::Forget | Act::StepBack => return None,

@@ -40,7 +40,7 @@ impl World {
 
     pub(crate) fn apply(&mut self, command: &Command, actor: Option<usize>) -> (Reply, StoreTime) {
         let clock = self.clock();
-        let outcome = self.queue.apply(command, clock);
+        let mut outcome = self.queue.apply(command, clock);
         let mut granted = Vec::new();
         if let (Reply::Standing(standing), Some(client)) = (&outcome.reply, actor)
             && let Some(token) = standing.token
@@ -63,7 +63,7 @@ impl World {
         let mut pushes = Vec::new();
         let mut queue = std::mem::take(&mut self.queue);
         let mut before = queue.clone();
-        let applied = queue.deliver(outcome.events, clock, |event| {
+        let applied = queue.deliver(&mut outcome, clock, |event| {
             let client = self.reader(event);
             if clients[client].connected {
                 pushes.push((client, event.clone()));

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use leasehold_core::{
-    Arrival, ChangeId, ClaimId, Command, Event, Inbox, Key, Life, Mode, Moment, Queue, Reply,
-    StoreTime, Token, Transmit,
+    Arrival, ChangeId, ClaimId, ClientInfo, Command, Event, Inbox, Key, Life, Mode, Moment, Queue,
+    Reply, StoreTime, Token, Transmit,
 };
 
 use crate::client_machines::climate::{Climate, Dice, Real, SECOND};
@@ -391,7 +391,12 @@ impl World {
             }
             What::Break => {
                 self.tell(|| "an administrator breaks the lock".into());
-                self.apply(&Command::Break, None);
+                self.apply(
+                    &Command::Break {
+                        by: ClientInfo::unknown(),
+                    },
+                    None,
+                );
             }
         }
     }

@@ -168,8 +168,16 @@ impl Cast {
         self.pass(step.pause);
         let who = step.who;
         match step.verb {
-            Verb::Break => return Some(Command::Break),
-            Verb::Die => return Some(Command::Bury { inbox: inbox(who) }),
+            Verb::Break => {
+                return Some(Command::Break {
+                    by: ClientInfo::unknown(),
+                });
+            }
+            Verb::Die => {
+                return Some(Command::Bury {
+                    inboxes: vec![inbox(who)],
+                });
+            }
             Verb::Resize(to) => {
                 let from = match self.look().capacity? {
                     leasehold_core::Capacity::Permits(n) => n,

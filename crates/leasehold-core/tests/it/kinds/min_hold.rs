@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold_core::{Arrival, Claim, Command, Event, Mode, OwnerSecret, Reply, StoreTime};
+use leasehold_core::{
+    Arrival, Claim, ClientInfo, Command, Event, Mode, OwnerSecret, Reply, StoreTime,
+};
 use proptest::prelude::*;
 
 use crate::kinds::cast::{
@@ -102,7 +104,7 @@ proptest! {
         }
         cast.pass(ms(after));
         let leave = if dies {
-            Command::Bury { inbox: inbox(0) }
+            Command::Bury { inboxes: vec![inbox(0)] }
         } else {
             Command::Release(leasehold_core::Release { id: id(0), hand_off, settled: true, unused })
         };
@@ -184,7 +186,9 @@ fn a_lapsed_grant_is_not_kept_when_its_client_is_buried() {
     });
     cast.pass(leasehold_core::UNHEARD_CUT);
     assert!(cast.look().holders.is_empty());
-    cast.apply(&Command::Bury { inbox });
+    cast.apply(&Command::Bury {
+        inboxes: vec![inbox],
+    });
     assert!(cast.look().holders.is_empty());
 }
 
@@ -226,7 +230,9 @@ fn break_ends_a_minimum_hold() {
             .reply
             .is_grant()
     );
-    cast.apply(&Command::Break);
+    cast.apply(&Command::Break {
+        by: ClientInfo::unknown(),
+    });
     assert!(
         cast.would(&Cast::stranger(Mode::EXCLUSIVE))
             .reply

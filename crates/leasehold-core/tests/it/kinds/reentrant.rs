@@ -98,7 +98,7 @@ proptest! {
         }
         let seen = cast.look();
         prop_assert_eq!(seen.holders[0].claim.owner.pid as usize, last);
-        cast.apply(&Command::Bury { inbox: inbox(last) });
+        cast.apply(&Command::Bury { inboxes: vec![inbox(last)] });
         prop_assert!(cast.queue.is_empty());
     }
 }

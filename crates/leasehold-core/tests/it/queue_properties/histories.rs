@@ -302,7 +302,9 @@ impl Op {
                 settled: false,
                 unused,
             }),
-            Self::Break => Command::Break,
+            Self::Break => Command::Break {
+                by: ClientInfo::unknown(),
+            },
             Self::Resize { right, to } => Command::Resize {
                 from: permits + u32::from(!right),
                 to,
@@ -320,7 +322,9 @@ impl Op {
                     .collect(),
                 passed: Vec::new(),
             },
-            Self::Bury { inbox: n } => Command::Bury { inbox: inbox(n) },
+            Self::Bury { inbox: n } => Command::Bury {
+                inboxes: vec![inbox(n)],
+            },
             Self::Again { .. } | Self::Lose | Self::Close { .. } => return None,
         })
     }

@@ -84,7 +84,7 @@ fn each_verb_has_its_replies(taken: &Taken<'_>) {
         Command::Release(_) => ReleaseReply::try_from(reply).map(Reply::from),
         Command::Resize { .. } => ResizeReply::try_from(reply).map(Reply::from),
         Command::Watch { .. } => WatchReply::try_from(reply).map(Reply::from),
-        Command::Break => BreakReply::try_from(reply).map(Reply::from),
+        Command::Break { .. } => BreakReply::try_from(reply).map(Reply::from),
         Command::Unheard { .. } | Command::Bury { .. } => Ok(Reply::Done),
     };
     assert_eq!(typed, Ok(reply), "{:?}", taken.command);
@@ -332,7 +332,7 @@ fn a_grant_stands_while_its_claim_lives(taken: &Taken<'_>) {
             Command::Unheard {
                 granted, passed, ..
             } if granted.iter().any(unheard) => same || (!passed.is_empty() && after.is_none()),
-            Command::Break => after.is_none(),
+            Command::Break { .. } => after.is_none(),
             Command::Bury { .. } => same || kept || left || after.is_none(),
             Command::Release(release) if holder.claim.id_hint == release.id.to_string() => {
                 kept || after.is_none()
@@ -439,7 +439,7 @@ fn the_same_request_again_changes_nothing(taken: &Taken<'_>, queue: &Queue) {
         }
         // While the store is closed, all that was there may have been too heavy.
         Command::Resize { .. } => queue.is_empty(),
-        Command::Break | Command::Unheard { .. } => true,
+        Command::Break { .. } | Command::Unheard { .. } => true,
         _ => false,
     };
     if again_is_else {
@@ -487,7 +487,7 @@ fn a_record_can_be_written_and_read(queue: &Queue) {
 /// Design 1: "at most 256 drops a step"; the claim that the step is about is
 /// dropped besides.
 fn at_most_so_many_drops(taken: &Taken<'_>, after: &Queue) {
-    if matches!(taken.command, Command::Break | Command::Bury { .. }) {
+    if matches!(taken.command, Command::Break { .. } | Command::Bury { .. }) {
         return;
     }
     let (was, is) = (in_the_record(taken.before), in_the_record(after));

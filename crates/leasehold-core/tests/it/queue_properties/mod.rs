@@ -16,6 +16,7 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+mod audited;
 mod bounds;
 mod histories;
 mod invariants;

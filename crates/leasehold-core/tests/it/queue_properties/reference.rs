@@ -363,7 +363,7 @@ impl Reference {
             Command::Claim(claim) => self.claim(claim, seen),
             Command::Renew(renew) => self.renew(renew, seen),
             Command::Release(release) => self.release(release),
-            Command::Break => self.break_all(),
+            Command::Break { .. } => self.break_all(),
             Command::Resize { from, to } => self.resize(*from, *to),
             Command::Watch { inbox, ttl } => {
                 self.watchers.retain(|(watcher, _)| watcher != inbox);
@@ -380,9 +380,10 @@ impl Reference {
                 self.unheard(silent, granted, passed);
                 Expected::Done
             }
-            Command::Bury { inbox } => {
-                self.watchers.retain(|(watcher, _)| watcher != inbox);
-                let theirs = |claim: &&Known| claim.inbox.as_ref() == Some(inbox);
+            Command::Bury { inboxes } => {
+                let is_dead = |inbox: &Inbox| inboxes.contains(inbox);
+                self.watchers.retain(|(watcher, _)| !is_dead(watcher));
+                let theirs = |claim: &&Known| claim.inbox.as_ref().is_some_and(is_dead);
                 let dead: Vec<_> = self.claims.iter().filter(theirs).cloned().collect();
                 for claim in dead {
                     self.leave(&claim.id);

@@ -167,7 +167,7 @@ fn watchers_hear_of_every_change_and_of_nothing_else(
     };
     let changed = first(taken.before) != first(&world.queue);
     let dead = match taken.command {
-        Command::Bury { inbox } => std::slice::from_ref(inbox),
+        Command::Bury { inboxes } => inboxes.as_slice(),
         Command::Unheard { silent, .. } => silent,
         _ => &[],
     };

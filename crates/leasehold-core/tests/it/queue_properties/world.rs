@@ -8,6 +8,7 @@ use leasehold_core::{
     Token,
 };
 
+use crate::queue_properties::audited::Audited;
 use crate::queue_properties::histories::{Act, INBOXES, Op, Tick, inbox, ms};
 use crate::queue_properties::reference::{Expected, Reference};
 use crate::queue_properties::{invariants, told};
@@ -23,6 +24,7 @@ pub(crate) struct World {
     /// What clients take for the semaphore's size; 0 is a lock.
     permits: u32,
     sent: Vec<Command>,
+    audited: Audited,
     /// The store's time of the last step since the record was last lost.
     pub(crate) last_at: StoreTime,
     pub(crate) highest_token: Token,
@@ -56,6 +58,7 @@ impl World {
             floor: StoreTime(0),
             permits,
             sent: Vec::new(),
+            audited: Audited::default(),
             last_at: StoreTime(0),
             highest_token: Token(0),
             held: BTreeSet::new(),
@@ -97,6 +100,7 @@ impl World {
         self.queue = Queue::default();
         self.reference.forget();
         self.last_at = StoreTime(0);
+        self.audited.lose();
         // "As long as the clock did not step back further than the loss":
         // it has passed the highest number that was ever given.
         let passed = self.highest_token.0.max(self.highest_arrival.0) + 1;
@@ -107,17 +111,18 @@ impl World {
     fn now(&self) -> Now {
         Now {
             closed: self.opens.since(self.clock),
+            audited: true,
             ..Now::from(self.clock)
         }
     }
 
     fn step(&mut self, command: &Command, deaf: u8) {
-        let events = self.take(command);
-        self.deliver(command, events, deaf);
+        let outcome = self.take(command);
+        self.deliver(command, outcome, deaf);
     }
 
-    /// Answers what is to be told.
-    fn take(&mut self, command: &Command) -> Vec<Event> {
+    /// Answers what came of it.
+    fn take(&mut self, command: &Command) -> Outcome {
         let (clock, now) = (self.clock, self.now());
         let before = self.queue.clone();
         let seen_before = before.look(clock);
@@ -150,20 +155,22 @@ impl World {
             self.reference.forget();
             self.last_at = StoreTime(0);
         }
-        outcome.events
+        self.audited.add(&outcome.audit, &self.queue);
+        outcome
     }
 
     /// Design 3: claims of an inbox that did not hear are cut, and others are granted and told;
     /// it ends, and never sends a hint to a claim that is gone. Each of its steps is one like
     /// any other.
-    fn deliver(&mut self, command: &Command, events: Vec<Event>, deaf: u8) {
+    fn deliver(&mut self, command: &Command, mut outcome: Outcome, deaf: u8) {
         let (at, now) = (self.now(), self.reference.now);
         // It tells the first in line that the key is vacant, and looks no further.
         let vacant = matches!(command, Command::Release(release) if !release.hand_off);
-        let sent = events.len();
+        let sent = outcome.events.len();
+        outcome.audit.clear();
         let (mut calls, mut told) = (0_usize, self.queue.clone());
         let reference = &self.reference;
-        let applied = told.deliver(events, at, |event| {
+        let applied = told.deliver(&mut outcome, at, |event| {
             calls += 1;
             let alive = reference.claims.iter().any(|claim| {
                 Some(claim.arrival) == event.arrival()
@@ -175,9 +182,11 @@ impl World {
             (0..INBOXES).all(|n| deaf & (1 << n) == 0 || *event.inbox() != inbox(n))
         });
         assert!(calls <= sent + 64, "{calls} pushes");
+        let mut noted = Vec::new();
         for unheard in &applied {
-            self.take(unheard);
+            noted.extend(self.take(unheard).audit);
         }
+        assert_eq!(outcome.audit, noted, "what is noted of it");
         assert_eq!(self.queue, told, "{applied:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 -- Queue::break_all: takes a key from all who hold it, after raising the token. Works when the
 -- memory is full.
-local function break_all()
+local function break_all(command)
   local raised = next_token()
   last_token = raised
   reclaim()
@@ -14,6 +14,9 @@ local function break_all()
     id = held[i].next
   end
   for _, claim in ipairs(held) do
+    if claim.deadline > now then
+      audit('k', claim, claim.since, 0, sub(command, 2))
+    end
     remove(claim)
     bury(claim.id)
     forget_buried()
@@ -32,6 +35,9 @@ local function resize(command)
     return {5, now}, false
   elseif capacity ~= from and capacity ~= to then
     return {6, now, capacity}, false
+  end
+  if note and capacity ~= to then
+    note('s', key, now, 0, 0, from, to, '', '')
   end
   capacity = to
   promote()

@@ -18,6 +18,10 @@
           sub(command, 19)), 'NX', 'PX', lives)
         if done and not done.err then
           last_token, touched[key] = token, CHANGED
+          if note then
+            local id, body_at = unpack_from('<Bc0', command, 19)
+            note('g', key, clock, token, token, clock, 0, id, sub(command, body_at))
+          end
           answer = pack('<Bdddddd', 1, clock, token, token, 0, deadline, 0)
         end
       end
@@ -31,6 +35,10 @@
             spent[#spent + 1], touched[key] = key, CHANGED
             released = released or pack('<Bdd', 4, clock, 1)
             answer = released
+            if note then
+              local since, token = unpack_from('<d', value, 4), unpack_from('<d', value, 28)
+              note('r', key, clock, token, token, since, 0, sub(id, 2), sub(value, 36 + #id))
+            end
           end
         elseif marks == 0 then
           local raised = clock + unpack_from('<d', command, 3)

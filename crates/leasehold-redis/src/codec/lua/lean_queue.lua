@@ -29,7 +29,7 @@ end
 -- The queue that the steps before were about, as it is now: its key, its head, the released ids,
 -- the claims that were read or changed (false: not there), those that have to be written, and the
 -- steps that are answered by it. It is written once, when another record is needed.
-local key_open, head, released, claims, changed, steps_open, token_before
+local key_open, head, released, claims, changed, steps_open, token_before, noted_first
 local HEAD = '<ddddddBdddddddddBc0Bc0Bc0Bc0'
 
 local function read_queue(key, at)
@@ -49,7 +49,7 @@ local function read_queue(key, at)
   for number = 3, #ids do
     claims[ids[number]] = found[number]
   end
-  key_open, token_before = key, last_token
+  key_open, token_before, noted_first = key, last_token, #noted
 end
 
 local function text_of(id)
@@ -85,6 +85,7 @@ write_queue = function()
     unpack(there))
   if type(done) == 'table' then
     last_token = token_before
+    forget_noted(noted_first)
     for _, step in ipairs(steps_open) do
       answers[step] = done
     end
@@ -112,6 +113,8 @@ local function in_queue(at, key, verb, marks, command)
   end
   -- What is written besides the head: fields and their values.
   local answer, field, value, before, before_value, heir, second
+  -- For the audit log: the claim, and behind whom it is granted, or since when it has held.
+  local body, came, follows, begun, held, behind, ahead
 
   if verb == 1 then
     if closed_for > 0 or (buried > 0 and string.find(released, id, 1, true)) then
@@ -119,8 +122,7 @@ local function in_queue(at, key, verb, marks, command)
     end
     local lease_ttl, waiter_ttl = unpack_from('<dd', command, 3)
     local traits, of, ours, inbox = unpack_from('<BI4I4Bc0', command, body_at)
-    local body = sub(command, body_at)
-    field = id
+    body, field = sub(command, body_at), id
     if granted + waiting == 0 then
       token = token + 1
       if token < clock then token = clock end
@@ -132,6 +134,7 @@ local function in_queue(at, key, verb, marks, command)
       arrival, deadline, weight = 0, 0, 0
       value = pack('<BBdddd', 0, 0, tail, token, earliest, now) .. body
       answer = pack('<Bdddddd', 1, now, tail, token, 0, earliest, 0)
+      came, follows = tail, 0
     else
       -- It waits, has no owner who may hold already, and nobody before it has lapsed. After a
       -- quarantine one who waits may be the holder's: see Queue::catch_up.
@@ -160,6 +163,7 @@ local function in_queue(at, key, verb, marks, command)
         used, granted, last_granted = used + ours, granted + 1, id
         arrival, deadline, weight = 0, 0, 0
         answer = pack('<Bdddddd', 1, now, tail, token, granted - 1, until_, ahead_arrival)
+        came, follows = tail, ahead_arrival
       else
         value = pack('<BBc0dddd', 0, #last, last, tail, 0, until_, now) .. body
         if waiting > 0 then
@@ -178,7 +182,8 @@ local function in_queue(at, key, verb, marks, command)
   else
     -- It is settled and hands on. There is no minimum hold, and no released id to be forgotten:
     -- the oldest comes first.
-    local behind, ahead, _, held, ours, _, traits, _, _, inbox = unpack_from('<Bc0Bc0ddddBI4I4Bc0', mine)
+    local ours, _, traits, inbox
+    behind, ahead, came, held, ours, begun, traits, _, _, inbox = unpack_from('<Bc0Bc0ddddBI4I4Bc0', mine)
     if marks % 4 ~= 3 or held == 0 or ours <= now or traits % 16 >= 8
       or (granted > 1 and (closed_for > 0 or traits % 4 < 2 or granted >= LEAN_RUN or used ~= granted * LEAN_LOCK))
       or (buried > 0 and unpack_from('<d', released) <= now) then
@@ -220,6 +225,9 @@ local function in_queue(at, key, verb, marks, command)
         end
         call('DEL', key)
         key_open = nil
+        if note then
+          note('r', key, now, held, came, begun, 0, id, sub(mine, 35 + #behind + #ahead))
+        end
         if last_token < token then last_token = token end
         return answer
       end
@@ -243,8 +251,8 @@ local function in_queue(at, key, verb, marks, command)
       token = token + 1
       if token < clock then token = clock end
       heir = {id = first, inbox = inbox, arrival = heirs, token = token, deadline = earliest,
-        joined = joined}
-      value = pack('<BBdddd', 0, 0, heirs, token, earliest, now) .. sub(text, heir_at)
+        joined = joined, body = sub(text, heir_at)}
+      value = pack('<BBdddd', 0, 0, heirs, token, earliest, now) .. heir.body
       first_granted, last_granted, used, waiting = first, first, LEAN_LOCK, waiting - 1
       if waiting > 0 then
         first = next
@@ -266,6 +274,14 @@ local function in_queue(at, key, verb, marks, command)
   -- The key has to live long enough as it is.
   if ends < clock + far - now + SPARE * 15 / 16 then
     return
+  end
+  if note and follows then
+    note('g', key, now, token, came, now, follows, id, body)
+  elseif note and begun then
+    note('r', key, now, held, came, begun, 0, id, sub(mine, 35 + #behind + #ahead))
+  end
+  if note and heir then
+    note('g', key, now, token, heir.arrival, heir.joined, 0, heir.id, heir.body)
   end
   if verb == 3 then
     claims[id], changed[#changed + 1] = false, id

@@ -113,8 +113,18 @@ local function shares_token(claim)
     or claim.id ~= last_granted and find(claim.next).token == claim.token
 end
 
+-- Queue::audit
+local function audit(kind, claim, one, other, text)
+  if note then
+    note(kind, key, now, claim.token, claim.arrival, one, other, claim.id, claim.body, text)
+  end
+end
+
 -- Queue::remove
 local function remove(claim)
+  if claim.token > 0 and claim.deadline <= now and not claim.kept then
+    audit('x', claim, claim.since, claim.deadline, finder)
+  end
   if claim.token > 0 and not shares_token(claim) then
     used = used - claim.weight
   end

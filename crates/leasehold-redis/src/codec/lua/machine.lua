@@ -19,7 +19,7 @@ local function machine()
   local buried, buried_count, buried_changed
   local watchers, watching, watching_changed
   -- The step: whom it is about, what it found, and what is to be told.
-  local actor, first_before, holder_before, noted, shortened, drops_left, followers_left, events
+  local actor, finder, first_before, holder_before, noted, shortened, drops_left, followers_left, events
 
   local function make()
 -- include entry.lua

@@ -15,6 +15,9 @@ local function release(command)
     end
     answer = {4, now, held and 1 or 0}
     kept = vacate(claim)
+    if held then
+      audit('r', claim, claim.since, kept and claim.deadline or 0)
+    end
   end
   if not settled then
     bury(id)

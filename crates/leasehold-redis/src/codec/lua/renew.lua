@@ -12,6 +12,7 @@ local function adopt(claim, former_id, client)
   if claim.token == 0 then
     return
   end
+  local before = claim.token
   -- The whole hold moves to the tail, in its order. What it weighs stays.
   local token = next_token()
   last_token = token
@@ -27,6 +28,9 @@ local function adopt(claim, former_id, client)
   for _, member in ipairs(members) do
     unlink(member)
     member.token = token
+    if not member.kept then
+      audit('a', member, before, 0)
+    end
     granted, first_granted, last_granted = append(member, granted, first_granted, last_granted)
   end
 end
@@ -47,6 +51,8 @@ local function rotate(claim, to, version, client)
   actor = to
   if client then
     adopt(claim, id, client)
+  elseif claim.token > 0 then
+    audit('i', claim, 0, 0, sub(id, 1, math.min(6, math.floor(#id / 2))))
   end
 end
 
@@ -56,6 +62,7 @@ local function downgrade(claim)
     claim.weight = 1
     used = used - (LOCK - 1)
     repack(claim, who(claim))
+    audit('d', claim, 0, 0)
   end
 end
 

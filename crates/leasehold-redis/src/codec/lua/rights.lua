@@ -6,7 +6,7 @@
 -- returns   those of them that are forbidden, or unknown to the server
 local more = {
   SET = {'', 'XX'}, SETRANGE = {'0', ''}, HSET = {'', '', ''}, HGET = {''}, HMGET = {''}, HDEL = {''},
-  PEXPIRE = {'0'},
+  PEXPIRE = {'0'}, XADD = {'', '', ''},
 }
 
 -- Before Redis 7 nobody says it beforehand.

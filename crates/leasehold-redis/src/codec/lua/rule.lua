@@ -61,6 +61,9 @@ local function hold(claim, token)
   claim.token = token
   earliest = granted == 0 and claim.deadline or math.min(earliest, claim.deadline)
   granted, first_granted, last_granted = append(claim, granted, first_granted, last_granted)
+  if note then
+    audit('g', claim, claim.joined or claim.since, behind(claim) or 0)
+  end
 end
 
 -- Queue::grant

@@ -67,6 +67,7 @@ end
 
 -- Takes a grant back: the claim waits where it stood.
 local function step_back(claim)
+  audit('b', claim, 0, 0)
   unlink(claim)
   used = used - claim.weight
   put_in_line(claim)

@@ -2,8 +2,8 @@
 -- an administrator does. The twin of `Queue::apply`.
 --
 -- KEYS     <prefix>lock:<name>, one a step; then, not in a cluster, <prefix>last: the last
---          token of all keys; then, where way.lua says so, <prefix>boot
--- ARGV[1]  flags: 4 the count of PUBLISH can be believed, 256 all or nothing (the steps are
+--          token of all keys; then, with 8, the audit log; then, where way.lua says so, <prefix>boot
+-- ARGV[1]  flags: 4 the count of PUBLISH can be believed, 8 there is an audit log: audit.lua, 256 all or nothing (the steps are
 --          claims, each of another key), 512 not all are claims, and the way
 -- ARGV[2]  in a cluster, for how long an idle key keeps its last token, in microseconds
 -- then a command a step: its verb u8, and (as record.rs counts; TTLs in microseconds)
@@ -15,7 +15,7 @@
 --   3 release  flags u8 (1 the step hands on to the next in line, 2 settled: no claim with this
 --              id can still be under way, 8 what it holds was never used: no minimum hold is
 --              kept), id text
---   4 break
+--   4 break    the client, as in a body
 --   5 resize   the permits there are u32, and shall be u32
 --   6 watch    for how long (0: no longer), inbox text
 --
@@ -41,6 +41,7 @@ local flags = ARGV[1] + 0
 -- include time.lua
 -- include way.lua
 local byte, sub, pack, unpack_from = string.byte, string.sub, struct.pack, struct.unpack
+-- include audit.lua
 local steps = #KEYS - (in_cluster and 0 or 1)
 
 -- The strings at the keys, as far as they are known (false: another type, or nothing), and the
@@ -78,7 +79,7 @@ end
 
 -- What the lean way leaves is done by these. They are made when they are first needed: to make
 -- a function takes longer than to run it.
-local answers, further, write_queue = {}, nil, nil
+local answers, further, write_queue, noted_before = {}, nil, nil, 0
 local function make_further()
 -- include further.lua
 end
@@ -91,6 +92,9 @@ local function take(at, dry, may_force)
     refresh(at)
   end
   local well, answer, said, must = pcall(further, at, dry, may_force)
+  if type(answer) == 'table' then
+    forget_noted(noted_before)
+  end
   if not well then
     return type(answer) == 'table' and answer or {err = 'ERR ' .. tostring(answer)}
   end
@@ -111,6 +115,7 @@ if all then
     may_force = may_force and must
   end
   last_token = last_before
+  forget_noted(0)
 end
 
 local released, lives_for, lives
@@ -136,6 +141,15 @@ if last_token > last_before and not in_cluster then
     call('PEXPIRE', KEYS[steps + 1], 1000)
     call('SET', KEYS[steps + 1], text)
   end
+end
+if #noted > 0 then
+  -- All is written by now, and must not be undone.
+  local keep = ARGV[steps + 3] + 0
+  local limit, of = 'MAXLEN', keep
+  if keep < 0 then
+    limit, of = 'MINID', math.max(math.floor(clock / 1000) + keep, 0)
+  end
+  redis.pcall('XADD', log, limit, '~', string.format('%.0f', of), '*', 'v1', table.concat(noted))
 end
 if all then
   return answers

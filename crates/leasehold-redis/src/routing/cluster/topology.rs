@@ -5,7 +5,7 @@ use std::fmt;
 
 use redis::Value;
 
-use super::slots::SLOTS;
+use crate::codec::slots::SLOTS;
 use crate::connection::value::{field, text_of};
 use crate::options::sentinels;
 

@@ -50,7 +50,7 @@ impl ClientsModel {
         let mut pushed = Vec::new();
         let clients = &state.clients;
         let mut delivered = state.queue.clone();
-        let applied = delivered.deliver(outcome.events, now, |event| {
+        let applied = delivered.deliver(&mut outcome, now, |event| {
             let client = self.reader(event, &seen);
             let listens = clients[client].connected && !clients[client].dead;
             if listens {

@@ -1,16 +1,16 @@
 //! Which slot a key lies in.
 
 /// How many slots a cluster has.
-pub(super) const SLOTS: u16 = 16_384;
+pub(crate) const SLOTS: u16 = 16_384;
 
 /// The slot of a key: of what stands between its first `{` and the next `}`, if
 /// anything does, else of all of it.
-pub(super) fn slot_of(key: &str) -> u16 {
+pub(crate) fn slot_of(key: &str) -> u16 {
     crc16(tag_of(key).as_bytes()) % SLOTS
 }
 
 /// The slot that all of these keys lie in, if it is one.
-pub(super) fn common_slot<'a>(keys: impl IntoIterator<Item = &'a str>) -> Option<u16> {
+pub(crate) fn common_slot<'a>(keys: impl IntoIterator<Item = &'a str>) -> Option<u16> {
     let mut slots = keys.into_iter().map(slot_of);
     let slot = slots.next()?;
     slots.all(|other| other == slot).then_some(slot)

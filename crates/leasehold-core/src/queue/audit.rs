@@ -1,0 +1,151 @@
+//! What a step has changed about who holds: see [`AuditEntry`].
+
+use std::collections::BTreeMap;
+
+use super::{Entry, Queue};
+use crate::{
+    Arrival, AuditEntry, AuditEvent, AuditedHold, Capacity, Command, Mode, Reply, StoreTime, Token,
+};
+
+/// Those who are granted, by arrival, which a claim keeps.
+type Holds<'a> = BTreeMap<Arrival, (Token, &'a Entry)>;
+
+impl Queue {
+    /// The difference between the queue `before` a step and now.
+    pub(super) fn audit(
+        &self,
+        before: &Self,
+        command: &Command,
+        reply: &Reply,
+        at: StoreTime,
+    ) -> Vec<AuditEntry> {
+        let mut entries = Vec::new();
+        if let (Command::Resize { from, to }, Reply::Resized) = (command, reply)
+            && before.capacity == Some(Capacity::Permits(*from))
+            && from != to
+        {
+            let (event, hold) = (
+                AuditEvent::Resized {
+                    from: *from,
+                    to: *to,
+                },
+                None,
+            );
+            entries.push(AuditEntry { at, event, hold });
+        }
+        let (were, are) = (before.holds(), self.holds());
+        for ((token, arrival), was) in &before.granted {
+            let mut note = |event, token, entry: &Entry| {
+                let hold = Some(entry.audited(token));
+                entries.push(AuditEntry { at, event, hold });
+            };
+            match are.get(arrival) {
+                Some((new, is)) if new == token || is_adoption(command) => {
+                    let changes = changes(was, is, (*token, *new), command);
+                    changes.for_each(|event| note(event, *new, is));
+                }
+                None if !self.waiting.contains_key(arrival) => {
+                    ended(was, command, at)
+                        .into_iter()
+                        .for_each(|event| note(event, *token, was));
+                }
+                _ => note(AuditEvent::Returned, *token, was),
+            }
+        }
+        for ((token, arrival), entry) in &self.granted {
+            let was = were.get(arrival);
+            if was.is_some_and(|(before, _)| before == token || is_adoption(command)) {
+                continue;
+            }
+            let asked = was
+                .map(|(_, entry)| *entry)
+                .or_else(|| before.waiting.get(arrival));
+            let event = AuditEvent::Granted {
+                asked: asked.map_or(at, |entry| entry.since),
+                behind: self.behind(&entry.id),
+            };
+            let hold = Some(entry.audited(*token));
+            entries.push(AuditEntry { at, event, hold });
+        }
+        entries
+    }
+
+    fn holds(&self) -> Holds<'_> {
+        let granted = self.granted.iter();
+        granted
+            .map(|((token, arrival), entry)| (*arrival, (*token, entry)))
+            .collect()
+    }
+}
+
+impl Entry {
+    fn audited(&self, token: Token) -> AuditedHold {
+        AuditedHold {
+            token,
+            arrival: self.arrival,
+            claim: self.id.to_string(),
+            mode: self.mode,
+            owner: self.owner.clone(),
+        }
+    }
+}
+
+fn is_adoption(command: &Command) -> bool {
+    let Command::Renew(renew) = command else {
+        return false;
+    };
+    let rotate = renew.rotate.as_ref();
+    rotate.is_some_and(|rotate| rotate.adopt.is_some())
+}
+
+/// What has become of a claim that is granted still, under that token before and this one now.
+fn changes(
+    was: &Entry,
+    is: &Entry,
+    (former, token): (Token, Token),
+    command: &Command,
+) -> impl Iterator<Item = AuditEvent> {
+    let (since, kept_until) = (was.since, Some(is.deadline));
+    let left = (is.kept && !was.kept).then(|| match command {
+        Command::Bury { .. } => AuditEvent::Died { since, kept_until },
+        _ => AuditEvent::Released { since, kept_until },
+    });
+    // What is kept of a claim belongs to nobody.
+    let moved = if token != former {
+        (!is.kept).then_some(AuditEvent::Adopted { former })
+    } else {
+        let former = was.id.to_string();
+        (is.id != was.id).then_some(AuditEvent::Rotated { former })
+    };
+    let downgraded = was.mode == Mode::EXCLUSIVE && is.mode == Mode::SHARED;
+    let downgraded = downgraded.then_some(AuditEvent::Downgraded);
+    [left, moved, downgraded].into_iter().flatten()
+}
+
+/// How a hold has ended. The end of a minimum hold was said when its claim was released.
+fn ended(was: &Entry, command: &Command, at: StoreTime) -> Option<AuditEvent> {
+    let since = was.since;
+    if was.deadline <= at {
+        let found_by = command.id().map(ToString::to_string).unwrap_or_default();
+        let deadline = was.deadline;
+        return (!was.kept).then_some(AuditEvent::Expired {
+            since,
+            deadline,
+            found_by,
+        });
+    }
+    match command {
+        Command::Break { by } => Some(AuditEvent::Broken {
+            since,
+            by: by.clone(),
+        }),
+        Command::Bury { .. } => Some(AuditEvent::Died {
+            since,
+            kept_until: None,
+        }),
+        _ => Some(AuditEvent::Released {
+            since,
+            kept_until: None,
+        }),
+    }
+}

@@ -1,0 +1,278 @@
+//! The audit log: files of JSON lines.
+//!
+//! ```text
+//! audit/current.jsonl      where entries are added
+//! audit/<micros>.jsonl     a full one, by the time at which the next was begun
+//! ```
+//!
+//! An entry is written after the record that it tells of, under the lock of that key: it is never
+//! untrue, and a process that is killed in between leaves it out.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_core::{AuditEntry, Key, StoreTime};
+use leasehold_store::sync::{Mutex, PoisonError};
+use leasehold_store::{AuditLimit, AuditLog, AuditRecord, StoreError};
+use rustix::fs::{OFlags, fstat, renameat};
+use rustix::io::{Errno, retry_on_intr, write};
+
+use super::directory::{AUDIT, Directory, inode_of};
+use super::turn::blocking;
+use super::{Inner, file, walk};
+
+const ENDING: &str = ".jsonl";
+const CURRENT: &str = "current";
+
+/// A file is full when it has about so large a part of what is to be kept.
+const PARTS: u64 = 4;
+/// About how long a line is.
+const LINE: u64 = 256;
+/// What the size of a file is kept within.
+const SIZES: std::ops::RangeInclusive<u64> = 64 * 1024..=16 * 1024 * 1024;
+
+/// How much is read at once; more than the longest line.
+const PAGE: usize = 256 * 1024;
+
+/// A log that is written.
+#[derive(Debug)]
+pub(super) struct Log {
+    directory: Arc<Directory>,
+    limit: AuditLimit,
+    current: Mutex<Option<Current>>,
+    fails: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Current {
+    file: OwnedFd,
+    /// When its first entry was written, if it is known.
+    begun: StoreTime,
+}
+
+fn path(name: &str) -> String {
+    format!("{AUDIT}/{name}{ENDING}")
+}
+
+impl Log {
+    pub(super) fn open(directory: &Arc<Directory>, limit: AuditLimit) -> Result<Self, StoreError> {
+        let made = walk::make(directory, AUDIT);
+        made.map_err(|errno| directory.failed("write to", errno))?;
+        Ok(Self {
+            directory: Arc::clone(directory),
+            limit,
+            current: Mutex::default(),
+            fails: AtomicBool::default(),
+        })
+    }
+
+    /// Adds entries. The step is taken by now: what cannot be written is said once.
+    pub(super) fn add(&self, key: &Key, entries: Vec<AuditEntry>) {
+        let Some(at) = entries.first().map(|entry| entry.at) else {
+            return;
+        };
+        let mut lines = Vec::new();
+        for entry in entries {
+            let key = key.clone();
+            serde_json::to_writer(&mut lines, &AuditRecord { key, entry }).ok();
+            lines.push(b'\n');
+        }
+        let added = self.write(&lines, at);
+        let failed = self.fails.swap(added.is_err(), Ordering::Relaxed);
+        if let (Err(errno), false) = (added, failed) {
+            let error = self.directory.failed("write the audit log of", errno);
+            tracing::warn!(%error, "the audit log has a gap");
+        }
+    }
+
+    fn write(&self, lines: &[u8], at: StoreTime) -> Result<(), Errno> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let (name, directory) = (path(CURRENT), &*self.directory);
+        let open = match current.take() {
+            Some(open) if file::stands_at(&open.file, directory, &name)? => open,
+            _ => Current::open(directory, &name, at)?,
+        };
+        let open = match self.is_full(&open, at)? {
+            false => open,
+            true => {
+                renameat(directory, &name, directory, path(&format!("{:020}", at.0)))?;
+                self.prune(at);
+                Current::open(directory, &name, at)?
+            }
+        };
+        let written = retry_on_intr(|| write(&open.file, lines))?;
+        if written < lines.len() {
+            // What comes next must not be a part of the line that was cut.
+            write(&open.file, b"\n").ok();
+            return Err(Errno::NOSPC);
+        }
+        *current = Some(open);
+        Ok(())
+    }
+
+    fn is_full(&self, open: &Current, at: StoreTime) -> Result<bool, Errno> {
+        let size = u64::try_from(fstat(&open.file)?.st_size).unwrap_or_default();
+        Ok(match self.limit {
+            AuditLimit::Entries(entries) => {
+                let full = entries.saturating_mul(LINE) / PARTS;
+                size > full.clamp(*SIZES.start(), *SIZES.end())
+            }
+            AuditLimit::Age(age) => {
+                let part = age / u32::try_from(PARTS).unwrap_or(1);
+                size > *SIZES.end() || size > 0 && at.since(open.begun) > part
+            }
+        })
+    }
+
+    /// Removes the files of which nothing is to be kept.
+    fn prune(&self, at: StoreTime) {
+        let mut kept = 0;
+        let names = self.directory.names(AUDIT, ENDING, usize::MAX);
+        let mut ended: Vec<_> = names.unwrap_or_default();
+        ended.sort();
+        for name in ended.iter().rev().filter(|name| *name != CURRENT) {
+            let stays = match self.limit {
+                AuditLimit::Entries(entries) => kept < entries,
+                AuditLimit::Age(age) => {
+                    let end = name.parse().map_or(at, StoreTime);
+                    at.since(end) < age
+                }
+            };
+            if !stays {
+                file::remove(&self.directory, &path(name));
+            } else if matches!(self.limit, AuditLimit::Entries(_)) {
+                kept += self.lines(&path(name)).unwrap_or_default();
+            }
+        }
+    }
+
+    fn lines(&self, name: &str) -> Result<u64, Errno> {
+        let open = self.directory.file(name, OFlags::RDONLY)?;
+        let (mut at, mut lines) = (0, 0);
+        loop {
+            let read = file::read(&open, at, PAGE)?;
+            if read.is_empty() {
+                return Ok(lines);
+            }
+            lines += read.iter().filter(|byte| **byte == b'\n').count() as u64;
+            at += read.len();
+        }
+    }
+}
+
+impl Current {
+    fn open(directory: &Directory, name: &str, at: StoreTime) -> Result<Self, Errno> {
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
+        let file = directory.file(name, flags)?;
+        let first = file::read(&file, 0, LINE as usize * 8)?;
+        let line = first.split(|byte| *byte == b'\n').next();
+        let first = line.and_then(|line| serde_json::from_slice::<AuditRecord>(line).ok());
+        let begun = first.map_or(at, |first| first.entry.at);
+        Ok(Self { file, begun })
+    }
+}
+
+/// A log that is read.
+pub(super) struct FileLog {
+    inner: Arc<Inner>,
+    key: Option<Key>,
+    since: StoreTime,
+    /// The file that was read last, by its inode, and how far.
+    read: Option<((u64, u64), usize)>,
+}
+
+impl FileLog {
+    pub(super) fn new(inner: &Arc<Inner>, key: Option<&Key>, since: StoreTime) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            key: key.cloned(),
+            since,
+            read: None,
+        }
+    }
+
+    fn means(&self, record: &AuditRecord) -> bool {
+        let key = self.key.as_ref();
+        record.entry.at >= self.since && key.is_none_or(|key| *key == record.key)
+    }
+}
+
+/// The lines behind what was read, of one file; `None`: there are none.
+fn next_lines(
+    directory: &Directory,
+    since: StoreTime,
+    read: &mut Option<((u64, u64), usize)>,
+) -> Result<Option<Vec<u8>>, Errno> {
+    let mut names = match directory.names(AUDIT, ENDING, usize::MAX) {
+        Err(Errno::NOENT) => return Ok(None),
+        names => names?,
+    };
+    // Digits come before letters.
+    names.sort();
+    let mut files = Vec::new();
+    for name in names {
+        let ended = name.parse().map(StoreTime);
+        if ended.is_ok_and(|ended| ended + Duration::from_secs(1) < since) {
+            continue;
+        }
+        match directory.file(&path(&name), OFlags::RDONLY) {
+            Ok(file) => files.push((inode_of(&fstat(&file)?), file)),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    // One that was removed since was older than all that are there.
+    let last = read.and_then(|(inode, at)| {
+        let place = files.iter().position(|(other, _)| *other == inode)?;
+        Some((place, at))
+    });
+    let (place, at) = last.unwrap_or((0, 0));
+    for (number, (inode, file)) in files.iter().enumerate().skip(place) {
+        let at = if number == place { at } else { 0 };
+        let mut lines = file::read(file, at, PAGE)?;
+        // A line that is being written is read when it is whole.
+        let whole = lines.iter().rposition(|byte| *byte == b'\n');
+        lines.truncate(whole.map_or(0, |last| last + 1));
+        if !lines.is_empty() {
+            *read = Some((*inode, at + lines.len()));
+            return Ok(Some(lines));
+        }
+    }
+    Ok(None)
+}
+
+#[async_trait]
+impl AuditLog for FileLog {
+    async fn next_page(&mut self) -> Result<Vec<AuditRecord>, StoreError> {
+        loop {
+            let (inner, since, mut read) = (Arc::clone(&self.inner), self.since, self.read);
+            let page = blocking(move || {
+                inner.directory.check_stands()?;
+                let lines = next_lines(&inner.directory, since, &mut read);
+                let failed = |errno| inner.directory.failed("read the audit log of", errno);
+                Ok((lines.map_err(failed)?, read))
+            });
+            let (lines, read) = page.await?;
+            self.read = read;
+            let Some(lines) = lines else {
+                return Ok(Vec::new());
+            };
+            let mut records = Vec::new();
+            for line in lines.split(|byte| *byte == b'\n') {
+                match serde_json::from_slice(line) {
+                    Ok(record) if self.means(&record) => records.push(record),
+                    Err(_) if !line.is_empty() => {
+                        tracing::warn!("passed over a line of the audit log that cannot be read");
+                    }
+                    _ => {}
+                }
+            }
+            if !records.is_empty() {
+                return Ok(records);
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The audit log, as the scripts write it: `audit.lua`.
+//!
+//! An entry of the stream has one field, `v1`: what the steps of one call noted, one behind the
+//! other. Numbers are doubles, texts stand behind their length, in one byte or in two.
+//!
+//! ```text
+//! kind u8     g granted, r released, x expired, k broken, b returned, a adopted, i new id,
+//!             d downgraded, s resized
+//! at, token, arrival
+//! two numbers g when the claim came, and behind which it stands or 0; r since when it held, and
+//!             until when it is kept or 0; x since when, and when it expired; k since when; a the
+//!             token before; s the permits before, and now
+//! claim text  the first characters of its id
+//! text text2  x the first characters of the id of the claim that found it; i those of the id
+//!             before; k who broke the key, as in a body
+//! key text2   of the record, with the prefix
+//! body text2  capacity u32, weight u32, inbox text, pid u32, host text, label text; nothing for s
+//! ```
+
+use std::sync::LazyLock;
+
+use leasehold_core::{
+    Arrival, AuditEntry, AuditEvent, AuditedHold, Capacity, ClientInfo, Key, Mode, StoreTime, Token,
+};
+use leasehold_store::{AuditLimit, AuditRecord};
+
+use super::bytes::Bytes;
+use super::slots::{self, SLOTS};
+
+/// The field of an entry of the stream.
+pub(crate) const FIELD: &str = "v1";
+
+/// The logs of a prefix, and how much of them is kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Audit {
+    prefix: String,
+    /// On one server.
+    log: String,
+    limit: AuditLimit,
+}
+
+impl Audit {
+    pub(crate) fn new(prefix: &str, limit: AuditLimit) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            log: log_of(prefix),
+            limit,
+        }
+    }
+
+    /// The log of a step at that key.
+    pub(crate) fn log(&self, key: &str, in_cluster: bool) -> String {
+        match in_cluster {
+            true => log_beside(&self.prefix, key),
+            false => self.log.clone(),
+        }
+    }
+
+    /// As the scripts are told it: entries, or below zero milliseconds.
+    pub(crate) fn keep(&self) -> i128 {
+        match self.limit {
+            AuditLimit::Entries(entries) => entries.into(),
+            AuditLimit::Age(age) => -i128::try_from(age.as_millis()).unwrap_or(i128::MAX),
+        }
+    }
+}
+
+/// The log of a server.
+pub(crate) fn log_of(prefix: &str) -> String {
+    format!("{prefix}audit")
+}
+
+/// In a cluster: the log of the slot that the key lies in. A script may only use keys of one slot.
+pub(crate) fn log_beside(prefix: &str, key: &str) -> String {
+    let tag = TAGS[usize::from(slots::slot_of(key))];
+    format!("{prefix}audit:{{{tag}}}")
+}
+
+/// For each slot the least number that lies in it.
+static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+    let mut tags = vec![None; usize::from(SLOTS)];
+    let mut missing = tags.len();
+    for number in 0.. {
+        let tag = &mut tags[usize::from(slots::slot_of(&number.to_string()))];
+        if tag.is_none() {
+            *tag = Some(number);
+            missing -= 1;
+        }
+        if missing == 0 {
+            break;
+        }
+    }
+    tags.into_iter().flatten().collect()
+});
+
+/// Reads what one entry of the stream holds. `None` where it is damaged, or of a later version.
+pub(crate) fn read(prefix: &str, value: &[u8]) -> Option<Vec<AuditRecord>> {
+    let mut bytes = Bytes(value);
+    let mut records = Vec::new();
+    while !bytes.0.is_empty() {
+        records.push(read_one(prefix, &mut bytes)?);
+    }
+    Some(records)
+}
+
+fn read_one(prefix: &str, bytes: &mut Bytes<'_>) -> Option<AuditRecord> {
+    let kind = bytes.u8()?;
+    let (at, token, arrival) = (bytes.time()?, bytes.number()?, bytes.number()?);
+    let (one, other) = (bytes.number()?, bytes.number()?);
+    let hint = |text: &str| match text {
+        "" => String::new(),
+        hint => format!("{hint}…"),
+    };
+    let claim = hint(bytes.text()?);
+    let text = bytes.long()?;
+    let hint_in = |text| Some(hint(std::str::from_utf8(text).ok()?));
+    let key = std::str::from_utf8(bytes.long()?).ok()?;
+    let name = key.strip_prefix(prefix)?.strip_prefix("lock:")?;
+    let body = bytes.long()?;
+    let (since, some_time) = (StoreTime(one), (other > 0).then_some(StoreTime(other)));
+    let event = match kind {
+        b'g' => AuditEvent::Granted {
+            asked: since,
+            behind: (other > 0).then_some(Arrival(other)),
+        },
+        b'r' => AuditEvent::Released {
+            since,
+            kept_until: some_time,
+        },
+        b'x' => AuditEvent::Expired {
+            since,
+            deadline: StoreTime(other),
+            found_by: hint_in(text)?,
+        },
+        b'k' => AuditEvent::Broken {
+            since,
+            by: client(&mut Bytes(text))?,
+        },
+        b'b' => AuditEvent::Returned,
+        b'a' => AuditEvent::Adopted { former: Token(one) },
+        b'i' => AuditEvent::Rotated {
+            former: hint_in(text)?,
+        },
+        b'd' => AuditEvent::Downgraded,
+        b's' => AuditEvent::Resized {
+            from: u32::try_from(one).ok()?,
+            to: u32::try_from(other).ok()?,
+        },
+        _ => return None,
+    };
+    let hold = match body {
+        [] => None,
+        body => {
+            let mut body = Bytes(body);
+            let (of, weight) = (body.u32()?, body.u32()?);
+            let capacity = match of {
+                0 => Capacity::Lock,
+                of => Capacity::Permits(of),
+            };
+            Some(AuditedHold {
+                token: Token(token),
+                arrival: Arrival(arrival),
+                claim,
+                mode: Mode::new(capacity, weight.into()),
+                owner: client(&mut body)?,
+            })
+        }
+    };
+    let key = Key::new(name).ok()?;
+    let entry = AuditEntry { at, event, hold };
+    Some(AuditRecord { key, entry })
+}
+
+fn client(bytes: &mut Bytes<'_>) -> Option<ClientInfo> {
+    let (_inbox, pid) = (bytes.text()?, bytes.u32()?);
+    let (host, label) = (bytes.text()?, bytes.text()?);
+    Some(ClientInfo::new(host, pid, Some(label)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_of_a_key_lies_in_its_slot() {
+        assert_eq!(TAGS.len(), usize::from(SLOTS));
+        for prefix in ["leasehold:", "{app}:"] {
+            for key in ["orders/42", "a}b", "a{b}c", "{}", "🔒"] {
+                let key = format!("{prefix}lock:{key}");
+                let log = log_beside(prefix, &key);
+                assert_eq!(slots::slot_of(&log), slots::slot_of(&key), "{log}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_not_read() {
+        for bad in [&b"g"[..], &[0; 60], b"later version"] {
+            assert_eq!(read("leasehold:", bad), None);
+        }
+        assert_eq!(read("leasehold:", b""), Some(Vec::new()));
+    }
+}

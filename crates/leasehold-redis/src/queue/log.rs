@@ -1,0 +1,146 @@
+//! The audit log, page by page.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_core::{Key, StoreTime};
+use leasehold_store::{AuditLog, AuditRecord, StoreError};
+use redis::{Cmd, Value, from_redis_value_ref};
+use tokio::time::Instant;
+
+use super::RedisStore;
+use crate::codec::audit;
+use crate::codec::script::{Call, SCRIPTS, unreadable};
+use crate::connection::step::Way;
+use crate::refusal;
+use crate::routing::Route;
+use crate::routing::names::Names;
+
+/// How many entries of a stream one answer has at most.
+const PAGE: u32 = 500;
+
+/// How long the logs of a cluster are known before they are looked for again: whoever follows all of
+/// them would have the nodes gone through each time.
+const LOGS_KNOWN: Duration = Duration::from_secs(10);
+
+/// A log, which is one stream, or in a cluster one for each slot that is in use.
+pub(crate) struct StreamLog<'a> {
+    store: &'a RedisStore,
+    key: Option<Key>,
+    since: StoreTime,
+    streams: Vec<Stream>,
+    found: Option<Instant>,
+}
+
+struct Stream {
+    name: String,
+    /// From which entry on it is to be read.
+    from: String,
+}
+
+/// What the script answers: the id of each entry, and its fields and values by turns.
+type Entries = Vec<(String, Vec<Vec<u8>>)>;
+
+impl<'a> StreamLog<'a> {
+    pub(crate) fn new(store: &'a RedisStore, key: Option<&Key>, since: StoreTime) -> Self {
+        Self {
+            store,
+            key: key.cloned(),
+            since,
+            streams: Vec::new(),
+            found: None,
+        }
+    }
+
+    /// Looks for the streams.
+    async fn find(&mut self) -> Result<(), StoreError> {
+        if self.found.is_some_and(|at| at.elapsed() < LOGS_KNOWN) {
+            return Ok(());
+        }
+        let prefix = self.store.prefix();
+        let names = match (&self.store.route, &self.key) {
+            (Route::One(_), _) => vec![audit::log_of(prefix)],
+            (Route::Cluster(_), Some(key)) => {
+                let key = self.store.redis_key(key.as_str());
+                vec![audit::log_beside(prefix, &key)]
+            }
+            (Route::Cluster(_), None) => self.scan(prefix).await?,
+        };
+        for name in names {
+            if !self.streams.iter().any(|stream| stream.name == name) {
+                let from = format!("{}-0", self.since.0 / 1_000);
+                self.streams.push(Stream { name, from });
+            }
+        }
+        self.found = Some(Instant::now());
+        Ok(())
+    }
+
+    async fn scan(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let beside = format!("{}:", audit::log_of(prefix));
+        let mut names = Names::new(self.store.route.clone(), beside.clone(), "*");
+        let mut found = Vec::new();
+        while let Some(page) = names.next().await? {
+            let page = page
+                .into_iter()
+                .filter_map(|name| String::from_utf8(name).ok());
+            found.extend(page.map(|name| format!("{beside}{name}")));
+        }
+        Ok(found)
+    }
+
+    async fn read(&self, stream: &Stream) -> Result<Entries, StoreError> {
+        let call = Call {
+            script: &SCRIPTS.log,
+            keys: &[&*stream.name],
+            arguments: |call: &mut Cmd| {
+                call.arg(&stream.from).arg(PAGE);
+            },
+        };
+        match self.store.ask(Way::Plain, &call).await?.0 {
+            Value::ServerError(error) => Err(refusal::of_server(&error)),
+            value => from_redis_value_ref(&value).map_err(|_| unreadable(&value)),
+        }
+    }
+
+    /// What the entries of a stream say of the keys that are asked for.
+    fn records(&self, entries: &Entries) -> Vec<AuditRecord> {
+        let prefix = self.store.prefix();
+        let mut records = Vec::new();
+        for (id, fields) in entries {
+            let field = |pair: &&[Vec<u8>]| pair[0] == audit::FIELD.as_bytes();
+            let value = fields.chunks_exact(2).find(field);
+            match value.and_then(|pair| audit::read(prefix, &pair[1])) {
+                Some(read) => records.extend(read),
+                None => tracing::warn!(id, "passed over an audit entry that cannot be read"),
+            }
+        }
+        let meant = |record: &AuditRecord| {
+            let key = self.key.as_ref();
+            record.entry.at >= self.since && key.is_none_or(|key| *key == record.key)
+        };
+        records.retain(meant);
+        records
+    }
+}
+
+#[async_trait]
+impl AuditLog for StreamLog<'_> {
+    async fn next_page(&mut self) -> Result<Vec<AuditRecord>, StoreError> {
+        self.find().await?;
+        for at in 0..self.streams.len() {
+            loop {
+                let entries = self.read(&self.streams[at]).await?;
+                let Some((last, _)) = entries.last() else {
+                    break;
+                };
+                self.streams[at].from = format!("({last}");
+                let records = self.records(&entries);
+                if !records.is_empty() {
+                    return Ok(records);
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,125 @@
+//! The audit log of a store: who was granted which key, and how each hold ended.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_core::{AuditEntry, Invalid, Key};
+use serde::{Deserialize, Serialize};
+
+use crate::error::StoreError;
+
+/// An entry of an audit log, and the key that it is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditRecord {
+    /// The key.
+    pub key: Key,
+    /// What one step changed.
+    #[serde(flatten)]
+    pub entry: AuditEntry,
+}
+
+/// An audit log that is being read: see [`LockStore::audit_log`](crate::LockStore::audit_log).
+#[async_trait]
+pub trait AuditLog: Send {
+    /// The entries that follow those of the call before, in the order in which each server or file
+    /// has them, and a bounded number of them. Empty: there are no more now; there may be later.
+    ///
+    /// After an error, or if the future is dropped, the next call does the same piece again.
+    async fn next_page(&mut self) -> Result<Vec<AuditRecord>, StoreError>;
+}
+
+/// How much of an audit log is kept, at least: so many entries, or those of so long a time. Logs
+/// are trimmed in pieces, so there can be somewhat more.
+///
+/// ```
+/// use leasehold::store::AuditLimit;
+/// assert_eq!("10000".parse(), Ok(AuditLimit::Entries(10_000)));
+/// assert_eq!("36h".parse::<AuditLimit>()?.to_string(), "36h");
+/// assert!("a while".parse::<AuditLimit>().is_err());
+/// # Ok::<(), leasehold::core::Invalid>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuditLimit {
+    /// So many entries.
+    Entries(u64),
+    /// Those of so long a time, in whole seconds.
+    Age(Duration),
+}
+
+/// Seconds in a unit, from the largest.
+const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+
+impl FromStr for AuditLimit {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit()).len();
+        let (number, unit) = text.split_at(digits);
+        let age = UNITS.iter().find(|(name, _)| *name == unit);
+        let limit = number
+            .parse()
+            .ok()
+            .and_then(|number: u64| match (unit, age) {
+                ("", _) => Some(Self::Entries(number)),
+                (_, Some((_, seconds))) => {
+                    let seconds = number.checked_mul(*seconds)?;
+                    Some(Self::Age(Duration::from_secs(seconds)))
+                }
+                _ => None,
+            });
+        let bounds = |limit: &Self| match limit {
+            Self::Entries(entries) => (100..=10_000_000).contains(entries),
+            Self::Age(age) => (60..=366 * 86_400).contains(&age.as_secs()),
+        };
+        limit.filter(bounds).ok_or_else(|| {
+            Invalid::new(
+                format!("audit = {text:?} does not say how much of the log is kept"),
+                "write a number of entries from 100 to 10000000, or a time from 1m to 366d: \
+                 audit=10000, audit=24h",
+            )
+        })
+    }
+}
+
+impl fmt::Display for AuditLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entries(entries) => write!(f, "{entries}"),
+            Self::Age(age) => {
+                let seconds = age.as_secs();
+                let fits = |(_, unit): &&(&str, u64)| seconds.is_multiple_of(*unit);
+                let (name, unit) = UNITS.iter().find(fits).unwrap_or(&("s", 1));
+                write!(f, "{}{name}", seconds / unit)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_as_they_are_shown() {
+        for text in ["100", "10000000", "1m", "90s", "24h", "1d", "366d", "36h"] {
+            let limit: AuditLimit = text.parse().unwrap();
+            assert_eq!(limit.to_string().parse(), Ok(limit), "{text}");
+        }
+        for bad in [
+            "",
+            "99",
+            "10000001",
+            "59s",
+            "367d",
+            "5w",
+            "-1",
+            "h",
+            "99999999999999999999d",
+        ] {
+            let error = bad.parse::<AuditLimit>().unwrap_err();
+            assert!(error.hint.is_some(), "{bad}");
+        }
+    }
+}

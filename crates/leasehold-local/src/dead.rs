@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold_core::{Command, Event, Inbox, Outcome, Queue, Reply, StoreTime};
+use leasehold_core::{Command, Event, Inbox, Now, Outcome, Queue, Reply, StoreTime};
 use leasehold_store::StoreError;
 
 use super::Inner;
@@ -37,16 +37,16 @@ pub(super) fn are_in(store: &Inner, queue: &Queue) -> bool {
 pub(super) fn apply(
     queue: &mut Queue,
     command: Option<&Command>,
-    clock: StoreTime,
+    now: Now,
     mut is_dead: impl FnMut(&Inbox) -> bool,
     mut again: impl FnMut() -> Result<Queue, StoreError>,
 ) -> Result<(Outcome, BTreeSet<Inbox>), StoreError> {
     let mut dead = BTreeSet::new();
     for _ in 0..ROUNDS {
-        let outcome = apply_without(queue, &dead, command, clock);
+        let outcome = apply_without(queue, &dead, command, now);
         let mut suspects: BTreeSet<_> = outcome.events.iter().filter_map(next_to_act).collect();
         if command.is_none() || is_unserved(&outcome.reply) || !dead.is_empty() {
-            suspects.extend(share(clients_that_matter(queue), clock));
+            suspects.extend(share(clients_that_matter(queue), now.clock));
         }
         suspects.retain(|inbox| !dead.contains(inbox) && is_dead(inbox));
         if suspects.is_empty() {
@@ -56,7 +56,7 @@ pub(super) fn apply(
         *queue = again()?;
     }
     // Whoever is left is found by those who ask next.
-    Ok((apply_without(queue, &dead, command, clock), dead))
+    Ok((apply_without(queue, &dead, command, now), dead))
 }
 
 /// Applies the command to what is left when those are removed.
@@ -64,23 +64,31 @@ pub(super) fn apply_without(
     queue: &mut Queue,
     dead: &BTreeSet<Inbox>,
     command: Option<&Command>,
-    clock: StoreTime,
+    now: impl Into<Now>,
 ) -> Outcome {
+    let now = now.into();
     let removed = (!dead.is_empty()).then(|| {
         let inboxes = dead.iter().cloned().collect();
-        queue.apply(&Command::Bury { inboxes }, clock)
+        queue.apply(&Command::Bury { inboxes }, now)
     });
-    let applied = command.map(|command| queue.apply(command, clock));
+    let applied = command.map(|command| queue.apply(command, now));
     let mut outcome = match (removed, applied) {
-        (Some(Outcome { mut events, .. }), Some(applied)) => {
-            add(&mut events, applied.events);
-            Outcome { events, ..applied }
+        (Some(removed), Some(mut applied)) => {
+            let (mut events, mut audit) = (removed.events, removed.audit);
+            add(&mut events, std::mem::take(&mut applied.events));
+            audit.append(&mut applied.audit);
+            Outcome {
+                events,
+                audit,
+                ..applied
+            }
         }
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) => Outcome {
             reply: Reply::Done,
-            at: queue.look(clock).at,
+            at: queue.look(now.clock).at,
             events: Vec::new(),
+            audit: Vec::new(),
         },
     };
     if let Reply::Standing(standing) = outcome.reply {
@@ -140,7 +148,9 @@ fn add(events: &mut Vec<Event>, later: Vec<Event>) {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Adopt, Claim, ClaimId, Mode, OwnerSecret, Release, Renew, Rotate};
+    use leasehold_core::{
+        Adopt, Claim, ClaimId, ClientInfo, Mode, OwnerSecret, Release, Renew, Rotate,
+    };
 
     use super::*;
 
@@ -177,7 +187,7 @@ mod tests {
         let is_dead = |inbox: &Inbox| inbox.as_str().starts_with("dead");
         let before = queue.clone();
         let again = || Ok(before.clone());
-        let (outcome, dead) = apply(queue, Some(command), START, is_dead, again).unwrap();
+        let (outcome, dead) = apply(queue, Some(command), START.into(), is_dead, again).unwrap();
         let mut replayed = before.clone();
         apply_without(&mut replayed, &dead, Some(command), START);
         assert_eq!(
@@ -299,7 +309,7 @@ mod tests {
         for number in [1, 2] {
             let adopt = Adopt {
                 inbox: Some(inbox("b")),
-                owner: leasehold_core::ClientInfo::default(),
+                owner: ClientInfo::default(),
             };
             let rotate = Rotate {
                 to: id(10 + number),

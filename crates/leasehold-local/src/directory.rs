@@ -17,6 +17,8 @@ pub(super) const RECORDS: &str = "records";
 pub(super) const SESSIONS: &str = "sessions";
 /// One socket for each client that listens.
 pub(super) const INBOXES: &str = "inbox";
+/// The audit log.
+pub(super) const AUDIT: &str = "audit";
 /// A file in the way of the first versions.
 const KEYS: &str = "keys";
 

@@ -6,8 +6,9 @@ use leasehold_core::{Key, Queue, StoreTime};
 use leasehold_store::Push;
 
 use super::clock::{Clock, SinceBoot};
+use super::options::{self, LocalOptions};
 use super::record::{Header, Record};
-use super::{inbox, name, options, record};
+use super::{inbox, name, record};
 
 /// A record: the key, the boot, when it expires, and the queue.
 pub type Read = (Key, String, StoreTime, Queue);
@@ -52,8 +53,8 @@ pub fn clock(text: &[u8]) -> Option<StoreTime> {
 }
 
 /// The address of the store in a directory.
-pub fn url(directory: &std::path::Path, retention: Duration) -> String {
-    options::url(directory, retention)
+pub fn url(directory: &std::path::Path, options: &LocalOptions) -> String {
+    options::url(directory, options.retention, options.audit)
 }
 
 /// The name of a key's file.

@@ -24,6 +24,7 @@
 //! clock               the wall clock at this boot's origin, and a checksum
 //! clock.lock          locked while that is written
 //! records/<key>.rec   the record, locked during a step: the queue, and the steps since
+//! audit/              the audit log, if there is one
 //! keys                empty, in the way of the first versions
 //! sessions/<inbox>    locked as long as that client lives
 //! inbox/<inbox>.sock  open while that client listens
@@ -40,6 +41,7 @@ pub mod fuzzing;
 mod inbox;
 mod key_lock;
 mod list;
+mod log;
 mod name;
 mod options;
 mod place;
@@ -59,11 +61,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Command, Inbox, Key, Outcome, Queue, Reply, Snapshot};
+use leasehold_core::{Command, Inbox, Key, Now, Outcome, Queue, Reply, Snapshot, StoreTime};
 use leasehold_store::random::random_u64;
 use leasehold_store::{
-    Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step, StoreError, Taken,
-    Transacted,
+    AuditLog, Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step, StoreError,
+    Taken, Transacted,
 };
 use tokio::task::JoinSet;
 
@@ -74,6 +76,7 @@ use self::clock::Clock;
 use self::death_watcher::DeathWatcher;
 use self::directory::Directory;
 use self::inbox::{OpenInbox, Subscription};
+use self::log::{FileLog, Log};
 use self::place::{OpenRecords, Place};
 use self::session::Session;
 use self::turn::blocking;
@@ -107,19 +110,22 @@ struct Inner {
     subscription: Subscription,
     watcher: Arc<DeathWatcher>,
     records: OpenRecords,
+    audit: Option<Log>,
     /// From which pushes are sent.
     outbox: UnixDatagram,
 }
 
 impl Inner {
-    fn open(path: PathBuf, retention: Duration) -> Result<Arc<Self>, StoreError> {
+    fn open(path: PathBuf, options: &LocalOptions) -> Result<Arc<Self>, StoreError> {
         let directory = Arc::new(Directory::open(path)?);
+        let audit = options.audit.map(|limit| Log::open(&directory, limit));
         let inbox = Inbox::from_random(random_u64());
         let inner = Arc::new(Self {
             clock: Clock::open(&directory)?,
             session: Session::open(directory.clone(), inbox)?,
             directory,
-            retention,
+            audit: audit.transpose()?,
+            retention: options.retention,
             subscription: Subscription::default(),
             watcher: Arc::default(),
             records: OpenRecords::default(),
@@ -129,6 +135,14 @@ impl Inner {
         });
         sweep::sweep(&inner);
         Ok(inner)
+    }
+
+    /// What a step knows of the store.
+    fn now(&self) -> Now {
+        Now {
+            audited: self.audit.is_some(),
+            ..Now::from(self.clock.now())
+        }
     }
 
     /// What claims are told when no step was possible: where the directory has gone,
@@ -154,7 +168,7 @@ impl LocalStore {
     pub async fn open(options: LocalOptions) -> Result<Self, StoreError> {
         options.check()?;
         let (path, _) = options.place()?;
-        let inner = blocking(move || Inner::open(path, options.retention)).await?;
+        let inner = blocking(move || Inner::open(path, &options)).await?;
         Ok(Self::of(inner))
     }
 
@@ -173,7 +187,8 @@ impl LocalStore {
     /// The address under which another process finds this store.
     #[must_use]
     pub fn url(&self) -> String {
-        options::url(self.directory(), self.inner.retention)
+        let audit = self.inner.audit.as_ref().map(Log::limit);
+        options::url(self.directory(), self.inner.retention, audit)
     }
 
     /// Sees to it that the dead ahead of a claim that waits are found. One that waits without an
@@ -246,6 +261,14 @@ impl Records for LocalStore {
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
         Box::new(list::RecordListing::new(&self.inner, pattern))
+    }
+
+    fn audit_log<'a>(
+        &'a self,
+        key: Option<&Key>,
+        since: StoreTime,
+    ) -> Option<Box<dyn AuditLog + 'a>> {
+        Some(Box::new(FileLog::new(&self.inner, key, since)))
     }
 
     fn inbox(&self) -> &Inbox {

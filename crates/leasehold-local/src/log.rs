@@ -69,6 +69,10 @@ impl Log {
         })
     }
 
+    pub(super) fn limit(&self) -> AuditLimit {
+        self.limit
+    }
+
     /// Adds entries. The step is taken by now: what cannot be written is said once.
     pub(super) fn add(&self, key: &Key, entries: Vec<AuditEntry>) {
         let Some(at) = entries.first().map(|entry| entry.at) else {

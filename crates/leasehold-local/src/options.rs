@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold_core::{Invalid, TOMBSTONE_LIFE};
+use leasehold_store::AuditLimit;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 /// What a path must not show as it stands in a URL of this store.
@@ -18,6 +19,9 @@ pub struct LocalOptions {
     pub directory: Option<PathBuf>,
     /// How long an idle key keeps its last token. Default 24 h; at least 60 s.
     pub retention: Duration,
+    /// Keeps an audit log: how much of it. Default none. What a client without it does is
+    /// not in the log.
+    pub audit: Option<AuditLimit>,
 }
 
 impl Default for LocalOptions {
@@ -25,13 +29,14 @@ impl Default for LocalOptions {
         Self {
             directory: None,
             retention: Duration::from_secs(24 * 3600),
+            audit: None,
         }
     }
 }
 
 impl LocalOptions {
     /// Reads `local:` or `local:/some/dir`, percent-decoded, either with
-    /// `?retention=` and a number of `s`, `m`, `h` or `d`.
+    /// `?retention=` and a number of `s`, `m`, `h` or `d`, and `audit=` with an [`AuditLimit`].
     ///
     /// ```
     /// use leasehold::store::local::LocalOptions;
@@ -58,10 +63,11 @@ impl LocalOptions {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("retention", value)) => options.retention = retention(value)?,
+                Some(("audit", value)) => options.audit = Some(value.parse()?),
                 _ => {
                     return Err(Invalid::new(
                         format!("a local store has no option {pair:?}"),
-                        "there is retention=, e.g. local:?retention=24h",
+                        "there are retention= and audit=, e.g. local:?retention=24h&audit=10000",
                     ));
                 }
             }
@@ -112,14 +118,15 @@ impl LocalOptions {
 }
 
 /// The address of the store in that directory.
-pub(super) fn url(directory: &Path, retention: Duration) -> String {
+pub(super) fn url(directory: &Path, retention: Duration, audit: Option<AuditLimit>) -> String {
     let path = directory.to_string_lossy();
     let path = utf8_percent_encode(&path, RESERVED);
-    if retention == LocalOptions::default().retention {
-        format!("local:{path}")
-    } else {
-        format!("local:{path}?retention={}s", retention.as_secs())
-    }
+    let usual = retention == LocalOptions::default().retention;
+    let retention = (!usual).then(|| format!("retention={}s", retention.as_secs()));
+    let params = [retention, audit.map(|limit| format!("audit={limit}"))];
+    let params: Vec<_> = params.into_iter().flatten().collect();
+    let mark = if params.is_empty() { "" } else { "?" };
+    format!("local:{path}{mark}{}", params.join("&"))
 }
 
 fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
@@ -215,8 +222,10 @@ mod tests {
         let options = LocalOptions {
             directory: Some("/a b/50%?#é".into()),
             retention: Duration::from_secs(61),
+            audit: Some(AuditLimit::Entries(1_000)),
         };
-        let url = url(options.directory.as_deref().unwrap(), options.retention);
+        let directory = options.directory.as_deref().unwrap();
+        let url = url(directory, options.retention, options.audit);
         assert_eq!(LocalOptions::from_url(&url).unwrap(), options);
     }
 }

@@ -1,7 +1,7 @@
 //! The record of a key: its queue, and the steps that were taken since.
 //!
 //! ```text
-//! {"leasehold":4,"first":7,"at":128,"other":2112,"room":1984}     and spaces, up to 128 bytes
+//! {"leasehold":5,"first":7,"at":128,"other":2112,"room":1984}     and spaces, up to 128 bytes
 //! the half that counts, at `at`                                   frames, and room
 //! the other half                                                  room
 //! ```
@@ -30,7 +30,7 @@ use super::dead;
 
 /// The format written; a reader refuses others. To be raised also when the core comes to another
 /// queue by the same steps: `who_follows_comes_to_the_same` says when.
-pub(super) const FORMAT: u32 = 4;
+pub(super) const FORMAT: u32 = 5;
 
 /// The size of the first line.
 const HEAD: usize = 128;

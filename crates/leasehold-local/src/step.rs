@@ -57,14 +57,15 @@ pub(super) fn transact(
     if !commands.iter().all(releases) && store.session.go_on() {
         inbox::bind_again(store);
     }
-    let at = store.clock.now();
+    let now = store.now();
+    let at = now.clock;
     let (mut outcomes, mut prepared) = (Vec::new(), Vec::new());
     for ((key, lock), command) in keys.iter().zip(&mut *locks).zip(commands) {
         let mut record = lock.read(key)?;
         let is_dead = |inbox: &_| store.session.sees_dead(inbox);
         // What is written is as it was: reading it again undoes what was tried.
         let again = || Ok(lock.read(key)?.queue);
-        let (outcome, dead) = dead::apply(&mut record.queue, *command, at, is_dead, again)?;
+        let (outcome, dead) = dead::apply(&mut record.queue, *command, now, is_dead, again)?;
         if together && !outcome.reply.is_grant() {
             return Ok(Err((outcomes.len(), outcome)));
         }
@@ -89,6 +90,12 @@ pub(super) fn transact(
             // The client asks again, or releases what it may have.
             _ => unavailable("not all keys could be written").with_source(error),
         })?;
+    }
+    // After the records, so that the log is never untrue.
+    if let Some(audit) = &store.audit {
+        for (key, outcome) in keys.iter().zip(&mut outcomes) {
+            audit.add(key, std::mem::take(&mut outcome.audit));
+        }
     }
     // Sent under the locks, and after the grants are in the files: pushes come in
     // the order of the steps, and none before what it says is true. The dead

@@ -5,6 +5,7 @@
 //! likes, and to somewhere else for the next process. Systems protect from that by
 //! `fs.protected_symlinks`, if it is on.
 
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use leasehold_store::StoreError;
@@ -39,7 +40,7 @@ pub(super) fn open(path: &Path) -> Result<OwnedFd, StoreError> {
 }
 
 /// Makes a directory, if there is none.
-pub(super) fn make(at: &OwnedFd, name: impl Arg) -> Result<(), Errno> {
+pub(super) fn make(at: impl AsFd, name: impl Arg) -> Result<(), Errno> {
     match mkdirat(at, name, Mode::RWXU) {
         Err(Errno::EXIST) => Ok(()),
         made => made,

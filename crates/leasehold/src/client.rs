@@ -4,14 +4,15 @@ mod builder;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::join;
-use leasehold_core::{BreakReply, ClientInfo, Key, Mode};
+use leasehold_core::{BreakReply, ClientInfo, Key, Mode, StoreTime};
 
 pub use self::builder::ClientBuilder;
+use crate::audit::AuditLog;
 use crate::election::Election;
-use crate::error::{Error, Operation, StoreError};
+use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::{Broken, Inspection, Shutdown};
 use crate::listing::{Listing, Skipped};
 use crate::lock::Lock;
@@ -243,6 +244,50 @@ impl Client {
         Listing::new(self, self.session.store.listing(pattern.as_ref()))
     }
 
+    /// The audit log from `since` on, of one key or of all: who was granted which key, and how
+    /// each hold ended, noted by the store in the same atomic steps. It is there if the clients
+    /// of the store open it with `audit`, as in `redis://host/?audit=10000`; what a client
+    /// without it does is not noted. The page of each store says what else may be missing.
+    ///
+    /// # Errors
+    /// `Unsupported` where the store cannot keep one; `Invalid` for a key that is none.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::SystemTime;
+    /// use leasehold::audit::AuditEvent;
+    /// let client = leasehold::connect("memory:?audit=1000").await?;
+    /// let lease = client.mutex("orders/42")?.lock().await?;
+    /// let mut log = client.audit_log(Some("orders/42"), SystemTime::UNIX_EPOCH)?;
+    /// let entries = log.next().await?;
+    /// assert!(matches!(entries[0].entry.event, AuditEvent::Granted { .. }));
+    /// assert!(log.next().await?.is_empty());
+    /// lease.release().await?;
+    /// assert_eq!(log.next().await?.len(), 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn audit_log(&self, key: Option<&str>, since: SystemTime) -> Result<AuditLog<'_>, Error> {
+        let key = key
+            .map(|key| check_key(Operation::Inspect, key))
+            .transpose()?;
+        let since = since
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let store = &self.session.store;
+        let log = store.audit_log(key.as_ref(), StoreTime(0) + since);
+        let log = log.ok_or_else(|| {
+            let name = store.capabilities().name;
+            let error = StoreError::new(
+                ErrorKind::Unsupported,
+                format!("a store of the kind {name:?} keeps no audit log"),
+            );
+            Error::new(Operation::Inspect, key, error)
+        })?;
+        Ok(AuditLog::new(self, log))
+    }
+
     /// Takes the key from all who hold it: for administrators. The token is
     /// raised first, so that the old holders are fenced; they are told.
     ///
@@ -264,7 +309,9 @@ impl Client {
     /// ```
     pub async fn break_key(&self, key: impl AsRef<str>) -> Result<Broken, Error> {
         let key = check_key(Operation::Break, key)?;
-        let answer = self.within(self.session.store.break_key(&key)).await;
+        let answer = self
+            .within(self.session.store.break_key(&key, &self.owner))
+            .await;
         let answer = answer.map_err(|error| Error::new(Operation::Break, Some(key), error))?;
         let BreakReply::Broken { holders, token } = answer.reply;
         Ok(Broken { holders, token })

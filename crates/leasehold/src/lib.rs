@@ -22,6 +22,7 @@
 //! `tls` (`rediss://`): all on by default, each works alone. The memory store is
 //! always there.
 
+pub mod audit;
 mod background;
 pub mod blocking;
 mod client;

@@ -5,12 +5,14 @@
 //! writes a store of their own, is the crate `leasehold-store`.
 
 #[doc(inline)]
-pub use leasehold_store::{Acknowledged, Acknowledges, Capabilities, LockStore};
+pub use leasehold_store::{
+    Acknowledged, Acknowledges, AuditLimit, AuditRecord, Capabilities, LockStore,
+};
 // For the tests of the stores beside this crate.
 #[doc(hidden)]
 pub use leasehold_store::{
-    AllAnswer, Answer, ListPage, Listening, Listing, OnePage, Push, PushSink, Records, Step, Taken,
-    Transacted, Verbs,
+    AllAnswer, Answer, AuditLog, ListPage, Listening, Listing, OnePage, Push, PushSink, Records,
+    Step, Taken, Transacted, Verbs,
 };
 pub(crate) use leasehold_store::{report, scheme};
 

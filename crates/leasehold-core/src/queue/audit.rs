@@ -20,52 +20,54 @@ impl Queue {
         at: StoreTime,
     ) -> Vec<AuditEntry> {
         let mut entries = Vec::new();
+        let resized = |from| before.capacity == Some(Capacity::Permits(from));
         if let (Command::Resize { from, to }, Reply::Resized) = (command, reply)
-            && before.capacity == Some(Capacity::Permits(*from))
+            && resized(*from)
             && from != to
         {
-            let (event, hold) = (
-                AuditEvent::Resized {
-                    from: *from,
-                    to: *to,
-                },
-                None,
-            );
-            entries.push(AuditEntry { at, event, hold });
+            let (from, to) = (*from, *to);
+            entries.push(AuditEntry {
+                at,
+                event: AuditEvent::Resized { from, to },
+                hold: None,
+            });
         }
+        let mut note = |event, hold| {
+            let hold = Some(hold);
+            entries.push(AuditEntry { at, event, hold });
+        };
         let (were, are) = (before.holds(), self.holds());
         for ((token, arrival), was) in &before.granted {
-            let mut note = |event, token, entry: &Entry| {
-                let hold = Some(entry.audited(token));
-                entries.push(AuditEntry { at, event, hold });
-            };
             match are.get(arrival) {
                 Some((new, is)) if new == token || is_adoption(command) => {
-                    let changes = changes(was, is, (*token, *new), command);
-                    changes.for_each(|event| note(event, *new, is));
+                    for (event, mode) in changes(was, is, (*token, *new), command) {
+                        note(event, is.audited(*new, mode));
+                    }
                 }
-                None if !self.waiting.contains_key(arrival) => {
-                    ended(was, command, at)
-                        .into_iter()
-                        .for_each(|event| note(event, *token, was));
+                still => {
+                    let waits = self.waiting.get(arrival);
+                    let returned = still.is_some() || waits.is_some();
+                    if let Some(event) = ended(was, returned, command, at) {
+                        let id = &waits.unwrap_or(was).id;
+                        let claim = id.to_string();
+                        let hold = was.audited(*token, was.mode);
+                        note(event, AuditedHold { claim, ..hold });
+                    }
                 }
-                _ => note(AuditEvent::Returned, *token, was),
             }
         }
-        for ((token, arrival), entry) in &self.granted {
+        for ((token, arrival), is) in &self.granted {
             let was = were.get(arrival);
             if was.is_some_and(|(before, _)| before == token || is_adoption(command)) {
                 continue;
             }
-            let asked = was
-                .map(|(_, entry)| *entry)
-                .or_else(|| before.waiting.get(arrival));
+            let was = was.map(|(_, was)| *was);
+            let asked = was.or_else(|| before.waiting.get(arrival));
             let event = AuditEvent::Granted {
                 asked: asked.map_or(at, |entry| entry.since),
-                behind: self.behind(&entry.id),
+                behind: self.behind(&is.id),
             };
-            let hold = Some(entry.audited(*token));
-            entries.push(AuditEntry { at, event, hold });
+            note(event, is.audited(*token, is.mode));
         }
         entries
     }
@@ -79,12 +81,12 @@ impl Queue {
 }
 
 impl Entry {
-    fn audited(&self, token: Token) -> AuditedHold {
+    fn audited(&self, token: Token, mode: Mode) -> AuditedHold {
         AuditedHold {
             token,
             arrival: self.arrival,
             claim: self.id.to_string(),
-            mode: self.mode,
+            mode,
             owner: self.owner.clone(),
         }
     }
@@ -98,13 +100,14 @@ fn is_adoption(command: &Command) -> bool {
     rotate.is_some_and(|rotate| rotate.adopt.is_some())
 }
 
-/// What has become of a claim that is granted still, under that token before and this one now.
+/// What has become of a claim that is granted still, under that token before and this one now;
+/// and its mode by then.
 fn changes(
     was: &Entry,
     is: &Entry,
     (former, token): (Token, Token),
     command: &Command,
-) -> impl Iterator<Item = AuditEvent> {
+) -> impl Iterator<Item = (AuditEvent, Mode)> {
     let (since, kept_until) = (was.since, Some(is.deadline));
     let left = (is.kept && !was.kept).then(|| match command {
         Command::Bury { .. } => AuditEvent::Died { since, kept_until },
@@ -119,11 +122,13 @@ fn changes(
     };
     let downgraded = was.mode == Mode::EXCLUSIVE && is.mode == Mode::SHARED;
     let downgraded = downgraded.then_some(AuditEvent::Downgraded);
-    [left, moved, downgraded].into_iter().flatten()
+    let before = [left, moved].into_iter().flatten();
+    let before = before.map(|event| (event, was.mode));
+    before.chain(downgraded.map(|event| (event, is.mode)))
 }
 
 /// How a hold has ended. The end of a minimum hold was said when its claim was released.
-fn ended(was: &Entry, command: &Command, at: StoreTime) -> Option<AuditEvent> {
+fn ended(was: &Entry, returned: bool, command: &Command, at: StoreTime) -> Option<AuditEvent> {
     let since = was.since;
     if was.deadline <= at {
         let found_by = command.id().map(ToString::to_string).unwrap_or_default();
@@ -135,6 +140,7 @@ fn ended(was: &Entry, command: &Command, at: StoreTime) -> Option<AuditEvent> {
         });
     }
     match command {
+        _ if returned => Some(AuditEvent::Returned),
         Command::Break { by } => Some(AuditEvent::Broken {
             since,
             by: by.clone(),
@@ -143,9 +149,11 @@ fn ended(was: &Entry, command: &Command, at: StoreTime) -> Option<AuditEvent> {
             since,
             kept_until: None,
         }),
-        _ => Some(AuditEvent::Released {
+        Command::Release(_) => Some(AuditEvent::Released {
             since,
             kept_until: None,
         }),
+        // It was returned, and did not fit any more.
+        _ => Some(AuditEvent::Returned),
     }
 }

@@ -10,7 +10,7 @@
 //! two numbers g when the claim came, and behind which it stands or 0; r since when it held, and
 //!             until when it is kept or 0; x since when, and when it expired; k since when; a the
 //!             token before; s the permits before, and now
-//! claim text  the first characters of its id
+//! claim text  the first characters of its id, and …
 //! text text2  x the first characters of the id of the claim that found it; i those of the id
 //!             before; k who broke the key, as in a body
 //! key text2   of the record, with the prefix
@@ -107,13 +107,9 @@ fn read_one(prefix: &str, bytes: &mut Bytes<'_>) -> Option<AuditRecord> {
     let kind = bytes.u8()?;
     let (at, token, arrival) = (bytes.time()?, bytes.number()?, bytes.number()?);
     let (one, other) = (bytes.number()?, bytes.number()?);
-    let hint = |text: &str| match text {
-        "" => String::new(),
-        hint => format!("{hint}…"),
-    };
-    let claim = hint(bytes.text()?);
+    let claim = bytes.text()?.to_owned();
     let text = bytes.long()?;
-    let hint_in = |text| Some(hint(std::str::from_utf8(text).ok()?));
+    let hint = |text| Some(std::str::from_utf8(text).ok()?.to_owned());
     let key = std::str::from_utf8(bytes.long()?).ok()?;
     let name = key.strip_prefix(prefix)?.strip_prefix("lock:")?;
     let body = bytes.long()?;
@@ -130,7 +126,7 @@ fn read_one(prefix: &str, bytes: &mut Bytes<'_>) -> Option<AuditRecord> {
         b'x' => AuditEvent::Expired {
             since,
             deadline: StoreTime(other),
-            found_by: hint_in(text)?,
+            found_by: hint(text)?,
         },
         b'k' => AuditEvent::Broken {
             since,
@@ -139,7 +135,7 @@ fn read_one(prefix: &str, bytes: &mut Bytes<'_>) -> Option<AuditRecord> {
         b'b' => AuditEvent::Returned,
         b'a' => AuditEvent::Adopted { former: Token(one) },
         b'i' => AuditEvent::Rotated {
-            former: hint_in(text)?,
+            former: hint(text)?,
         },
         b'd' => AuditEvent::Downgraded,
         b's' => AuditEvent::Resized {

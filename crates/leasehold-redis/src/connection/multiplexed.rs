@@ -19,6 +19,7 @@ use super::connect::{Opened, Target};
 use super::gate::Gate;
 use super::manager::ConnectionManager;
 use super::server::Server;
+use crate::codec::audit::Audit;
 use crate::codec::script::{Step, Terms};
 use crate::lock::lock;
 use crate::refusal;

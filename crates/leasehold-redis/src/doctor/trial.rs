@@ -3,7 +3,9 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use leasehold_core::{Claim, ClaimId, ClaimReply, Key, Mode, Note, Release, Renew, Rotate};
+use leasehold_core::{
+    Claim, ClaimId, ClaimReply, ClientInfo, Key, Mode, Note, Release, Renew, Rotate,
+};
 use leasehold_store::{
     Answer, ErrorKind, LockStore, Push, PushSink, StoreError, Verbs as _, clock,
 };
@@ -179,7 +181,10 @@ async fn steps(
     trial.unlisted = store.list(key.as_str()).await.err();
     let second = release(&second.id);
     done("release a lock", store.release(key, &second).await)?;
-    done("break a lock", store.break_key(key).await)?;
+    done(
+        "break a lock",
+        store.break_key(key, &ClientInfo::unknown()).await,
+    )?;
     Ok(())
 }
 

@@ -305,7 +305,7 @@ impl RedisOptions {
             ));
         }
         if classic && self.audit.is_some() {
-            return Err(parse::only_native("audit", "no record of who holds"));
+            return Err(only_native("audit", "no record of who holds"));
         }
         if classic && self.restart != Restart::Trust {
             return Err(Invalid::new(

@@ -112,7 +112,7 @@ fn calls(steps: &[(String, Command)], together: usize, kind: Kind) -> Vec<redis:
             .iter()
             .map(|(key, step)| Step::new(key.clone(), step).unwrap());
         let (steps, all) = (&steps.collect::<Vec<_>>(), false);
-        Steps { steps, all }.command(false, kind.terms(&gate, false))
+        Steps { steps, all }.command(false, kind.terms(&gate, false, None))
     };
     steps.chunks(together).map(call).collect()
 }

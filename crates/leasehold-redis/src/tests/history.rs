@@ -153,7 +153,9 @@ impl History {
             21..23 if self.mix.rare > 0 && self.mix.modes[0].capacity() != Capacity::Lock => {
                 self.resize(queue)
             }
-            23 if !calm && self.dice.one_in(3) => Command::Break { by: self.info() },
+            23 if !calm && self.dice.one_in(3) => Command::Break {
+                by: an_owner(&mut self.dice),
+            },
             _ => Command::Release(Release {
                 id: self.some_id(),
                 hand_off: true,

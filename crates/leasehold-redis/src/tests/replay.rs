@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, Command, Inbox, Mode, OwnerSecret, Release, Renew, Reply, Rotate, StoreTime,
+    Claim, ClientInfo, Command, Inbox, Mode, OwnerSecret, Release, Renew, Reply, Rotate, StoreTime,
 };
 use leasehold_testkit::server::RedisServer;
 

@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, Closed, Command, Event, Holder, Key, Marker, Now, Outcome, Queue, Reply, SetTerms,
-    Snapshot, StoreTime, Token,
+    AuditEntry, AuditEvent, Claim, Closed, Command, Event, Holder, Key, Marker, Now, Outcome,
+    Queue, Reply, SetTerms, Snapshot, StoreTime, Token,
 };
-use leasehold_store::{ErrorKind, Push};
+use leasehold_store::{AuditLimit, AuditRecord, ErrorKind, Push};
 use leasehold_testkit::server::RedisServer;
 use redis::{Commands, Value};
 
 use super::super::refusal;
 use super::record;
+use crate::codec::audit::{self, Audit};
 use crate::codec::push;
 use crate::codec::record::Record;
 use crate::codec::script::{self, Look, Request, SCRIPTS, Script, Step, Steps, Terms};
@@ -42,8 +43,14 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn terms(self, gate: &Gate, believed: bool) -> Terms<'_> {
+    pub(super) fn terms<'a>(
+        self,
+        gate: &'a Gate,
+        believed: bool,
+        audit: Option<&'a Audit>,
+    ) -> Terms<'a> {
         Terms {
+            audit,
             last: (self != Self::InCluster).then_some("leasehold:last"),
             gated: (self == Self::Gated).then(|| gate.gated()),
             retention: RETENTION,
@@ -113,6 +120,8 @@ pub(super) struct Twin {
     inboxes: BTreeSet<String>,
     pub(super) places: Vec<Place>,
     kind: Kind,
+    /// Where the scripts note what they change, half of the time.
+    audit: Option<Audit>,
     /// The core's last token of all keys.
     last_token: Token,
     pub(super) boot: Boot,
@@ -155,6 +164,7 @@ impl Twin {
             inboxes: heard.iter().map(|name| (*name).to_owned()).collect(),
             places: vec![Place::new("a key")],
             kind,
+            audit: None,
             last_token: Token::NONE,
             boot: Boot {
                 run: 0,
@@ -187,12 +197,17 @@ impl Twin {
     pub(super) fn restart_all(&mut self, names: &[&str]) {
         self.places = names.iter().map(|name| Place::new(name)).collect();
         self.forget_marker();
+        let limit = AuditLimit::Entries(1_000);
+        self.audit = match self.audit {
+            None => Some(Audit::new(PREFIX, limit)),
+            Some(_) => None,
+        };
     }
 
     fn look(&mut self, place: usize, clock: StoreTime) -> Value {
         let key = self.places[place].redis_key();
         let gate = self.boot.gate();
-        let look = Look { key: &key }.command(false, self.kind.terms(&gate, true));
+        let look = Look { key: &key }.command(false, self.kind.terms(&gate, true, None));
         self.run(&look, 1, clock).unwrap()
     }
 
@@ -210,7 +225,8 @@ impl Twin {
         let steps: Vec<_> = steps.collect();
         let (gate, steps) = (self.boot.gate(), &steps);
         let steps = Steps { steps, all };
-        let call = steps.command(false, self.kind.terms(&gate, true));
+        let terms = self.kind.terms(&gate, true, self.audit.as_ref());
+        let call = steps.command(false, terms);
         self.run(&call, 0, clock)
     }
 
@@ -271,8 +287,9 @@ impl Twin {
         };
         assert_eq!(values.len(), steps.len(), "{values:?}");
         let heard = self.heard();
+        let noted = self.noted(steps[0].0);
 
-        let mut told = Heard::new();
+        let (mut told, mut to_note) = (Heard::new(), Vec::new());
         let mut replies = Vec::new();
         for (value, (place, command)) in values.iter().zip(steps) {
             let (reply, at) = script::read_reply(value).unwrap();
@@ -280,9 +297,10 @@ impl Twin {
                 .iter()
                 .all(|(_, it)| matches!(it, Command::Watch { .. }));
             let now = self.now(clock, full, looks);
-            let expected = self.places[*place].queue.apply(command, now);
+            let mut expected = self.places[*place].queue.apply(command, now);
             assert_eq!((reply, at), (expected.reply, expected.at), "the answer");
-            self.deliver(*place, expected, now, &mut told);
+            self.deliver(*place, &mut expected, now, &mut told);
+            self.add_noted(*place, expected.audit, &mut to_note);
             if !now.closed.is_zero() {
                 self.count("closed");
             }
@@ -293,6 +311,7 @@ impl Twin {
             replies.push(reply);
         }
         assert_eq!(heard, told, "what the inboxes heard");
+        assert_eq!(noted, in_order(to_note), "what is noted");
         for place in steps
             .iter()
             .map(|(place, _)| *place)
@@ -334,21 +353,23 @@ impl Twin {
         let value = self.eval(&steps, true, clock).unwrap();
         let found = script::read_replies(&value, claims.len()).unwrap();
         let heard = self.heard();
+        let noted = self.noted(0);
 
         let mut queues: Vec<_> = all
             .iter()
             .map(|at| self.places[*at].queue.clone())
             .collect();
-        let mut told = Heard::new();
+        let (mut told, mut to_note) = (Heard::new(), Vec::new());
         let answer = |outcome: &Outcome| (outcome.reply, outcome.at);
         let now = self.now(clock, false, false);
         match Queue::claim_all(&mut queues, &commands, now) {
             Ok(outcomes) => {
                 let expected = outcomes.iter().map(answer).collect();
                 assert_eq!(found, Ok(expected), "the answers");
-                for (at, (queue, outcome)) in queues.into_iter().zip(outcomes).enumerate() {
+                for (at, (queue, mut outcome)) in queues.into_iter().zip(outcomes).enumerate() {
                     self.places[at].queue = queue;
-                    self.deliver(at, outcome, now, &mut told);
+                    self.deliver(at, &mut outcome, now, &mut told);
+                    self.add_noted(at, outcome.audit, &mut to_note);
                 }
             }
             Err((part, outcome)) => {
@@ -356,6 +377,7 @@ impl Twin {
             }
         }
         assert_eq!(heard, told, "what the inboxes heard");
+        assert_eq!(noted, in_order(to_note), "what is noted");
         for at in all {
             let highest = self.places[at].queue.last_token();
             self.last_token = self.last_token.max(highest);
@@ -398,9 +420,11 @@ impl Twin {
     /// What the core makes of the time, and of the server's restarts.
     fn now(&mut self, clock: StoreTime, full: bool, looks: bool) -> Now {
         let last_token = (self.kind != Kind::InCluster).then_some(self.last_token);
+        let audited = self.audit.is_some();
         if self.kind != Kind::Gated {
             return Now {
                 last_token,
+                audited,
                 ..Now::from(clock)
             };
         }
@@ -413,7 +437,11 @@ impl Twin {
             // There is no room for a new mark: it is closed all the same.
             self.boot.marker = before;
         }
-        Now { last_token, ..now }
+        Now {
+            last_token,
+            audited,
+            ..now
+        }
     }
 
     /// A record of which nothing is left but the last token is not kept.
@@ -428,7 +456,7 @@ impl Twin {
         }
     }
 
-    fn deliver(&mut self, place: usize, mut outcome: Outcome, now: Now, told: &mut Heard) {
+    fn deliver(&mut self, place: usize, outcome: &mut Outcome, now: Now, told: &mut Heard) {
         let Self {
             places,
             inboxes,
@@ -437,7 +465,7 @@ impl Twin {
         } = self;
         let Place { key, queue } = &mut places[place];
         let at = outcome.at;
-        let applied = queue.deliver(&mut outcome, now, |event| {
+        let applied = queue.deliver(outcome, now, |event| {
             let inbox = event.inbox().as_str();
             let listens = inboxes.contains(inbox);
             let deaf = !push::is_heard(event.inbox());
@@ -460,6 +488,54 @@ impl Twin {
         };
         if applied.iter().any(passes) {
             *seen.entry("passed over").or_default() += 1;
+        }
+    }
+
+    /// What the last call has noted, in order; `place` is one of its places.
+    fn noted(&mut self, place: usize) -> Vec<AuditRecord> {
+        let Some(audit) = &self.audit else {
+            return Vec::new();
+        };
+        let key = self.places[place].redis_key();
+        let log = audit.log(&key, self.kind == Kind::InCluster);
+        let mut read = redis::cmd("XRANGE");
+        read.arg(&log).arg("-").arg("+");
+        let entries: Vec<(String, Vec<Vec<u8>>)> = read.query(&mut self.connection).unwrap();
+        let mut trim = redis::cmd("XTRIM");
+        trim.arg(&log).arg("MAXLEN").arg(0);
+        let _: u64 = trim.query(&mut self.connection).unwrap();
+        assert!(entries.len() < 2, "a call adds one entry");
+        let fields: Vec<_> = entries.into_iter().flat_map(|(_, fields)| fields).collect();
+        match &fields[..] {
+            [] => Vec::new(),
+            [field, value] if field == audit::FIELD.as_bytes() => {
+                in_order(audit::read(PREFIX, value).unwrap())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn add_noted(
+        &mut self,
+        place: usize,
+        entries: Vec<AuditEntry>,
+        to_note: &mut Vec<AuditRecord>,
+    ) {
+        for entry in entries {
+            self.count(match entry.event {
+                AuditEvent::Granted { .. } => "noted granted",
+                AuditEvent::Released { .. } => "noted released",
+                AuditEvent::Expired { .. } => "noted expired",
+                AuditEvent::Broken { .. } => "noted broken",
+                AuditEvent::Returned => "noted returned",
+                AuditEvent::Adopted { .. } => "noted adopted",
+                AuditEvent::Rotated { .. } => "noted rotated",
+                AuditEvent::Downgraded => "noted downgraded",
+                AuditEvent::Resized { .. } => "noted resized",
+                other => panic!("{other:?}"),
+            });
+            let key = self.places[place].key.clone();
+            to_note.push(AuditRecord { key, entry });
         }
     }
 
@@ -512,6 +588,12 @@ impl Twin {
             "the record lives until {expires:?}, too short for {keep:?} from {clock:?}"
         );
     }
+}
+
+/// In an order that both can be brought to: of one step the order does not count.
+fn in_order(mut records: Vec<AuditRecord>) -> Vec<AuditRecord> {
+    records.sort_by_key(|record| format!("{record:?}"));
+    records
 }
 
 trait SubscribeRaw {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use leasehold_core::Mode;
 
@@ -10,7 +10,7 @@ use super::election::Election;
 use super::face::face;
 use super::locks::{Lock, MultiLock, Mutex, Reentrant, RwLock, Semaphore};
 use crate::background::{block_on, enter};
-use crate::store::{Capabilities, LockStore};
+use crate::store::{AuditRecord, Capabilities, LockStore};
 use crate::{
     Access, Broken, ClaimIds, Error, Initialised, Inspection, Listed, Owner, Settings, Shutdown,
     TlsFiles,
@@ -48,6 +48,8 @@ face! { impl Client {
     wait fn list(&self, pattern: impl AsRef<str>) -> Result<Vec<Inspection>, Error>;
     /// The same part by part.
     now fn listing(&self, pattern: impl AsRef<str>) -> Listing<'_>;
+    /// The audit log.
+    now fn audit_log(&self, key: Option<&str>, since: SystemTime) -> Result<AuditLog<'_>, Error>;
     /// Takes the key from all who hold it.
     wait fn break_key(&self, key: impl AsRef<str>) -> Result<Broken, Error>;
     /// The store's URL, without a password.
@@ -117,6 +119,27 @@ impl ClientBuilder {
     pub fn initialise(self) -> Result<Vec<Initialised>, Error> {
         enter()?;
         block_on(self.0.initialise())
+    }
+}
+
+/// An audit log that is being read: as [`crate::audit::AuditLog`].
+#[derive(Debug)]
+pub struct AuditLog<'a>(crate::audit::AuditLog<'a>);
+
+impl<'a> From<crate::audit::AuditLog<'a>> for AuditLog<'a> {
+    fn from(log: crate::audit::AuditLog<'a>) -> Self {
+        Self(log)
+    }
+}
+
+impl AuditLog<'_> {
+    /// The entries that follow: as [`crate::audit::AuditLog::next`].
+    ///
+    /// # Errors
+    /// As there.
+    #[allow(clippy::should_implement_trait, reason = "as the async one is called")]
+    pub fn next(&mut self) -> Result<Vec<AuditRecord>, Error> {
+        block_on(self.0.next())
     }
 }
 

@@ -24,7 +24,7 @@ mod face;
 mod lease;
 mod locks;
 
-pub use self::client::{Client, ClientBuilder, Listing};
+pub use self::client::{AuditLog, Client, ClientBuilder, Listing};
 pub use self::election::{Election, Leaders, Leadership};
 pub use self::lease::{Lease, LossSignal, MultiLease, Recovered};
 pub use self::locks::{Lock, MultiLock, Mutex, Reentrant, RwLock, Semaphore};

@@ -160,7 +160,7 @@ fn check_local(case: &Case<'_>) {
         Err(invalid) => return case.refused(&invalid),
     };
     if let Some(directory) = &options.directory {
-        let shown = local::url(directory, options.retention);
+        let shown = local::url(directory, &options);
         assert_eq!(LocalOptions::from_url(&shown), Ok(options), "{shown}");
     }
 }

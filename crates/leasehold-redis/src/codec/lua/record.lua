@@ -104,7 +104,7 @@ local function open(at_key, text, id)
   if now > FURTHEST then
     return too_late()
   end
-  actor, finder = id, sub(id, 1, math.min(6, math.floor(#id / 2)))
+  actor, finder = id, id
   first_before = waiting > 0 and first_arrival
   holder_before = watchers > 0 and first_holder()
   if closed_for > 0 then

@@ -52,7 +52,7 @@ local function rotate(claim, to, version, client)
   if client then
     adopt(claim, id, client)
   elseif claim.token > 0 then
-    audit('i', claim, 0, 0, sub(id, 1, math.min(6, math.floor(#id / 2))))
+    audit('i', claim, 0, 0, id)
   end
 end
 

@@ -67,7 +67,11 @@ end
 
 -- Takes a grant back: the claim waits where it stood.
 local function step_back(claim)
-  audit('b', claim, 0, 0)
+  if claim.deadline <= now then
+    audit('x', claim, claim.since, claim.deadline, finder)
+  else
+    audit('b', claim, 0, 0)
+  end
   unlink(claim)
   used = used - claim.weight
   put_in_line(claim)

@@ -17,6 +17,7 @@ mod env;
 mod exit;
 mod failure;
 mod guarded;
+mod history;
 mod nested;
 mod output;
 mod place;
@@ -80,6 +81,7 @@ async fn dispatch(command: Command) -> u8 {
         Command::Hold(args) => Printer::new(&args.common.output, true),
         Command::Elect(args) => Printer::new(&args.common.output, true),
         Command::Show(args) => Printer::new(&args.common.output, false),
+        Command::Log(args) => Printer::new(&args.common.output, false),
         Command::Ls(args) => Printer::new(&args.common.output, false),
         Command::Break(args) => Printer::new(&args.common.output, false),
         Command::Resize(args) => Printer::new(&args.common.output, false),
@@ -97,6 +99,7 @@ async fn dispatch(command: Command) -> u8 {
         Command::Hold(args) => commands::hold::hold(args, printer).await,
         Command::Elect(args) => commands::observe::observe(args, printer).await,
         Command::Show(args) => commands::show::show(args, printer).await,
+        Command::Log(args) => commands::log::log(args, printer).await,
         Command::Ls(args) => commands::ls::ls(args, printer).await,
         Command::Break(args) => commands::break_key::break_key(args, printer).await,
         Command::Resize(args) => commands::resize::resize(args, printer).await,

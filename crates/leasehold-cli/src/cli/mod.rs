@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Elect(ElectArgs),
     Show(ShowArgs),
     Ls(LsArgs),
+    Log(LogArgs),
     Break(BreakArgs),
     Resize(ResizeArgs),
     Doctor(DoctorArgs),
@@ -224,6 +225,32 @@ pub(crate) struct LsArgs {
         help = "Which keys: * for any text, ? for any character, [ab] for one of these"
     )]
     pub(crate) pattern: String,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Show who held which lock when, from the audit log
+///
+/// The store keeps the log where clients open it with audit: -S 'redis://host/?audit=10000' keeps
+/// 10,000 entries, audit=24h those of a day. Each entry is written by the step that it tells of.
+/// What clients do that open the store without audit is not in it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  leasehold log --since 1h orders/42\n  \
+    leasehold log --follow --json | jq -c 'select(.event == \"expired\")'")]
+#[command(mut_arg("json", |json| json.help("Print one JSON object per line")))]
+pub(crate) struct LogArgs {
+    /// The key; all keys unless said
+    #[arg(value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// Entries of so long a time, up to now; all that are kept unless said
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) since: Option<Duration>,
+    /// Only what happened to the holds of one owner: its label, host, process id, or host:pid
+    #[arg(long, value_name = "OWNER", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) owner: Option<String>,
+    /// Go on with what happens from now on
+    #[arg(short, long)]
+    pub(crate) follow: bool,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }

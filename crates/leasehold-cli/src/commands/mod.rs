@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod elect;
 pub(crate) mod hold;
 pub(crate) mod init;
+pub(crate) mod log;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod observe;

@@ -1,0 +1,70 @@
+//! `leasehold log`: what the audit log says.
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, SystemTime};
+
+use leasehold::audit::AuditLog;
+use tokio::time::sleep;
+
+use crate::cli::LogArgs;
+use crate::connect::connect;
+use crate::exit;
+use crate::failure::Failure;
+use crate::history::EntryView;
+use crate::output::Printer;
+
+/// How often a log that is followed is asked for more.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Prints the entries that are there, sorted by time, and with `--follow` those that come.
+pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure> {
+    let client = connect(&args.common.store).await?;
+    let since = args
+        .since
+        .and_then(|since| SystemTime::now().checked_sub(since));
+    let since = since.unwrap_or(SystemTime::UNIX_EPOCH);
+    let mut log = client.audit_log(args.key.as_deref(), since)?;
+    let mut found = all(args, &mut log).await?;
+    found.sort_by_key(|entry| entry.at);
+    if found.is_empty() && !args.follow && !args.common.output.json && io::stderr().is_terminal() {
+        printer.notice(
+            "no entries: the log has what clients do that open the store with audit, as in \
+             redis://host/?audit=10000",
+        );
+    }
+    loop {
+        for entry in found {
+            if !printer.show(&entry, || format!("{entry}\n"))? {
+                return Ok(exit::OK);
+            }
+        }
+        if !args.follow {
+            return Ok(exit::OK);
+        }
+        sleep(PAUSE).await;
+        found = match all(args, &mut log).await {
+            Ok(found) => found,
+            // It goes on when the store answers again.
+            Err(failure) => {
+                printer.warn(failure.message);
+                Vec::new()
+            }
+        };
+    }
+}
+
+/// All entries that are there now and were not read yet.
+async fn all(args: &LogArgs, log: &mut AuditLog<'_>) -> Result<Vec<EntryView>, Failure> {
+    let mut found = Vec::new();
+    loop {
+        let page = log.next().await?;
+        if page.is_empty() {
+            return Ok(found);
+        }
+        let entries = page.iter().map(EntryView::from);
+        found.extend(entries.filter(|entry| {
+            let owner = args.owner.as_deref();
+            owner.is_none_or(|owner| entry.is_of(owner))
+        }));
+    }
+}

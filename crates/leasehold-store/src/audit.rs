@@ -25,6 +25,7 @@ pub struct AuditRecord {
 pub trait AuditLog: Send {
     /// The entries that follow those of the call before, in the order in which each server or file
     /// has them, and a bounded number of them. Empty: there are no more now; there may be later.
+    /// In a cluster a log that is new is found after a while.
     ///
     /// After an error, or if the future is dropped, the next call does the same piece again.
     async fn next_page(&mut self) -> Result<Vec<AuditRecord>, StoreError>;

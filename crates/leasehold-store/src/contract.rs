@@ -31,6 +31,7 @@
 )]
 
 mod actor;
+mod audit;
 mod claim;
 mod identity;
 mod leave;
@@ -49,6 +50,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::runtime::Builder;
 
+pub use self::audit::*;
 pub use self::claim::*;
 pub use self::identity::*;
 pub use self::leave::*;
@@ -66,6 +68,11 @@ use crate::LockStore;
 pub trait Fixture: Send + Sync {
     /// Another client of the same store, with an inbox of its own.
     async fn client(&self) -> Arc<dyn LockStore>;
+
+    /// The same with an audit log, where the store can keep one.
+    async fn audited(&self) -> Arc<dyn LockStore> {
+        self.client().await
+    }
 
     /// Lets the store's time pass: by hand where that is possible, else by waiting.
     async fn pass(&self, time: Duration) {
@@ -132,7 +139,8 @@ macro_rules! contract {
             break_fences_holders, break_tells_holders, inspect_shows_holders_and_waiters,
             inspect_idle_key_is_empty, list_finds_live_keys_by_pattern,
             listing_finds_each_live_key_once,
-            grant_is_pushed_to_its_inbox_only, next_in_line_is_told, closed_inbox_hears_nothing
+            grant_is_pushed_to_its_inbox_only, next_in_line_is_told, closed_inbox_hears_nothing,
+            audit_says_who_held_and_how_it_ended, audit_log_is_followed
         }
     };
     (@test $fixture:expr; $($case:ident),+) => {

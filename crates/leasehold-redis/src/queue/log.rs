@@ -1,7 +1,5 @@
 //! The audit log, page by page.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use leasehold_core::{Key, StoreTime};
 use leasehold_store::{AuditLog, AuditRecord, StoreError};
@@ -19,9 +17,9 @@ use crate::routing::names::Names;
 /// How many entries of a stream one answer has at most.
 const PAGE: u32 = 500;
 
-/// How long the logs of a cluster are known before they are looked for again: whoever follows all of
-/// them would have the nodes gone through each time.
-const LOGS_KNOWN: Duration = Duration::from_secs(10);
+/// The logs of a cluster are looked for again after so many times the time that it took: whoever
+/// follows all of them has the nodes go through their keys, for a twentieth of the time at most.
+const PAUSES: u32 = 19;
 
 /// A log, which is one stream, or in a cluster one for each slot that is in use.
 pub(crate) struct StreamLog<'a> {
@@ -29,7 +27,8 @@ pub(crate) struct StreamLog<'a> {
     key: Option<Key>,
     since: StoreTime,
     streams: Vec<Stream>,
-    found: Option<Instant>,
+    /// When they are looked for again.
+    look_again: Option<Instant>,
 }
 
 struct Stream {
@@ -48,13 +47,14 @@ impl<'a> StreamLog<'a> {
             key: key.cloned(),
             since,
             streams: Vec::new(),
-            found: None,
+            look_again: None,
         }
     }
 
     /// Looks for the streams.
     async fn find(&mut self) -> Result<(), StoreError> {
-        if self.found.is_some_and(|at| at.elapsed() < LOGS_KNOWN) {
+        let begun = Instant::now();
+        if self.look_again.is_some_and(|at| begun < at) {
             return Ok(());
         }
         let prefix = self.store.prefix();
@@ -72,7 +72,7 @@ impl<'a> StreamLog<'a> {
                 self.streams.push(Stream { name, from });
             }
         }
-        self.found = Some(Instant::now());
+        self.look_again = Some(Instant::now() + begun.elapsed() * PAUSES);
         Ok(())
     }
 

@@ -82,7 +82,15 @@ pub(super) fn stands(reply: impl Into<Reply>) -> Standing {
 
 impl Actor {
     pub(super) async fn new(fixture: &dyn Fixture) -> Self {
-        let store = fixture.client().await;
+        Self::of(fixture.client().await).await
+    }
+
+    /// One that keeps an audit log, where the store can.
+    pub(super) async fn audited(fixture: &dyn Fixture) -> Self {
+        Self::of(fixture.audited().await).await
+    }
+
+    async fn of(store: Arc<dyn LockStore>) -> Self {
         let heard = Arc::<Heard>::default();
         let mut inbox = None;
         if store.capabilities().push {

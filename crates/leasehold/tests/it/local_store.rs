@@ -16,7 +16,17 @@ struct Local(TempDir);
 #[async_trait]
 impl Fixture for Local {
     async fn client(&self) -> Arc<dyn LockStore> {
-        let url = format!("local:{}", self.0.path().join("state").display());
+        self.open("").await
+    }
+
+    async fn audited(&self) -> Arc<dyn LockStore> {
+        self.open("?audit=1000").await
+    }
+}
+
+impl Local {
+    async fn open(&self, query: &str) -> Arc<dyn LockStore> {
+        let url = format!("local:{}{query}", self.0.path().join("state").display());
         let options = LocalOptions::from_url(&url).expect("a good URL");
         Arc::new(LocalStore::open(options).await.expect("the store opens"))
     }

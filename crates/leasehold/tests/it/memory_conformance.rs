@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::store::LockStore;
 use leasehold::store::memory::{ManualClock, MemoryStore};
+use leasehold::store::{AuditLimit, LockStore};
 use leasehold_store::contract::Fixture;
 
 struct Memory(MemoryStore, ManualClock);
@@ -14,6 +14,10 @@ struct Memory(MemoryStore, ManualClock);
 impl Fixture for Memory {
     async fn client(&self) -> Arc<dyn LockStore> {
         Arc::new(self.0.client())
+    }
+
+    async fn audited(&self) -> Arc<dyn LockStore> {
+        Arc::new(self.0.client().audited(AuditLimit::Entries(1_000)))
     }
 
     async fn pass(&self, time: Duration) {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use leasehold::store::LockStore;
 use leasehold::store::redis::{Acknowledge, RedisOptions, RedisStore};
+use leasehold::store::{AuditLimit, LockStore};
 use leasehold_store::contract::Fixture;
 use leasehold_testkit::server::{Program, RedisServer};
 
@@ -51,7 +51,18 @@ fn fresh(pair: &'static Shared) -> Part {
 #[async_trait]
 impl Fixture for Part {
     async fn client(&self) -> Arc<dyn LockStore> {
-        let options = RedisOptions::from_url(&self.pair.primary.url()).expect("a good URL");
+        self.open(None).await
+    }
+
+    async fn audited(&self) -> Arc<dyn LockStore> {
+        self.open(Some(AuditLimit::Entries(1_000))).await
+    }
+}
+
+impl Part {
+    async fn open(&self, audit: Option<AuditLimit>) -> Arc<dyn LockStore> {
+        let mut options = RedisOptions::from_url(&self.pair.primary.url()).expect("a good URL");
+        options.audit = audit;
         let policy = Acknowledge::replicas(1).timeout(std::time::Duration::from_secs(5));
         let options = options.prefix(&self.prefix).acknowledge(policy);
         let store = RedisStore::connect(options).await;

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisClusterOptions, RedisStore};
+use leasehold::store::{AuditLimit, LockStore};
 use leasehold_store::contract::Fixture;
 use leasehold_testkit::deployment::Cluster;
 use leasehold_testkit::server::{Program, RedisServer};
@@ -46,8 +46,19 @@ fn fresh(cluster: &'static Shared) -> Part {
 #[async_trait]
 impl Fixture for Part {
     async fn client(&self) -> Arc<dyn LockStore> {
+        self.open(None).await
+    }
+
+    async fn audited(&self) -> Arc<dyn LockStore> {
+        self.open(Some(AuditLimit::Entries(1_000))).await
+    }
+}
+
+impl Part {
+    async fn open(&self, audit: Option<AuditLimit>) -> Arc<dyn LockStore> {
         let mut options = RedisClusterOptions::from_url(&self.cluster.url()).expect("a good URL");
         options.node.prefix.clone_from(&self.prefix);
+        options.node.audit = audit;
         let store = RedisStore::connect_cluster(options).await;
         let store = store.expect("the store opens");
         // With a connection to each node, which would be opened later otherwise:

@@ -68,7 +68,17 @@ impl Marked {
 #[async_trait]
 impl Fixture for Marked {
     async fn client(&self) -> Arc<dyn LockStore> {
-        let url = url(&self.server, "restart=quarantine");
+        self.open("restart=quarantine").await
+    }
+
+    async fn audited(&self) -> Arc<dyn LockStore> {
+        self.open("restart=quarantine&audit=1000").await
+    }
+}
+
+impl Marked {
+    async fn open(&self, query: &str) -> Arc<dyn LockStore> {
+        let url = url(&self.server, query);
         let mark = || async {
             assert_eq!(init(&url).await, Duration::ZERO);
         };

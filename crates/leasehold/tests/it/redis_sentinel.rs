@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::store::{AuditLimit, LockStore};
 use leasehold_store::contract::Fixture;
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::server::{Program, RedisServer};
@@ -47,7 +47,18 @@ fn fresh(deployment: &'static Shared) -> Part {
 #[async_trait]
 impl Fixture for Part {
     async fn client(&self) -> Arc<dyn LockStore> {
-        let options = RedisOptions::from_url(&self.deployment.url()).expect("a good URL");
+        self.open(None).await
+    }
+
+    async fn audited(&self) -> Arc<dyn LockStore> {
+        self.open(Some(AuditLimit::Entries(1_000))).await
+    }
+}
+
+impl Part {
+    async fn open(&self, audit: Option<AuditLimit>) -> Arc<dyn LockStore> {
+        let mut options = RedisOptions::from_url(&self.deployment.url()).expect("a good URL");
+        options.audit = audit;
         let store = RedisStore::connect(options.prefix(&self.prefix)).await;
         Arc::new(store.expect("the store opens"))
     }

@@ -70,7 +70,10 @@ async fn every_verb_with_any_name() {
         // To the last digit, though Lua prints such numbers rounded.
         let renewed = standing(&bob.renew(&key, &renew(2)).await.unwrap());
         assert_eq!(renewed.token, Some(token));
-        let broken = alice.break_key(&key).await.unwrap();
+        let broken = alice
+            .break_key(&key, &leasehold::ClientInfo::unknown())
+            .await
+            .unwrap();
         // To the last digit.
         let raised = alice.inspect(&key).await.unwrap().last_token;
         let reply = BreakReply::Broken {
@@ -391,7 +394,10 @@ async fn what_is_not_ours_is_left_alone() {
             store.claim(&key, &claim(&store, 1)).await.map(drop),
             store.renew(&key, &renew(1)).await.map(drop),
             store.release(&key, &release(1)).await.map(drop),
-            store.break_key(&key).await.map(drop),
+            store
+                .break_key(&key, &leasehold::ClientInfo::unknown())
+                .await
+                .map(drop),
             store.inspect(&key).await.map(drop),
         ] {
             let error = answer.unwrap_err();
@@ -666,8 +672,14 @@ async fn the_least_rights_are_enough() {
         ..claim(&alice, 5)
     };
     alice.claim_all(&[(key.clone(), trying)]).await.unwrap();
-    alice.break_key(&key).await.unwrap();
-    alice.break_key(&key).await.unwrap();
+    alice
+        .break_key(&key, &leasehold::ClientInfo::unknown())
+        .await
+        .unwrap();
+    alice
+        .break_key(&key, &leasehold::ClientInfo::unknown())
+        .await
+        .unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     alice.claim(&key, &claim(&alice, 4)).await.unwrap_err();
     alice.release(&key, &release(3)).await.unwrap();

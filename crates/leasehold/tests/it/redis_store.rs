@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::store::{AuditLimit, LockStore};
 use leasehold_store::contract::Fixture;
 use leasehold_testkit::server::{Program, RedisServer};
 
@@ -52,7 +52,18 @@ fn deaf(server: &'static Shared) -> Part {
 #[async_trait]
 impl Fixture for Part {
     async fn client(&self) -> Arc<dyn LockStore> {
-        let options = RedisOptions::from_url(&self.url).expect("a good URL");
+        self.open(None).await
+    }
+
+    async fn audited(&self) -> Arc<dyn LockStore> {
+        self.open(Some(AuditLimit::Entries(1_000))).await
+    }
+}
+
+impl Part {
+    async fn open(&self, audit: Option<AuditLimit>) -> Arc<dyn LockStore> {
+        let mut options = RedisOptions::from_url(&self.url).expect("a good URL");
+        options.audit = audit;
         let store = RedisStore::connect(options.prefix(&self.prefix)).await;
         Arc::new(store.expect("the store opens"))
     }

@@ -10,11 +10,12 @@
 //! two numbers g when the claim came, and behind which it stands or 0; r since when it held, and
 //!             until when it is kept or 0; x since when, and when it expired; k since when; a the
 //!             token before; s the permits before, and now
-//! claim text  the first characters of its id, and …
-//! text text2  x the first characters of the id of the claim that found it; i those of the id
-//!             before; k who broke the key, as in a body
+//! claim       the first six characters of its id; zeroes behind fewer
 //! key text2   of the record, with the prefix
-//! body text2  capacity u32, weight u32, inbox text, pid u32, host text, label text; nothing for s
+//! body text2  as in `record.rs`, up to the label; nothing for s. Of the length 65535: that of the
+//!             note before
+//! text text2  not of all: x the same characters of the claim that found it, i those of the id
+//!             before; k who broke the key, as in a body
 //! ```
 
 use std::sync::LazyLock;
@@ -29,6 +30,9 @@ use super::slots::{self, SLOTS};
 
 /// The field of an entry of the stream.
 pub(crate) const FIELD: &str = "v1";
+
+/// A body of this length is that of the note before.
+const AS_BEFORE: u16 = u16::MAX;
 
 /// The logs of a prefix, and how much of them is kept.
 #[derive(Debug, Clone)]
@@ -97,22 +101,33 @@ static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
 pub(crate) fn read(prefix: &str, value: &[u8]) -> Option<Vec<AuditRecord>> {
     let mut bytes = Bytes(value);
     let mut records = Vec::new();
+    let mut body = None;
     while !bytes.0.is_empty() {
-        records.push(read_one(prefix, &mut bytes)?);
+        records.push(read_one(prefix, &mut bytes, &mut body)?);
     }
     Some(records)
 }
 
-fn read_one(prefix: &str, bytes: &mut Bytes<'_>) -> Option<AuditRecord> {
+fn read_one<'a>(
+    prefix: &str,
+    bytes: &mut Bytes<'a>,
+    last_body: &mut Option<&'a [u8]>,
+) -> Option<AuditRecord> {
     let kind = bytes.u8()?;
     let (at, token, arrival) = (bytes.time()?, bytes.number()?, bytes.number()?);
     let (one, other) = (bytes.number()?, bytes.number()?);
-    let claim = bytes.text()?.to_owned();
-    let text = bytes.long()?;
-    let hint = |text| Some(std::str::from_utf8(text).ok()?.to_owned());
+    let claim = hint(bytes.take(6)?)?;
     let key = std::str::from_utf8(bytes.long()?).ok()?;
     let name = key.strip_prefix(prefix)?.strip_prefix("lock:")?;
-    let body = bytes.long()?;
+    let body = match bytes.u16()? {
+        AS_BEFORE => (*last_body)?,
+        size => bytes.take(size.into())?,
+    };
+    *last_body = Some(body);
+    let text = match kind {
+        b'x' | b'i' | b'k' => bytes.long()?,
+        _ => &[],
+    };
     let (since, some_time) = (StoreTime(one), (other > 0).then_some(StoreTime(other)));
     let event = match kind {
         b'g' => AuditEvent::Granted {
@@ -148,7 +163,7 @@ fn read_one(prefix: &str, bytes: &mut Bytes<'_>) -> Option<AuditRecord> {
         [] => None,
         body => {
             let mut body = Bytes(body);
-            let (of, weight) = (body.u32()?, body.u32()?);
+            let (_traits, of, weight) = (body.u8()?, body.u32()?, body.u32()?);
             let capacity = match of {
                 0 => Capacity::Lock,
                 of => Capacity::Permits(of),
@@ -165,6 +180,13 @@ fn read_one(prefix: &str, bytes: &mut Bytes<'_>) -> Option<AuditRecord> {
     let key = Key::new(name).ok()?;
     let entry = AuditEntry { at, event, hold };
     Some(AuditRecord { key, entry })
+}
+
+/// The first characters of an id, as a `ClaimId` is shown; nothing where there is no claim.
+fn hint(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let more = if text.is_empty() { "" } else { "…" };
+    Some(text.trim_end_matches('\0').to_owned() + more)
 }
 
 fn client(bytes: &mut Bytes<'_>) -> Option<ClientInfo> {

@@ -5,10 +5,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use leasehold_core::{Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Release, Renew, SetTerms};
+use leasehold_store::AuditLimit;
 use leasehold_testkit::server::RedisServer;
 use redis::{Pipeline, Value};
 
 use super::twin::Kind;
+use crate::codec::audit::Audit;
 use crate::codec::script::{Request, SCRIPTS, Step, Steps};
 use crate::connection::gate::Gate;
 
@@ -100,7 +102,12 @@ fn key_of(name: &str) -> String {
 }
 
 /// Calls with so many steps each.
-fn calls(steps: &[(String, Command)], together: usize, kind: Kind) -> Vec<redis::Cmd> {
+fn calls(
+    steps: &[(String, Command)],
+    together: usize,
+    kind: Kind,
+    audit: Option<&Audit>,
+) -> Vec<redis::Cmd> {
     // On a server that has been marked.
     let terms_of_set = SetTerms {
         set: "one server 60000ms".to_owned(),
@@ -112,7 +119,7 @@ fn calls(steps: &[(String, Command)], together: usize, kind: Kind) -> Vec<redis:
             .iter()
             .map(|(key, step)| Step::new(key.clone(), step).unwrap());
         let (steps, all) = (&steps.collect::<Vec<_>>(), false);
-        Steps { steps, all }.command(false, kind.terms(&gate, false, None))
+        Steps { steps, all }.command(false, kind.terms(&gate, false, audit))
     };
     steps.chunks(together).map(call).collect()
 }
@@ -147,6 +154,7 @@ fn ours(
     keys: usize,
     together: usize,
     kind: Kind,
+    audit: Option<&Audit>,
 ) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) {
     bench.load(&SCRIPTS.step.text);
     let (mut claims, mut releases) = (Vec::new(), Vec::new());
@@ -158,8 +166,8 @@ fn ours(
         releases.push((key, release(id)));
     }
     (
-        calls(&claims, together, kind),
-        calls(&releases, together, kind),
+        calls(&claims, together, kind, audit),
+        calls(&releases, together, kind, audit),
     )
 }
 
@@ -200,7 +208,7 @@ fn a_pair_costs_no_more_than_the_least_where_many_travel_together() {
         let fenced = fenced(&mut bench, KEYS);
         theirs.push(pair(&mut bench, &fenced, KEYS));
         for ((together, kind, _), costs) in OURS.iter().zip(&mut ours_all) {
-            let ours = ours(&mut bench, KEYS, *together, *kind);
+            let ours = ours(&mut bench, KEYS, *together, *kind, None);
             costs.push(pair(&mut bench, &ours, KEYS));
         }
         within = OURS
@@ -224,6 +232,48 @@ fn a_pair_costs_no_more_than_the_least_where_many_travel_together() {
     assert!(within, "too much, by what is printed above");
 }
 
+/// What an audit log adds to the scripts' time. Of all the time that the server spends on a pair,
+/// with its networking, it is less: `docs/audit.md`.
+#[test]
+fn an_audit_log_costs_a_part_of_a_pair() {
+    const KEYS: usize = 2_000;
+    // How many travel together, where, and how many times the pair without a log it may cost.
+    const OURS: [(usize, Kind, f64); 3] = [
+        (1, Kind::Alone, 1.5),
+        (16, Kind::Alone, 1.5),
+        (1, Kind::InCluster, 1.4),
+    ];
+    let audit = Audit::new("leasehold:", AuditLimit::Entries(10_000));
+    let mut bench = Bench::new();
+    let mut costs = OURS.map(|_| [Vec::new(), Vec::new()]);
+    let mut within = false;
+    for round in 0..48 {
+        for ((together, kind, _), costs) in OURS.iter().zip(&mut costs) {
+            for (costs, audit) in costs.iter_mut().zip([None, Some(&audit)]) {
+                let ours = ours(&mut bench, KEYS, *together, *kind, audit);
+                costs.push(pair(&mut bench, &ours, KEYS));
+            }
+        }
+        within = OURS
+            .iter()
+            .zip(&costs)
+            .all(|((.., bound), [without, with])| least(with, 1) <= bound * least(without, 1));
+        if round >= 11 && within {
+            break;
+        }
+    }
+    for ((together, kind, bound), [without, with]) in OURS.iter().zip(&costs) {
+        let [(script, all), (script_with, all_with)] =
+            [without, with].map(|costs| (least(costs, 0), least(costs, 1)));
+        let ratio = all_with / all;
+        eprintln!(
+            "{kind:?}, {together} together: µs a pair in scripts {script:.2}, with a log \
+             {script_with:.2}; in all {all:.2} and {all_with:.2} (× {ratio:.2}, at most {bound})"
+        );
+    }
+    assert!(within, "too much, by what is printed above");
+}
+
 /// What one turn costs with so many claims in the queue: one leaves, one joins,
 /// one in the middle is renewed.
 fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
@@ -232,7 +282,7 @@ fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
     let mut ids: VecDeque<_> = (0..=queue).map(|_| bench.id()).collect();
     let join = |id: &ClaimId| (key.clone(), Command::Claim(claim(id.clone(), mode)));
     let steps: Vec<_> = ids.iter().map(join).collect();
-    bench.cost(&calls(&steps, 1, Kind::Alone), steps.len());
+    bench.cost(&calls(&steps, 1, Kind::Alone, None), steps.len());
     let mut best = f64::MAX;
     for round in 0..5 {
         let mut steps = Vec::new();
@@ -246,7 +296,11 @@ fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
             ids.push_back(bench.id());
             steps.push(join(&ids[ids.len() - 1]));
         }
-        best = best.min(bench.cost(&calls(&steps, 1, Kind::Alone), steps.len()).1);
+        best = best.min(
+            bench
+                .cost(&calls(&steps, 1, Kind::Alone, None), steps.len())
+                .1,
+        );
     }
     best
 }

@@ -4,29 +4,40 @@
 --
 -- One call adds one entry of the stream, with all that its steps noted in one field, one behind
 -- the other. `codec/audit.rs` has the format.
-local log, noted, note = flags % 16 >= 8 and table.remove(KEYS), {}, nil
+local log, entries, note, forget_entries = flags % 16 >= 8 and table.remove(KEYS), nil, nil, nil
 if log then
-  -- As ids are shown: the core's `ClaimId`.
-  local function hint(id)
-    return id == '' and id or sub(id, 1, math.min(6, math.floor(#id / 2))) .. '…'
-  end
-  -- The kind says what the numbers `one` and `other` mean; `text` is another claim's id, or of 'k'
-  -- a client. A body is the claim's; what only some have, a secret above all, is left out.
+  local count, last_body, min, floor = 0, nil, math.min, math.floor
+  entries = {}
+  -- The kind says what the numbers `one` and `other` mean. A body is the claim's; what only some
+  -- have, a secret above all, is left out. `text` is another claim's id, if there is one, or of 'k' a
+  -- client.
   note = function(kind, key, at, token, arrival, one, other, id, body, text)
-    local shown, ends = hint(id), 2
-    text = kind == 'k' and text or hint(text or '')
-    if body ~= '' then
-      local _
-      _, _, _, _, ends = unpack_from('<Bc0I4Bc0Bc0', body, 10)
+    if #id < 12 then
+      -- As the core's `ClaimId` is shown.
+      id = sub(sub(id, 1, floor(#id / 2)) .. '\0\0\0\0\0\0', 1, 6)
     end
-    noted[#noted + 1] = pack('<BdddddBc0I2c0I2c0I2c0', byte(kind), at, token, arrival, one, other, #shown,
-      shown, #text, text, #key, key, ends - 2, sub(body, 2, ends - 1))
+    if body ~= '' and byte(body) > 3 then
+      local host = 15 + byte(body, 10)
+      local label = host + 1 + byte(body, host)
+      body = sub(body, 1, label + byte(body, label))
+    end
+    local as_before = body == last_body
+    last_body = body
+    count = count + 1
+    entries[count] = pack('<Bdddddc6I2c0I2c0', byte(kind), at, token, arrival, one, other, id, #key, key,
+      as_before and 65535 or #body, as_before and '' or body)
+    if text then
+      if kind ~= 'k' and text ~= '' then
+        text = sub(sub(text, 1, min(6, floor(#text / 2))) .. '\0\0\0\0\0\0', 1, 6)
+      end
+      entries[count] = entries[count] .. pack('<I2c0', #text, text)
+    end
   end
-end
-
--- Forgets what was noted since: it was not written.
-local function forget_noted(count)
-  for last = #noted, count + 1, -1 do
-    noted[last] = nil
+  -- What was noted since was not written.
+  forget_entries = function(before)
+    for last = count, before + 1, -1 do
+      entries[last] = nil
+    end
+    count, last_body = before, nil
   end
 end

@@ -33,6 +33,6 @@ return function(at, dry, may_force)
   if answer then
     return answer
   end
-  noted_before = #noted
+  entries_before = entries and #entries
   return at_length(at, dry, may_force)
 end

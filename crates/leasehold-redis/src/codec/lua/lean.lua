@@ -19,8 +19,8 @@
         if done and not done.err then
           last_token, touched[key] = token, CHANGED
           if note then
-            local id, body_at = unpack_from('<Bc0', command, 19)
-            note('g', key, clock, token, token, clock, 0, id, sub(command, body_at))
+            local body_at = 20 + byte(command, 19)
+            note('g', key, clock, token, token, clock, 0, sub(command, 20, body_at - 1), sub(command, body_at))
           end
           answer = pack('<Bdddddd', 1, clock, token, token, 0, deadline, 0)
         end
@@ -36,7 +36,7 @@
             released = released or pack('<Bdd', 4, clock, 1)
             answer = released
             if note then
-              local since, token = unpack_from('<d', value, 4), unpack_from('<d', value, 28)
+              local since, _, _, token = unpack_from('<dddd', value, 4)
               note('r', key, clock, token, token, since, 0, sub(id, 2), sub(value, 36 + #id))
             end
           end

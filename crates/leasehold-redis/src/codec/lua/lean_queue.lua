@@ -29,7 +29,7 @@ end
 -- The queue that the steps before were about, as it is now: its key, its head, the released ids,
 -- the claims that were read or changed (false: not there), those that have to be written, and the
 -- steps that are answered by it. It is written once, when another record is needed.
-local key_open, head, released, claims, changed, steps_open, token_before, noted_first
+local key_open, head, released, claims, changed, steps_open, token_before, entries_first
 local HEAD = '<ddddddBdddddddddBc0Bc0Bc0Bc0'
 
 local function read_queue(key, at)
@@ -49,7 +49,7 @@ local function read_queue(key, at)
   for number = 3, #ids do
     claims[ids[number]] = found[number]
   end
-  key_open, token_before, noted_first = key, last_token, #noted
+  key_open, token_before, entries_first = key, last_token, entries and #entries
 end
 
 local function text_of(id)
@@ -85,7 +85,9 @@ write_queue = function()
     unpack(there))
   if type(done) == 'table' then
     last_token = token_before
-    forget_noted(noted_first)
+    if note then
+      forget_entries(entries_first)
+    end
     for _, step in ipairs(steps_open) do
       answers[step] = done
     end

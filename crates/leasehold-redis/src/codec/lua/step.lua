@@ -79,7 +79,7 @@ end
 
 -- What the lean way leaves is done by these. They are made when they are first needed: to make
 -- a function takes longer than to run it.
-local answers, further, write_queue, noted_before = {}, nil, nil, 0
+local answers, further, write_queue, entries_before = {}, nil, nil, 0
 local function make_further()
 -- include further.lua
 end
@@ -92,8 +92,8 @@ local function take(at, dry, may_force)
     refresh(at)
   end
   local well, answer, said, must = pcall(further, at, dry, may_force)
-  if type(answer) == 'table' then
-    forget_noted(noted_before)
+  if note and type(answer) == 'table' then
+    forget_entries(entries_before)
   end
   if not well then
     return type(answer) == 'table' and answer or {err = 'ERR ' .. tostring(answer)}
@@ -115,7 +115,9 @@ if all then
     may_force = may_force and must
   end
   last_token = last_before
-  forget_noted(0)
+  if note then
+    forget_entries(0)
+  end
 end
 
 local released, lives_for, lives
@@ -142,14 +144,14 @@ if last_token > last_before and not in_cluster then
     call('SET', KEYS[steps + 1], text)
   end
 end
-if #noted > 0 then
+if note and #entries > 0 then
   -- All is written by now, and must not be undone.
-  local keep = ARGV[steps + 3] + 0
-  local limit, of = 'MAXLEN', keep
-  if keep < 0 then
-    limit, of = 'MINID', math.max(math.floor(clock / 1000) + keep, 0)
+  local limit, keep = 'MAXLEN', ARGV[steps + 3]
+  if byte(keep) == 45 then
+    limit, keep = 'MINID', string.format('%.0f', math.max(math.floor(clock / 1000) + keep, 0))
   end
-  redis.pcall('XADD', log, limit, '~', string.format('%.0f', of), '*', 'v1', table.concat(noted))
+  local all_entries = #entries > 1 and table.concat(entries) or entries[1]
+  redis.pcall('XADD', log, limit, '~', keep, '*', 'v1', all_entries)
 end
 if all then
   return answers

@@ -64,8 +64,8 @@ use async_trait::async_trait;
 use leasehold_core::{Command, Inbox, Key, Now, Outcome, Queue, Reply, Snapshot, StoreTime};
 use leasehold_store::random::random_u64;
 use leasehold_store::{
-    AuditLog, Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step, StoreError,
-    Taken, Transacted,
+    AuditLimit, AuditLog, Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step,
+    StoreError, Taken, Transacted,
 };
 use tokio::task::JoinSet;
 
@@ -116,16 +116,20 @@ struct Inner {
 }
 
 impl Inner {
-    fn open(path: PathBuf, options: &LocalOptions) -> Result<Arc<Self>, StoreError> {
+    fn open(
+        path: PathBuf,
+        retention: Duration,
+        audit: Option<AuditLimit>,
+    ) -> Result<Arc<Self>, StoreError> {
         let directory = Arc::new(Directory::open(path)?);
-        let audit = options.audit.map(|limit| Log::open(&directory, limit));
+        let audit = audit.map(|limit| Log::open(&directory, limit));
         let inbox = Inbox::from_random(random_u64());
         let inner = Arc::new(Self {
             clock: Clock::open(&directory)?,
             session: Session::open(directory.clone(), inbox)?,
             directory,
             audit: audit.transpose()?,
-            retention: options.retention,
+            retention,
             subscription: Subscription::default(),
             watcher: Arc::default(),
             records: OpenRecords::default(),
@@ -168,7 +172,7 @@ impl LocalStore {
     pub async fn open(options: LocalOptions) -> Result<Self, StoreError> {
         options.check()?;
         let (path, _) = options.place()?;
-        let inner = blocking(move || Inner::open(path, &options)).await?;
+        let inner = blocking(move || Inner::open(path, options.retention, options.audit)).await?;
         Ok(Self::of(inner))
     }
 

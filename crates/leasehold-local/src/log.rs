@@ -102,8 +102,11 @@ impl Log {
         let open = match self.is_full(&open, at)? {
             false => open,
             true => {
-                renameat(directory, &name, directory, path(&format!("{:020}", at.0)))?;
-                self.prune(at);
+                let ended = self.ended();
+                let newest = ended.last().and_then(|name| name.parse().ok());
+                let end = newest.map_or(at.0, |newest: u64| at.0.max(newest + 1));
+                renameat(directory, &name, directory, path(&format!("{end:020}")))?;
+                self.prune(&ended, at);
                 Current::open(directory, &name, at)?
             }
         };
@@ -131,13 +134,19 @@ impl Log {
         })
     }
 
-    /// Removes the files of which nothing is to be kept.
-    fn prune(&self, at: StoreTime) {
-        let mut kept = 0;
+    /// The files that are full, the oldest first.
+    fn ended(&self) -> Vec<String> {
         let names = self.directory.names(AUDIT, ENDING, usize::MAX);
         let mut ended: Vec<_> = names.unwrap_or_default();
+        ended.retain(|name| name != CURRENT);
         ended.sort();
-        for name in ended.iter().rev().filter(|name| *name != CURRENT) {
+        ended
+    }
+
+    /// Removes the files of which nothing is to be kept.
+    fn prune(&self, ended: &[String], at: StoreTime) {
+        let mut kept = 0;
+        for name in ended.iter().rev() {
             let stays = match self.limit {
                 AuditLimit::Entries(entries) => kept < entries,
                 AuditLimit::Age(age) => {
@@ -280,3 +289,6 @@ impl AuditLog for FileLog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

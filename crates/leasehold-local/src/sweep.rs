@@ -137,7 +137,7 @@ mod tests {
     fn what_is_kept_or_watched_does_not_vanish() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("d");
-        let store = Inner::open(path, Duration::ZERO).unwrap();
+        let store = Inner::open(path, Duration::ZERO, None).unwrap();
         let step = |key: &str, command| {
             let key = Key::new(key).unwrap();
             take(&store, &key, &command);
@@ -173,7 +173,7 @@ mod tests {
     async fn a_running_client_removes_idle_keys() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("d");
-        let store = LocalStore::of(Inner::open(path.clone(), Duration::ZERO).unwrap());
+        let store = LocalStore::of(Inner::open(path.clone(), Duration::ZERO, None).unwrap());
         let left = || std::fs::read_dir(path.join("records")).unwrap().count();
         for number in 0..LOOKS * 2 + 1 {
             used(&store.inner, &number.to_string(), Duration::from_micros(1));
@@ -196,7 +196,7 @@ mod tests {
     fn idle_keys_vanish_after_the_retention() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("d");
-        let store = Inner::open(path.clone(), Duration::ZERO).unwrap();
+        let store = Inner::open(path.clone(), Duration::ZERO, None).unwrap();
         used(&store, "over", Duration::from_micros(1));
         used(&store, "not yet", Duration::from_secs(60));
         std::fs::write(path.join("records/crashed.rec"), "").unwrap();

@@ -43,7 +43,14 @@ pub(super) fn no_right(commands: &str, prefix: &str) -> StoreError {
             "scripts of this user may not run {} on keys that begin with {prefix:?}",
             tame(commands)
         ),
-        format!("this rule is enough: {}", acl("<name>", prefix)),
+        // Only an audit log needs these.
+        match commands.contains("XADD") {
+            true => format!(
+                "this rule is enough: {} +xadd +xrange",
+                acl("<name>", prefix)
+            ),
+            false => format!("this rule is enough: {}", acl("<name>", prefix)),
+        },
     )
 }
 

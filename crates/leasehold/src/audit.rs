@@ -33,7 +33,7 @@ impl<'a> AuditLog<'a> {
     /// See [`Client::audit_log`].
     pub async fn next(&mut self) -> Result<Vec<AuditRecord>, Error> {
         let page = self.client.within(self.pages.next_page()).await;
-        page.map_err(|error| Error::new(Operation::Inspect, None, error))
+        page.map_err(|error| Error::new(Operation::Audit, None, error))
     }
 }
 

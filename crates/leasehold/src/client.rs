@@ -270,7 +270,7 @@ impl Client {
     /// ```
     pub fn audit_log(&self, key: Option<&str>, since: SystemTime) -> Result<AuditLog<'_>, Error> {
         let key = key
-            .map(|key| check_key(Operation::Inspect, key))
+            .map(|key| check_key(Operation::Audit, key))
             .transpose()?;
         let since = since
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -281,9 +281,9 @@ impl Client {
             let name = store.capabilities().name;
             let error = StoreError::new(
                 ErrorKind::Unsupported,
-                format!("a store of the kind {name:?} keeps no audit log"),
+                format!("a store of the kind {name:?} keeps none"),
             );
-            Error::new(Operation::Inspect, key, error)
+            Error::new(Operation::Audit, key, error)
         })?;
         Ok(AuditLog::new(self, log))
     }

@@ -41,6 +41,8 @@ pub enum Operation {
     Proclaim,
     /// Hearing who leads.
     Observe,
+    /// Reading the audit log.
+    Audit,
 }
 
 impl fmt::Display for Operation {
@@ -61,6 +63,7 @@ impl fmt::Display for Operation {
             Self::Resize => "cannot resize",
             Self::Proclaim => "cannot proclaim on",
             Self::Observe => "cannot observe",
+            Self::Audit => "cannot read the audit log",
         })
     }
 }

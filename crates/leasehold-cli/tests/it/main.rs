@@ -19,6 +19,7 @@ mod elect;
 mod every;
 mod kinds;
 mod locks;
+mod log;
 mod looking;
 mod many;
 mod nested;

@@ -49,7 +49,7 @@ fn events(inbox: &Inbox) -> Vec<Event> {
 #[test]
 fn a_letter_is_understood_as_it_was_meant() {
     let place = tempfile::tempdir().unwrap();
-    let store = Inner::open(place.path().join("d"), Duration::from_secs(60)).unwrap();
+    let store = Inner::open(place.path().join("d"), Duration::from_secs(60), None).unwrap();
     let inbox = Inbox::new("me").unwrap();
     let socket = Socket::bind(socket_path(&store.directory, &inbox)).unwrap();
     let (at, epoch) = (StoreTime(2_000_000), 3);

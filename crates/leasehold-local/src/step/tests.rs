@@ -9,7 +9,7 @@ use leasehold_core::{Claim, ClaimId, Mode, Reply};
 use super::*;
 
 fn open(path: &Path) -> Arc<Inner> {
-    Inner::open(path.to_owned(), Duration::from_secs(60)).unwrap()
+    Inner::open(path.to_owned(), Duration::from_secs(60), None).unwrap()
 }
 
 async fn all(store: &Arc<Inner>, keys: &[&str]) -> Result<Taken, StoreError> {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use leasehold_core::{Key, StoreTime};
-use leasehold_store::{AuditLog, AuditRecord, StoreError};
+use leasehold_store::{AuditLog, AuditRecord, ErrorKind, StoreError};
 use redis::{Cmd, Value, from_redis_value_ref};
 use tokio::time::Instant;
 
@@ -98,6 +98,14 @@ impl<'a> StreamLog<'a> {
             },
         };
         match self.store.ask(Way::Plain, &call).await?.0 {
+            Value::ServerError(error) if error.code() == "LHTYPE" => Err(StoreError::new(
+                ErrorKind::Corrupt,
+                format!(
+                    "{} is no audit log: another program uses this name",
+                    stream.name
+                ),
+            )
+            .with_hint("choose another prefix for one of them")),
             Value::ServerError(error) => Err(refusal::of_server(&error)),
             value => from_redis_value_ref(&value).map_err(|_| unreadable(&value)),
         }

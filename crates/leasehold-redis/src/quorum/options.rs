@@ -195,6 +195,12 @@ impl RedlockOptions {
         let mut addresses: Vec<_> = self.servers.iter().map(address).collect();
         for server in &self.servers {
             server.check()?;
+            if server.audit.is_some() {
+                return Err(Invalid::new(
+                    "the servers of a set keep no audit log",
+                    "leave out audit; docs/audit.md says which stores keep one",
+                ));
+            }
             if server.restart != Restart::Trust {
                 return Err(Invalid::new(
                     "the servers of a set have a quarantine anyway",

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::log::Log;
 use crate::redis_support::*;
-use leasehold::core::ReleaseReply;
+use leasehold::core::{ReleaseReply, StoreTime};
 use leasehold::store::redis::{
     RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
 };
@@ -287,6 +287,28 @@ async fn without_wait_nothing_is_acknowledged() {
             assert!(error.contains(part), "{error}");
         }
         connect(&url(&server)).await.unwrap();
+    }
+}
+
+/// Refused at connect, with the right that it needs; and a log that cannot be written later stops
+/// no step.
+#[tokio::test]
+async fn an_audit_log_needs_a_right_of_its_own() {
+    for program in PROGRAMS {
+        let server = without(program, "-xadd");
+        let audited = |name: &str| format!("{}?audit=1000", server.url_as(name, "secret"));
+        let error = format!("{:?}", connect(&audited("alice")).await.unwrap_err());
+        for part in ["Refused", "XADD", "+xadd"] {
+            assert!(error.contains(part), "{error}");
+        }
+        connect(&url(&server)).await.unwrap();
+        let store = connect(&audited("carol")).await.unwrap();
+        let _: String = server.query(&["SET", "leasehold:audit", "something else"]);
+        let (key, claim) = (key("k"), claim(&store, 1));
+        assert!(store.claim(&key, &claim).await.unwrap().holds());
+        let mut log = store.audit_log(Some(&key), StoreTime(0)).unwrap();
+        let error = log.next_page().await.unwrap_err().to_string();
+        assert!(error.contains("leasehold:audit is no audit log"), "{error}");
     }
 }
 

@@ -1,0 +1,114 @@
+//! `leasehold log`: what the audit log of a store says.
+
+use leasehold_testkit::process::{Finished, Process, Signal};
+use leasehold_testkit::server::RedisServer;
+use serde_json::Value;
+
+use crate::common::leasehold;
+
+async fn run(url: &str, arguments: &[&str]) -> Finished {
+    let mut command = leasehold(arguments);
+    command.env("LEASEHOLD_STORE", url);
+    Process::run(command).await
+}
+
+/// The entries, as JSON.
+async fn entries(url: &str, arguments: &[&str]) -> Vec<Value> {
+    let ended = run(url, &[&["log", "--json"], arguments].concat()).await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let lines = ended.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn events(entries: &[Value]) -> Vec<(&str, &str)> {
+    entries
+        .iter()
+        .map(|entry| {
+            (
+                entry["key"].as_str().unwrap(),
+                entry["event"].as_str().unwrap(),
+            )
+        })
+        .collect()
+}
+
+async fn tells_who_held(url: &str) {
+    for (label, key) in [("nightly", "report"), ("backup", "disk")] {
+        let ran = run(url, &["run", "--label", label, key, "--", "true"]).await;
+        assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+    }
+    let mut holder = leasehold(&["hold", "--json", "report"]);
+    holder.env("LEASEHOLD_STORE", url);
+    let holder = Process::spawn(holder);
+    holder.stdout().wait_for("token").await;
+    let mut follower = leasehold(&["log", "--follow", "report"]);
+    follower.env("LEASEHOLD_STORE", url);
+    let follower = Process::spawn(follower);
+    follower.stdout().wait_for("granted").await;
+    let broken = run(url, &["break", "--yes", "report"]).await;
+    assert_eq!(broken.code(), Some(0), "{}", broken.stderr);
+    follower.stdout().wait_for("taken from").await;
+    follower.signal(Signal::INT);
+    follower.finish().await;
+    assert_eq!(holder.finish().await.code(), Some(79));
+
+    let all = entries(url, &[]).await;
+    let report = ["granted", "released", "granted", "broken"].map(|event| ("report", event));
+    let disk = ["granted", "released"].map(|event| ("disk", event));
+    let of_report = entries(url, &["report"]).await;
+    assert_eq!(events(&of_report), report);
+    assert_eq!(all.len(), report.len() + disk.len());
+    let of_owner = entries(url, &["--owner", "backup"]).await;
+    assert_eq!(events(&of_owner), disk);
+    assert_eq!(of_owner[0]["owner"]["label"], "backup");
+    assert_eq!(of_report[0]["token"], of_report[1]["token"]);
+    assert!(of_report[3]["by"]["pid"].is_u64(), "{of_report:?}");
+    assert!(of_report[3]["held_ms"].is_u64());
+    assert_eq!(entries(url, &["--since", "0s"]).await.len(), 0);
+    assert_eq!(entries(url, &["--since", "1h"]).await.len(), all.len());
+    // What a client without audit does is not there.
+    let silent = url.split('?').next().unwrap();
+    run(silent, &["run", "report", "--", "true"]).await;
+    assert_eq!(entries(silent, &[]).await.len(), all.len());
+}
+
+#[tokio::test]
+async fn of_this_machine() {
+    let place = tempfile::tempdir().unwrap();
+    let url = format!("local:{}?audit=1000", place.path().join("locks").display());
+    tells_who_held(&url).await;
+}
+
+#[tokio::test]
+async fn of_a_server() {
+    let server = RedisServer::start();
+    tells_who_held(&format!("{}?audit=24h", server.url())).await;
+}
+
+#[tokio::test]
+async fn a_store_that_keeps_none_is_named() {
+    let server = RedisServer::start();
+    let classic = format!("{}?layout=classic", server.url());
+    let refused = run(&classic, &["log"]).await;
+    assert_eq!(refused.code(), Some(69), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("cannot read the audit log"),
+        "{}",
+        refused.stderr
+    );
+    let redlock = "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/?audit=1000";
+    let refused = run(redlock, &["log"]).await;
+    assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("leave out audit"),
+        "{}",
+        refused.stderr
+    );
+    for bad in ["redis://h/?audit=1", "local:?audit=often"] {
+        let refused = run(bad, &["log"]).await;
+        assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
+        assert!(refused.stderr.contains("audit=10000"), "{}", refused.stderr);
+    }
+}

@@ -21,6 +21,8 @@ pub struct Promise {
     pub order: bool,
     /// Everybody is served when the faults have ended.
     pub service: bool,
+    /// The audit log has all that happened.
+    pub audit: bool,
 }
 
 impl Promise {
@@ -34,6 +36,7 @@ impl Promise {
                 tokens: true,
                 order: false,
                 service: false,
+                audit: false,
             };
         }
         let deployment = plan.deployment;
@@ -64,6 +67,7 @@ impl Promise {
             // What the promoted server had not received are also places in line.
             order: exclusion && !deployment.is_redlock() && !unplanned && !loses,
             service: true,
+            audit: !(loses || evicted || unplanned),
         }
     }
 
@@ -75,6 +79,7 @@ impl Promise {
             Property::Tokens | Property::FencedWrites => self.tokens,
             Property::Order | Property::Queue => self.order,
             Property::Service => self.service,
+            Property::Audit => self.audit,
         }
     }
 }

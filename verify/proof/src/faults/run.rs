@@ -7,16 +7,18 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use leasehold::audit::AuditRecord;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use self::clients::Clients;
 use super::check::{self, Finding, Property, Tally};
+use super::client::Algorithm;
 use super::clock::Shim;
 use super::gate::{Gate, Written};
 use super::history::{Micros, Op, now};
-use super::plan::{Fault, Plan, Timed};
+use super::plan::{Deployment, Fault, Plan, Timed};
 use super::promise::Promise;
 use super::site::Site;
 
@@ -106,6 +108,7 @@ pub struct History {
     to: Micros,
     recovered: bool,
     fail_overs: usize,
+    log: Vec<AuditRecord>,
 }
 
 /// Carries out a schedule, with all its files in `directory`.
@@ -145,8 +148,10 @@ pub async fn run(plan: Plan, directory: &Path) -> io::Result<Outcome> {
     });
     let recovered = timeout(RECOVERY, all).await.is_ok();
     let to = now();
+    let ops = clients.finish().await?;
     let history = History {
-        ops: clients.finish().await?,
+        ops,
+        log: site.audit_log().await?,
         written: gate.log(),
         injected: [servers, people].concat(),
         tasks,
@@ -185,6 +190,22 @@ async fn befall<F: Future<Output = ()>>(
     injected
 }
 
+/// What is wrong with the audit log, where the store keeps one. On `local:` a client that is killed
+/// between the record and the log leaves a gap.
+fn audited(plan: &Plan, ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
+    if plan.algorithm != Algorithm::Leasehold || plan.deployment.is_redlock() {
+        return Vec::new();
+    }
+    let findings = check::audit(ops, log);
+    let killed = plan
+        .faults()
+        .filter(|fault| fault.name().ends_with("killed"));
+    match plan.deployment {
+        Deployment::Local if findings.len() <= killed.count() => Vec::new(),
+        _ => findings,
+    }
+}
+
 /// Reads the history.
 fn judge(plan: Plan, history: History) -> Outcome {
     let History {
@@ -208,6 +229,7 @@ fn judge(plan: Plan, history: History) -> Outcome {
         check::order(&ops),
         replayed.findings,
         check::unserved(&ops, &history.tasks, history.quiet),
+        audited(&plan, &ops, &history.log),
     ];
     let mut violations = BTreeMap::new();
     for finding in found.iter().flatten() {

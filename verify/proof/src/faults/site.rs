@@ -8,14 +8,17 @@ mod replaced;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use leasehold::audit::AuditRecord;
 use leasehold::store::redis::{RedisOptions, RedisStore, RedlockOptions, RedlockStore};
+use leasehold::{Client, Settings};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
 use leasehold_testkit::proxy::{Direction, End, Proxy};
 use leasehold_testkit::server::{self, RedisServer, RedisServerBuilder};
 use tokio::time::sleep;
 
+use super::client::Algorithm;
 use super::clock::{Shim, WrongClock};
 use super::plan::{Data, Deployment, Fault, Plan, Way, Which};
 
@@ -117,10 +120,14 @@ impl Site {
 
     fn url_of(&self, plan: &Plan) -> String {
         const LIMITS: &str = "connect_timeout=1s&response_timeout=1s";
+        let (audit, and_audit) = match plan.algorithm {
+            Algorithm::Leasehold => ("?audit=1000000", "&audit=1000000"),
+            _ => ("", ""),
+        };
         match &self.servers {
-            Servers::Files(directory) => format!("local:{}", directory.display()),
+            Servers::Files(directory) => format!("local:{}{audit}", directory.display()),
             Servers::One(_, proxy) => {
-                let url = format!("{}?{LIMITS}", proxy.url());
+                let url = format!("{}?{LIMITS}{and_audit}", proxy.url());
                 if plan.quarantine {
                     let ttl = plan.ttl.as_millis();
                     format!("{url}&restart=quarantine&max_ttl={ttl}ms")
@@ -128,9 +135,10 @@ impl Site {
                     url
                 }
             }
-            Servers::Cluster(cluster) => format!("{}?{LIMITS}", cluster.url()),
+            Servers::Cluster(cluster) => format!("{}?{LIMITS}{and_audit}", cluster.url()),
             Servers::Sentinels(sentinels) => {
-                let url = format!("{}?connect_timeout=2s&response_timeout=3s", sentinels.url());
+                let limits = "connect_timeout=2s&response_timeout=3s";
+                let url = format!("{}?{limits}{and_audit}", sentinels.url());
                 match plan.acknowledge {
                     Some(count) => format!("{url}&acknowledge={count}&acknowledge_timeout=500ms"),
                     None => url,
@@ -145,6 +153,38 @@ impl Site {
         }
     }
 
+    /// What the store has noted, all of it; nothing where it keeps no log.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub async fn audit_log(&self) -> io::Result<Vec<AuditRecord>> {
+        if !self.url.contains("audit=") {
+            return Ok(Vec::new());
+        }
+        let patience = Duration::from_secs(20);
+        let settings = Settings::default().with_operation_timeout(patience);
+        let client = Client::builder().settings(settings).store(self.patient());
+        let client = client.connect().await.map_err(io::Error::other)?;
+        let log = client.audit_log(None, SystemTime::UNIX_EPOCH);
+        let mut log = log.map_err(io::Error::other)?;
+        let mut records = Vec::new();
+        loop {
+            let page = log.next().await.map_err(io::Error::other)?;
+            if page.is_empty() {
+                return Ok(records);
+            }
+            records.extend(page);
+        }
+    }
+
+    /// The URL, for a busy machine that may take its time.
+    fn patient(&self) -> String {
+        let url = self
+            .url
+            .replace("connect_timeout=1s", "connect_timeout=20s");
+        url.replace("response_timeout=1s", "response_timeout=20s")
+    }
+
     /// Says of servers that would wait before they grant that they are new.
     async fn mark(&self, plan: &Plan) -> io::Result<()> {
         match self.servers {
@@ -156,11 +196,8 @@ impl Site {
             }
             _ => return Ok(()),
         }
-        // Nothing is on trial yet: a busy machine may take its time.
-        let patient = self
-            .url
-            .replace("connect_timeout=1s", "connect_timeout=20s");
-        let options = RedlockOptions::from_url(&patient).map_err(io::Error::other)?;
+        // Nothing is on trial yet.
+        let options = RedlockOptions::from_url(&self.patient()).map_err(io::Error::other)?;
         let marked = RedlockStore::initialise(options)
             .await
             .map_err(io::Error::other)?;

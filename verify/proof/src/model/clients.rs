@@ -230,7 +230,7 @@ impl ClientsModel {
                 self.take_step(
                     state,
                     &leasehold_core::Command::Break {
-                        by: ClientInfo::unknown(),
+                        by: leasehold_core::ClientInfo::unknown(),
                     },
                     None,
                 );

@@ -4,6 +4,7 @@
 //! operation gets the benefit: a lease counts from when its caller had it to the last
 //! moment at which it was certainly believed in.
 
+mod audit;
 mod exclusion;
 mod order;
 mod queue;
@@ -17,6 +18,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::history::{Micros, Op};
+pub use audit::audit;
 pub use exclusion::exclusion;
 pub use order::order;
 pub use queue::{Replayed, replay};
@@ -40,17 +42,20 @@ pub enum Property {
     Queue,
     /// When the faults have ended everybody gets a grant.
     Service,
+    /// The audit log says what the clients saw, and nothing that cannot be.
+    Audit,
 }
 
 impl Property {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Exclusion,
         Self::Tokens,
         Self::FencedWrites,
         Self::Order,
         Self::Queue,
         Self::Service,
+        Self::Audit,
     ];
 
     /// As tables name it.
@@ -63,6 +68,7 @@ impl Property {
             Self::Order => "order",
             Self::Queue => "queue",
             Self::Service => "service",
+            Self::Audit => "audit",
         }
     }
 }

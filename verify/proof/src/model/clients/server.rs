@@ -35,7 +35,7 @@ impl ClientsModel {
     ) {
         let now = self.now(state);
         let before = state.queue.look(state.clock);
-        let outcome = state.queue.apply(command, now);
+        let mut outcome = state.queue.apply(command, now);
         self.judge_grants(state, to.map(|(client, ..)| client), &outcome);
         self.judge_hints(state, now, &outcome);
         if let Some((client, epoch, serial)) = to {

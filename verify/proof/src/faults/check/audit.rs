@@ -1,0 +1,161 @@
+//! The history of the locks, from the audit log alone: it must make sense by itself, and agree with
+//! what the clients saw.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use leasehold::Mode;
+use leasehold::audit::{AuditEvent, AuditRecord};
+use leasehold::core::{Arrival, Token};
+
+use super::{Finding, Property, by_key, name};
+use crate::faults::history::{Micros, Op};
+
+/// What the log says of a key, up to some entry.
+#[derive(Debug, Default)]
+struct Told {
+    /// Those who hold, or are granted behind one of these.
+    open: BTreeMap<Arrival, (Token, Mode)>,
+    granted: BTreeSet<u64>,
+    released: BTreeSet<u64>,
+}
+
+/// Reads the log of each key, and looks in it for what the clients saw.
+#[must_use]
+pub fn audit(ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
+    let mut keys: BTreeMap<&str, Told> = BTreeMap::new();
+    let mut findings = Vec::new();
+    let mut find = |at: Micros, key: &str, what: String| {
+        findings.push(Finding {
+            property: Property::Audit,
+            at,
+            key: key.to_owned(),
+            what,
+        });
+    };
+    for record in log {
+        let key = record.key.as_str();
+        if let Err(what) = keys.entry(key).or_default().add(record) {
+            find(0, key, format!("{what}: {:?}", record.entry));
+        }
+    }
+    let nothing = Told::default();
+    for (key, ops) in by_key(ops) {
+        let told = keys.get(key).unwrap_or(&nothing);
+        for (op, grant) in ops.iter().filter_map(|op| Some((op, op.grant.as_ref()?))) {
+            let Some(token) = grant.token else {
+                continue;
+            };
+            if !told.granted.contains(&token) {
+                find(
+                    grant.at,
+                    key,
+                    format!("{} is not in the audit log", name(op)),
+                );
+            }
+            if let Some((at, true)) = grant.released
+                && !told.released.contains(&token)
+            {
+                let what = "was released, and the audit log does not say so";
+                find(at, key, format!("{} {what}", name(op)));
+            }
+        }
+    }
+    findings
+}
+
+impl Told {
+    fn add(&mut self, record: &AuditRecord) -> Result<(), &'static str> {
+        let Some(hold) = &record.entry.hold else {
+            return Ok(());
+        };
+        let weight: u64 = self.open.values().map(|(_, mode)| mode.weight()).sum();
+        let known = self.open.get(&hold.arrival).map(|(token, _)| *token);
+        match &record.entry.event {
+            AuditEvent::Granted { behind, .. } => {
+                self.granted.insert(hold.token.get());
+                let before = self.open.insert(hold.arrival, (hold.token, hold.mode));
+                if before.is_some() {
+                    return Err("granted twice");
+                }
+                let fits = weight + hold.mode.weight() <= hold.mode.capacity().units();
+                if behind.is_none() && !fits {
+                    return Err("granted beside others");
+                }
+            }
+            AuditEvent::Adopted { .. } => {
+                self.open.insert(hold.arrival, (hold.token, hold.mode));
+            }
+            AuditEvent::Rotated { .. } | AuditEvent::Downgraded => {}
+            event => {
+                self.open.remove(&hold.arrival);
+                if let AuditEvent::Released { .. } = event {
+                    self.released.insert(hold.token.get());
+                }
+                if known != Some(hold.token) {
+                    return Err("ended, and was never granted");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::ClientInfo;
+    use leasehold::audit::{AuditEntry, AuditedHold};
+    use leasehold::core::{Key, StoreTime};
+
+    use super::super::examples::lease;
+    use super::*;
+
+    fn record(token: u64, event: AuditEvent) -> AuditRecord {
+        let hold = AuditedHold {
+            token: Token(token),
+            arrival: Arrival(token),
+            claim: String::new(),
+            mode: Mode::EXCLUSIVE,
+            owner: ClientInfo::unknown(),
+        };
+        let entry = AuditEntry {
+            at: StoreTime(token),
+            event,
+            hold: Some(hold),
+        };
+        let key = Key::new("k").unwrap();
+        AuditRecord { key, entry }
+    }
+
+    fn granted(token: u64) -> AuditRecord {
+        let (asked, behind) = (StoreTime(token), None);
+        record(token, AuditEvent::Granted { asked, behind })
+    }
+
+    fn released(token: u64) -> AuditRecord {
+        let (since, kept_until) = (StoreTime(token), None);
+        record(token, AuditEvent::Released { since, kept_until })
+    }
+
+    #[test]
+    fn a_log_that_says_what_clients_saw_is_fine() {
+        let ops = [lease(0, 0, 1, 2, 7), lease(1, 3, 4, 5, 9)];
+        let log = [granted(7), released(7), granted(9), released(9)];
+        assert_eq!(audit(&ops, &log), []);
+    }
+
+    #[test]
+    fn what_is_missing_or_impossible_is_found() {
+        let ops = [lease(0, 0, 1, 2, 7)];
+        for (log, says) in [
+            (vec![], "not in the audit log"),
+            (vec![granted(7)], "does not say so"),
+            (vec![granted(7), granted(8), released(7)], "beside others"),
+            (vec![granted(7), granted(7), released(7)], "granted twice"),
+            (vec![released(7), granted(7)], "never granted"),
+        ] {
+            let findings = audit(&ops, &log);
+            let found = findings.iter().any(|finding| finding.what.contains(says));
+            assert!(found, "{says}: {findings:?}");
+        }
+    }
+}

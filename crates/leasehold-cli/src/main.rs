@@ -2,7 +2,7 @@
 //!
 //! The arguments as typed are in `cli`; each subcommand has a file under
 //! `commands`; `child` runs the guarded program; `output` is the only place
-//! that writes.
+//! that writes, but for the screen of `top`.
 
 #[cfg(not(unix))]
 compile_error!("the leasehold command needs process groups and signals, as Unix has them");
@@ -19,6 +19,7 @@ mod failure;
 mod guarded;
 mod nested;
 mod output;
+mod pace;
 mod place;
 mod recovery;
 mod retries;
@@ -29,11 +30,11 @@ mod view;
 mod waiting;
 mod wanted;
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
-use crate::cli::Command;
+use crate::cli::{Command, OutputArgs};
 use crate::failure::Failure;
 use crate::guarded::conclude;
 use crate::output::Printer;
@@ -86,6 +87,9 @@ async fn dispatch(command: Command) -> u8 {
         Command::Doctor(args) => Printer::new(&args.common.output, false),
         Command::Init(args) => Printer::new(&args.common.output, false),
         Command::Bench(args) => Printer::new(&args.common.output, false),
+        // Lines of the log would tear the screen.
+        Command::Top(_) if io::stderr().is_terminal() => Printer::default(),
+        Command::Top(_) => Printer::new(&OutputArgs::default(), false),
         Command::Completions(_) | Command::Man(_) => Printer::default(),
     };
     let done = match &command {
@@ -98,6 +102,7 @@ async fn dispatch(command: Command) -> u8 {
         Command::Elect(args) => commands::observe::observe(args, printer).await,
         Command::Show(args) => commands::show::show(args, printer).await,
         Command::Ls(args) => commands::ls::ls(args, printer).await,
+        Command::Top(args) => commands::top::top(args, printer).await,
         Command::Break(args) => commands::break_key::break_key(args, printer).await,
         Command::Resize(args) => commands::resize::resize(args, printer).await,
         Command::Doctor(args) => commands::doctor::doctor(args, printer).await,

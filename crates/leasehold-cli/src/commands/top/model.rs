@@ -1,0 +1,420 @@
+//! What `top` knows and shows, as a value: keys and answers of the store go in. Nothing is asked
+//! and nothing is drawn here.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::row::Row;
+use crate::failure::Failure;
+use crate::view::{KeyView, same_claims};
+
+/// For how long the outcome of a command stays on the screen.
+const NOTICE: Duration = Duration::from_secs(10);
+
+/// What the store answered, or did not.
+#[derive(Debug)]
+pub(super) enum News {
+    /// A request was sent.
+    Asked,
+    /// A pass over all locks has begun.
+    Began,
+    /// A part of a pass: the locks that were found, and how many names cannot be read.
+    Page(Vec<KeyView>, usize),
+    /// The pass is complete.
+    Ended,
+    /// Locks of the screen, looked at between parts of a pass.
+    Shown(Vec<KeyView>),
+    /// A request failed; it is made again.
+    Failed(Failure),
+}
+
+/// What a key asks for that is not done within the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Action {
+    Quit,
+    Suspend,
+    /// Break this key, if its holders are still these.
+    Break(Box<KeyView>),
+}
+
+/// By what the table is sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sort {
+    Waiters,
+    Age,
+    Rate,
+}
+
+/// What lies over the table or the details, and takes the keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Over {
+    Help,
+    /// A filter that is being typed.
+    Filter(String),
+    /// The question whether to break this lock.
+    Confirm(Box<KeyView>),
+}
+
+/// The state of `top`. Times count from its start.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) pattern: String,
+    /// How often the filter was set: answers for another one come too late.
+    pub(super) round: u64,
+    pub(super) sort: Sort,
+    pub(super) over: Option<Over>,
+    /// The key whose details are shown, and the first of its claims on the screen.
+    pub(super) details: Option<(Arc<str>, usize)>,
+    rows: HashMap<Arc<str>, Row>,
+    /// The keys as they are sorted, if that is known.
+    order: Vec<Arc<str>>,
+    unsorted: bool,
+    /// The lock that was chosen; at first the one on top, whichever that is.
+    chosen: Option<Arc<str>>,
+    at: usize,
+    /// The first line of the table on the screen, and how many there are.
+    top: usize,
+    height: usize,
+    /// The pass under way: when it began, and how many names were passed over.
+    began: Duration,
+    skipped: usize,
+    /// How long the last complete pass took from beginning to beginning, and what it passed over.
+    pub(super) cycle: Option<Duration>,
+    pub(super) unreadable: usize,
+    /// Whether a pass was completed since the filter was set.
+    pub(super) complete: bool,
+    asked: Option<Duration>,
+    answered: Option<Duration>,
+    failure: Option<String>,
+    notice: Option<(String, Duration)>,
+}
+
+impl Model {
+    pub(super) fn new(pattern: &str) -> Self {
+        Self {
+            pattern: pattern.to_owned(),
+            round: 0,
+            sort: Sort::Waiters,
+            over: None,
+            details: None,
+            rows: HashMap::new(),
+            order: Vec::new(),
+            unsorted: false,
+            chosen: None,
+            at: 0,
+            top: 0,
+            height: 0,
+            began: Duration::ZERO,
+            skipped: 0,
+            cycle: None,
+            unreadable: 0,
+            complete: false,
+            asked: None,
+            answered: None,
+            failure: None,
+            notice: None,
+        }
+    }
+
+    // ---- what is shown ----
+
+    /// Sorts the table for a screen with so many lines for it, and keeps the chosen lock on it.
+    pub(super) fn arrange(&mut self, height: usize, now: Duration) {
+        self.height = height.max(1);
+        if std::mem::take(&mut self.unsorted) {
+            self.sort_rows(now);
+        }
+        self.at = self.at.min(self.order.len().saturating_sub(1));
+        let lowest = self.at.saturating_sub(self.height - 1);
+        self.top = self.top.clamp(lowest, self.at);
+        let furthest = self.order.len().saturating_sub(self.height);
+        self.top = self.top.min(furthest.max(lowest));
+    }
+
+    fn sort_rows(&mut self, now: Duration) {
+        let sort = self.sort;
+        // The largest first; who has none comes last.
+        let rank = |row: &Row| match sort {
+            Sort::Waiters => Some(row.waiting() as f64),
+            Sort::Age => row.age(now).map(|age| age.as_secs_f64()),
+            Sort::Rate => Some(row.rate(now)),
+        };
+        let ranked = |(key, row): (&Arc<str>, &Row)| (rank(row), Arc::clone(key));
+        let mut ranked: Vec<_> = self.rows.iter().map(ranked).collect();
+        ranked.sort_unstable_by(|(a, one), (b, other)| {
+            let order = b.partial_cmp(a).unwrap_or(Ordering::Equal);
+            order.then_with(|| one.cmp(other))
+        });
+        self.order = ranked.into_iter().map(|(_, key)| key).collect();
+        let chosen = self.chosen.as_ref();
+        match chosen.map(|chosen| self.order.iter().position(|key| key == chosen)) {
+            Some(Some(at)) => self.at = at,
+            // The lock is gone: the one in its place is the next.
+            Some(None) => self.chosen = self.order.get(self.at).cloned(),
+            None => self.at = 0,
+        }
+    }
+
+    /// The lines of the table on the screen; true for the chosen one.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (&Row, bool)> {
+        let shown = self.order.iter().enumerate().skip(self.top);
+        let shown = shown.take(self.height);
+        shown.filter_map(|(at, key)| Some((self.rows.get(key)?, at == self.at)))
+    }
+
+    /// The keys on the screen.
+    pub(super) fn shown(&self) -> Vec<String> {
+        match &self.details {
+            Some((key, _)) => vec![key.to_string()],
+            None => self.lines().map(|(row, _)| row.view.key.clone()).collect(),
+        }
+    }
+
+    /// The lock of that key, if it is in use.
+    pub(super) fn row(&self, key: &str) -> Option<&Row> {
+        self.rows.get(key)
+    }
+
+    /// How many locks there are, and how many wait for them.
+    pub(super) fn totals(&self) -> (usize, usize) {
+        let waiting = self.rows.values().map(Row::waiting).sum();
+        (self.rows.len(), waiting)
+    }
+
+    /// The outcome of a command, for a while.
+    pub(super) fn notice(&self, now: Duration) -> Option<&str> {
+        let (text, since) = self.notice.as_ref()?;
+        (now.saturating_sub(*since) < NOTICE).then_some(text)
+    }
+
+    /// Why the store does not answer, if it does not.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// For how long the request under way has not been answered.
+    pub(super) fn unanswered(&self, now: Duration) -> Option<Duration> {
+        self.asked.map(|asked| now.saturating_sub(asked))
+    }
+
+    /// How old the last answer is; `None` before the first.
+    pub(super) fn data_age(&self, now: Duration) -> Option<Duration> {
+        self.answered.map(|at| now.saturating_sub(at))
+    }
+
+    // ---- answers of the store ----
+
+    /// Takes an answer of the store. Fails if the store refuses from the beginning.
+    pub(super) fn take(&mut self, news: News, now: Duration) -> Result<(), Failure> {
+        match news {
+            News::Asked => self.asked = Some(now),
+            News::Began => {
+                if self.complete {
+                    self.cycle = Some(now.saturating_sub(self.began));
+                }
+                (self.began, self.skipped) = (now, 0);
+            }
+            News::Page(views, skipped) => {
+                self.answered(now);
+                self.skipped += skipped;
+                for view in views {
+                    let key = self.see(view, now);
+                    if let Some(row) = self.rows.get_mut(&*key) {
+                        row.count(now);
+                    }
+                }
+            }
+            News::Ended => {
+                (self.asked, self.complete) = (None, true);
+                self.unreadable = self.skipped;
+                let began = self.began;
+                self.rows.retain(|_, row| row.seen >= began);
+                self.unsorted = true;
+            }
+            News::Shown(views) => {
+                self.answered(now);
+                for view in views {
+                    self.see(view, now);
+                }
+            }
+            News::Failed(failure) => {
+                if self.answered.is_none() && !failure.passing {
+                    return Err(failure);
+                }
+                self.asked = None;
+                self.failure = Some(failure.message);
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, now: Duration) {
+        (self.asked, self.failure, self.answered) = (None, None, Some(now));
+    }
+
+    fn see(&mut self, view: KeyView, now: Duration) -> Arc<str> {
+        self.unsorted = true;
+        if let Some(Over::Confirm(asked)) = &self.over
+            && asked.key == view.key
+            && !same_claims(&asked.holders, &view.holders)
+        {
+            let text = format!(
+                "the holders of {} have changed: nothing was broken",
+                view.key
+            );
+            self.over = None;
+            self.tell(text, now);
+        }
+        let key: Arc<str> = Arc::from(&*view.key);
+        if view.holders.is_empty() && view.waiters.is_empty() {
+            self.rows.remove(&key);
+        } else if let Some(row) = self.rows.get_mut(&key) {
+            row.update(view, now);
+        } else {
+            self.rows.insert(Arc::clone(&key), Row::new(view, now));
+        }
+        key
+    }
+
+    /// Shows the outcome of a command.
+    pub(super) fn tell(&mut self, text: String, now: Duration) {
+        self.notice = Some((text, now));
+    }
+
+    // ---- keys ----
+
+    /// Takes what was typed.
+    pub(super) fn typed(&mut self, event: &Event, now: Duration) -> Option<Action> {
+        match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => self.key(*key, now),
+            // What is pasted is text, and no command.
+            Event::Paste(text) => {
+                if let Some(Over::Filter(filter)) = &mut self.over {
+                    filter.push_str(text.trim());
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn key(&mut self, key: KeyEvent, now: Duration) -> Option<Action> {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Some(Action::Quit),
+                KeyCode::Char('z') => Some(Action::Suspend),
+                _ => None,
+            };
+        }
+        match self.over.take() {
+            None => self.command(key.code, now),
+            Some(Over::Help) => None,
+            Some(Over::Filter(filter)) => {
+                self.edit(filter, key.code);
+                None
+            }
+            Some(Over::Confirm(view)) => match key.code {
+                KeyCode::Char('y' | 'Y') => {
+                    self.tell(format!("breaking {}", view.key), now);
+                    Some(Action::Break(view))
+                }
+                _ => {
+                    self.tell("nothing was broken".to_owned(), now);
+                    None
+                }
+            },
+        }
+    }
+
+    fn command(&mut self, code: KeyCode, now: Duration) -> Option<Action> {
+        self.notice = None;
+        match code {
+            KeyCode::Char('q') => return Some(Action::Quit),
+            KeyCode::Char('?' | 'h') => self.over = Some(Over::Help),
+            KeyCode::Char('/') => self.over = Some(Over::Filter(self.pattern.clone())),
+            KeyCode::Char('w') => self.sort_by(Sort::Waiters),
+            KeyCode::Char('a') => self.sort_by(Sort::Age),
+            KeyCode::Char('r') => self.sort_by(Sort::Rate),
+            KeyCode::Char('b') => self.ask_to_break(now),
+            KeyCode::Up | KeyCode::Char('k') => self.go(|at, _| at.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.go(|at, _| at + 1),
+            KeyCode::PageUp => self.go(|at, height| at.saturating_sub(height)),
+            KeyCode::PageDown => self.go(|at, height| at + height),
+            KeyCode::Home => self.go(|_, _| 0),
+            KeyCode::End => self.go(|_, _| usize::MAX),
+            KeyCode::Enter if self.details.is_some() => self.details = None,
+            KeyCode::Enter | KeyCode::Right => {
+                let key = self.order.get(self.at).cloned();
+                self.chosen.clone_from(&key);
+                self.details = self.details.take().or_else(|| Some((key?, 0)));
+            }
+            KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => self.details = None,
+            _ => {}
+        }
+        None
+    }
+
+    fn sort_by(&mut self, sort: Sort) {
+        (self.sort, self.unsorted, self.details) = (sort, true, None);
+        // Whoever sorts wants to see who is first.
+        (self.chosen, self.at, self.top) = (None, 0, 0);
+    }
+
+    /// Moves in the table, or through the claims of a key.
+    fn go(&mut self, to: impl Fn(usize, usize) -> usize) {
+        let claims = |row: &Row| row.view.holders.len() + row.view.waiters.len();
+        if let Some((key, first)) = &mut self.details {
+            let claims = self.rows.get(key).map_or(0, claims);
+            *first = to(*first, self.height).min(claims.saturating_sub(1));
+            return;
+        }
+        self.at = to(self.at, self.height).min(self.order.len().saturating_sub(1));
+        self.chosen = self.order.get(self.at).cloned();
+    }
+
+    fn edit(&mut self, mut filter: String, code: KeyCode) {
+        match code {
+            KeyCode::Esc => return,
+            KeyCode::Enter => {
+                let filter = if filter.is_empty() { "*" } else { &filter };
+                return self.filter(filter);
+            }
+            KeyCode::Backspace => drop(filter.pop()),
+            KeyCode::Char(c) => filter.push(c),
+            _ => {}
+        }
+        self.over = Some(Over::Filter(filter));
+    }
+
+    fn filter(&mut self, pattern: &str) {
+        self.details = None;
+        if pattern == self.pattern {
+            return;
+        }
+        pattern.clone_into(&mut self.pattern);
+        self.round += 1;
+        self.rows.clear();
+        (self.complete, self.cycle, self.unreadable) = (false, None, 0);
+        self.sort_by(self.sort);
+    }
+
+    fn ask_to_break(&mut self, now: Duration) {
+        let details = self.details.as_ref().map(|(key, _)| key);
+        let Some(key) = details.or_else(|| self.order.get(self.at)) else {
+            return;
+        };
+        match self.rows.get(key).map(|row| &row.view) {
+            Some(view) if !view.holders.is_empty() => {
+                self.over = Some(Over::Confirm(Box::new(view.clone())));
+            }
+            _ => {
+                let text = format!("nobody holds {key}");
+                self.tell(text, now);
+            }
+        }
+    }
+}

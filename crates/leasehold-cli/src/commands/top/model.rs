@@ -1,13 +1,14 @@
 //! What `top` knows and shows, as a value: keys and answers of the store go in. Nothing is asked
 //! and nothing is drawn here.
 
+mod keys;
+
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-
+pub(super) use self::keys::Action;
 use super::row::Row;
 use crate::failure::Failure;
 use crate::view::{KeyView, same_claims};
@@ -30,15 +31,6 @@ pub(super) enum News {
     Shown(Vec<KeyView>),
     /// A request failed; it is made again.
     Failed(Failure),
-}
-
-/// What a key asks for that is not done within the model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Action {
-    Quit,
-    Suspend,
-    /// Break this key, if its holders are still these.
-    Break(Box<KeyView>),
 }
 
 /// By what the table is sorted.
@@ -283,138 +275,5 @@ impl Model {
     /// Shows the outcome of a command.
     pub(super) fn tell(&mut self, text: String, now: Duration) {
         self.notice = Some((text, now));
-    }
-
-    // ---- keys ----
-
-    /// Takes what was typed.
-    pub(super) fn typed(&mut self, event: &Event, now: Duration) -> Option<Action> {
-        match event {
-            Event::Key(key) if key.kind != KeyEventKind::Release => self.key(*key, now),
-            // What is pasted is text, and no command.
-            Event::Paste(text) => {
-                if let Some(Over::Filter(filter)) = &mut self.over {
-                    filter.push_str(text.trim());
-                }
-                None
-            }
-            _ => None,
-        }
-    }
-
-    fn key(&mut self, key: KeyEvent, now: Duration) -> Option<Action> {
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return match key.code {
-                KeyCode::Char('c') => Some(Action::Quit),
-                KeyCode::Char('z') => Some(Action::Suspend),
-                _ => None,
-            };
-        }
-        match self.over.take() {
-            None => self.command(key.code, now),
-            Some(Over::Help) => None,
-            Some(Over::Filter(filter)) => {
-                self.edit(filter, key.code);
-                None
-            }
-            Some(Over::Confirm(view)) => match key.code {
-                KeyCode::Char('y' | 'Y') => {
-                    self.tell(format!("breaking {}", view.key), now);
-                    Some(Action::Break(view))
-                }
-                _ => {
-                    self.tell("nothing was broken".to_owned(), now);
-                    None
-                }
-            },
-        }
-    }
-
-    fn command(&mut self, code: KeyCode, now: Duration) -> Option<Action> {
-        self.notice = None;
-        match code {
-            KeyCode::Char('q') => return Some(Action::Quit),
-            KeyCode::Char('?' | 'h') => self.over = Some(Over::Help),
-            KeyCode::Char('/') => self.over = Some(Over::Filter(self.pattern.clone())),
-            KeyCode::Char('w') => self.sort_by(Sort::Waiters),
-            KeyCode::Char('a') => self.sort_by(Sort::Age),
-            KeyCode::Char('r') => self.sort_by(Sort::Rate),
-            KeyCode::Char('b') => self.ask_to_break(now),
-            KeyCode::Up | KeyCode::Char('k') => self.go(|at, _| at.saturating_sub(1)),
-            KeyCode::Down | KeyCode::Char('j') => self.go(|at, _| at + 1),
-            KeyCode::PageUp => self.go(|at, height| at.saturating_sub(height)),
-            KeyCode::PageDown => self.go(|at, height| at + height),
-            KeyCode::Home => self.go(|_, _| 0),
-            KeyCode::End => self.go(|_, _| usize::MAX),
-            KeyCode::Enter if self.details.is_some() => self.details = None,
-            KeyCode::Enter | KeyCode::Right => {
-                let key = self.order.get(self.at).cloned();
-                self.chosen.clone_from(&key);
-                self.details = self.details.take().or_else(|| Some((key?, 0)));
-            }
-            KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => self.details = None,
-            _ => {}
-        }
-        None
-    }
-
-    fn sort_by(&mut self, sort: Sort) {
-        (self.sort, self.unsorted, self.details) = (sort, true, None);
-        // Whoever sorts wants to see who is first.
-        (self.chosen, self.at, self.top) = (None, 0, 0);
-    }
-
-    /// Moves in the table, or through the claims of a key.
-    fn go(&mut self, to: impl Fn(usize, usize) -> usize) {
-        let claims = |row: &Row| row.view.holders.len() + row.view.waiters.len();
-        if let Some((key, first)) = &mut self.details {
-            let claims = self.rows.get(key).map_or(0, claims);
-            *first = to(*first, self.height).min(claims.saturating_sub(1));
-            return;
-        }
-        self.at = to(self.at, self.height).min(self.order.len().saturating_sub(1));
-        self.chosen = self.order.get(self.at).cloned();
-    }
-
-    fn edit(&mut self, mut filter: String, code: KeyCode) {
-        match code {
-            KeyCode::Esc => return,
-            KeyCode::Enter => {
-                let filter = if filter.is_empty() { "*" } else { &filter };
-                return self.filter(filter);
-            }
-            KeyCode::Backspace => drop(filter.pop()),
-            KeyCode::Char(c) => filter.push(c),
-            _ => {}
-        }
-        self.over = Some(Over::Filter(filter));
-    }
-
-    fn filter(&mut self, pattern: &str) {
-        self.details = None;
-        if pattern == self.pattern {
-            return;
-        }
-        pattern.clone_into(&mut self.pattern);
-        self.round += 1;
-        self.rows.clear();
-        (self.complete, self.cycle, self.unreadable) = (false, None, 0);
-        self.sort_by(self.sort);
-    }
-
-    fn ask_to_break(&mut self, now: Duration) {
-        let details = self.details.as_ref().map(|(key, _)| key);
-        let Some(key) = details.or_else(|| self.order.get(self.at)) else {
-            return;
-        };
-        match self.rows.get(key).map(|row| &row.view) {
-            Some(view) if !view.holders.is_empty() => {
-                self.over = Some(Over::Confirm(Box::new(view.clone())));
-            }
-            _ => {
-                let text = format!("nobody holds {key}");
-                self.tell(text, now);
-            }
-        }
     }
 }

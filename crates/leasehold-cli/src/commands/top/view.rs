@@ -1,22 +1,21 @@
 //! Draws the state of `top`: the table or the details of a key, the status, and the keys.
 
+mod details;
+mod table;
+mod text;
+
 use std::time::Duration;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use super::columns::{Column, draw as draw_columns, put, width};
+use super::columns::{put, width};
 use super::model::{Model, Over, Sort};
-use super::row::Row;
 use crate::commands::break_key::question;
-use crate::commands::{ls, show};
-use crate::duration::{millis, spoken};
+use crate::duration::spoken;
 use crate::output::escape;
-use crate::view::ClaimView;
 
-/// How many cells the bar of a lease has, without its brackets.
-const BAR: usize = 8;
 /// After so long without an answer the screen says so.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -67,9 +66,9 @@ pub(super) fn draw(model: &mut Model, look: &Look, now: Duration, area: Rect, bu
     model.arrange(usize::from(body.height).saturating_sub(1), now);
     draw_title(model, look, title, buffer);
     match (&model.over, &model.details) {
-        (Some(Over::Help), _) => draw_lines(HELP, Style::new(), body, buffer),
-        (_, Some((key, first))) => draw_details(model, key, *first, look, now, body, buffer),
-        (_, None) => draw_table(model, look, now, body, buffer),
+        (Some(Over::Help), _) => text::draw_lines(HELP, Style::new(), body, buffer),
+        (_, Some((key, first))) => details::draw(model, key, *first, look, now, body, buffer),
+        (_, None) => table::draw(model, look, now, body, buffer),
     }
     match &model.over {
         Some(Over::Filter(filter)) => {
@@ -93,13 +92,13 @@ pub(super) fn draw(model: &mut Model, look: &Look, now: Duration, area: Rect, bu
         Some(Over::Confirm(view)) => {
             let question = question(view).unwrap_or_default();
             let style = look.coloured(BOLD, Color::Yellow);
-            draw_above_keys(&question, usize::MAX, style, area, buffer);
+            text::draw_above_keys(&question, usize::MAX, style, area, buffer);
             draw_keys(&[("y", "break it"), ("n", "do not")], keys, buffer);
         }
         Some(Over::Help) => draw_keys(&[("Esc", "back")], keys, buffer),
         None => {
             let (text, style) = state(model, look, now);
-            draw_above_keys(&text, 3, style, area, buffer);
+            text::draw_above_keys(&text, 3, style, area, buffer);
             let known = if model.details.is_some() {
                 &DETAIL_KEYS[..]
             } else {
@@ -111,7 +110,6 @@ pub(super) fn draw(model: &mut Model, look: &Look, now: Duration, area: Rect, bu
 }
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
 impl Look {
     fn coloured(&self, style: Style, colour: Color) -> Style {
@@ -168,189 +166,12 @@ fn draw_title(model: &Model, look: &Look, area: Rect, buffer: &mut Buffer) {
     put(&title, room, BOLD, (area.x, area.y), buffer);
 }
 
-fn draw_table(model: &Model, look: &Look, now: Duration, area: Rect, buffer: &mut Buffer) {
-    let rows: Vec<_> = model.lines().collect();
-    let cells = |cell: &dyn Fn(&Row) -> String| {
-        let cells = rows.iter().map(|(row, _)| escape(&cell(row)).into_owned());
-        cells.collect::<Vec<_>>()
-    };
-    let left = |row: &Row| row.left(now);
-    // What it is sorted by stays.
-    let rank = |sort: Sort, rank: u8| if model.sort == sort { 1 } else { rank };
-    let mut lease = Column::new(
-        "LEASE",
-        3,
-        cells(&|row| left(row).map(bar).unwrap_or_default()),
-    );
-    let urgency = rows.iter().map(|(row, _)| match left(row) {
-        Some((_, share)) if share < 0.2 => look.coloured(Style::new(), Color::Red),
-        Some((_, share)) if share < 0.5 => look.coloured(Style::new(), Color::Yellow),
-        Some(_) => look.coloured(Style::new(), Color::Green),
-        None => Style::new(),
-    });
-    lease.styles = urgency.collect();
-    let columns = vec![
-        Column::new("KEY", 0, cells(&|row| row.view.key.clone())).cut_to(14),
-        Column::new(
-            "HELD BY",
-            2,
-            cells(&|row| ls::held_by(&row.view, ClaimView::name)),
-        )
-        .cut_to(12),
-        Column::new(
-            "AGE",
-            rank(Sort::Age, 4),
-            cells(&|row| row.age(now).map(whole).unwrap_or_default()),
-        ),
-        Column::new("WAITING", 1, cells(&|row| row.waiting().to_string())),
-        lease,
-        Column::new("EXPIRES IN", 6, cells(&|row| expires_in(row, now))),
-        Column::new(
-            "CHG/MIN",
-            rank(Sort::Rate, 5),
-            cells(&|row| format!("{:.1}", row.rate(now))),
-        ),
-    ];
-    draw_columns(columns, BOLD, area, buffer);
-    let chosen = rows.iter().zip(area.top() + 1..area.bottom());
-    for ((_, chosen), y) in chosen {
-        if *chosen {
-            buffer.set_style(
-                Rect {
-                    y,
-                    height: 1,
-                    ..area
-                },
-                REVERSED,
-            );
-        }
-    }
-}
-
-/// `[||||    ]`: what is left of a lease.
-fn bar((_, share): (Duration, f64)) -> String {
-    // At most BAR: a share is at most 1.
-    let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
-    format!("[{:BAR$}]", "|".repeat(full))
-}
-
-fn expires_in(row: &Row, now: Duration) -> String {
-    match (row.left(now), row.view.holders.first()) {
-        (Some((left, _)), _) => whole(left),
-        (None, Some(holder)) => holder.lapse(),
-        (None, None) => String::new(),
-    }
-}
-
 /// `12 s`, `5 min 3 s`: without parts of a second, which would change all the time.
 fn whole(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ ..60 => format!("{seconds} s"),
         seconds => spoken(Duration::from_secs(seconds)),
     }
-}
-
-fn draw_details(
-    model: &Model,
-    key: &str,
-    first: usize,
-    look: &Look,
-    now: Duration,
-    area: Rect,
-    buffer: &mut Buffer,
-) {
-    let wide = usize::from(area.width);
-    let Some(row) = model.row(key) else {
-        let text = format!("{}: free", escape(key));
-        return put(&text, wide, BOLD, (area.x, area.y), buffer);
-    };
-    let heading = show::heading(&row.view);
-    put(&escape(&heading), wide, BOLD, (area.x, area.y), buffer);
-    let area = Rect {
-        y: (area.y + 1).min(area.bottom()),
-        height: area.height.saturating_sub(1),
-        ..area
-    };
-    let claims = row.view.holders.iter().chain(&row.view.waiters).skip(first);
-    let since = millis(now.saturating_sub(row.seen));
-    let aged = |claim: &ClaimView| ClaimView {
-        expires_in_ms: claim.expires_in_ms.map(|left| left.saturating_sub(since)),
-        ..claim.clone()
-    };
-    let claims: Vec<_> = claims.take(area.height.into()).map(aged).collect();
-    let columns = show::COLUMNS.iter().map(|(heading, cell)| {
-        let cells = claims.iter().map(|claim| escape(&cell(claim)).into_owned());
-        let (rank, least) = match *heading {
-            "STATE" => (0, usize::MAX),
-            "HOST" => (1, 8),
-            "PID" => (2, usize::MAX),
-            "LABEL" => (3, 8),
-            "TOKEN" => (4, usize::MAX),
-            "NOTE" => (5, 10),
-            "EXPIRES IN" => (6, usize::MAX),
-            "SINCE" => (7, usize::MAX),
-            _ => (8, usize::MAX),
-        };
-        Column::new(heading, rank, cells.collect()).cut_to(least)
-    });
-    draw_columns(
-        columns.collect(),
-        look.coloured(BOLD, Color::Cyan),
-        area,
-        buffer,
-    );
-}
-
-/// A text in the line above the keys, and if it is long in lines above that, over the table.
-fn draw_above_keys(text: &str, most: usize, style: Style, area: Rect, buffer: &mut Buffer) {
-    let lines = wrapped(&escape(text), area.width.into());
-    let height = u16::try_from(lines.len().min(most)).unwrap_or(u16::MAX);
-    let height = height.min(area.height.saturating_sub(1));
-    let y = area.bottom().saturating_sub(height + 1).max(area.y);
-    let below = Rect { y, height, ..area };
-    for position in below.positions() {
-        buffer[position].reset();
-    }
-    draw_lines(&lines, style, below, buffer);
-}
-
-fn draw_lines(lines: &[impl AsRef<str>], style: Style, area: Rect, buffer: &mut Buffer) {
-    for (y, line) in (area.top()..area.bottom()).zip(lines) {
-        put(line.as_ref(), area.width.into(), style, (area.x, y), buffer);
-    }
-}
-
-/// The text in lines of that width at most, broken at spaces where there are some.
-fn wrapped(text: &str, wide: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        for piece in pieces(word, wide.max(1)) {
-            let Some(line) = lines.last_mut() else { break };
-            match width(line) {
-                0 => *line = piece,
-                used if used + 1 + width(&piece) <= wide => *line += &format!(" {piece}"),
-                _ => lines.push(piece),
-            }
-        }
-    }
-    lines
-}
-
-/// A word, cut where it is too wide for a line.
-fn pieces(word: &str, wide: usize) -> Vec<String> {
-    let mut pieces = vec![String::new()];
-    for c in word.chars() {
-        if pieces
-            .last()
-            .is_some_and(|piece| width(piece) + width(c.encode_utf8(&mut [0; 4])) > wide)
-        {
-            pieces.push(String::new());
-        }
-        if let Some(piece) = pieces.last_mut() {
-            piece.push(c);
-        }
-    }
-    pieces
 }
 
 /// The keys with what they do, as many as have room.

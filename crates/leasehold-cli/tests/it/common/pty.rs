@@ -11,6 +11,7 @@ use leasehold_testkit::process::PATIENCE;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use tokio::time::Instant;
 
 /// A program that leads a session at a pseudo-terminal: what it shows, and what is typed.
 pub(crate) struct Terminal {
@@ -89,11 +90,14 @@ impl Terminal {
 
     /// Waits until what is on the screen is so; answers it.
     pub(crate) fn wait_screen(&mut self, is_so: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
         loop {
             let shown = self.screen().contents();
             if is_so(&shown) {
                 return shown;
             }
+            // A screen that is drawn again and again says something for ever.
+            assert!(begun.elapsed() < PATIENCE, "not on the screen:\n{shown}");
             assert!(self.read(), "the end, with this on the screen:\n{shown}");
         }
     }
@@ -123,7 +127,14 @@ impl Terminal {
 
     /// Waits for the end of the program and of its output.
     pub(crate) fn end(&mut self) -> ExitStatus {
-        while self.read() {}
+        let begun = Instant::now();
+        while self.read() {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "no end:\n{}",
+                self.screen().contents()
+            );
+        }
         self.child.wait().expect("an end")
     }
 

@@ -171,7 +171,7 @@ impl ClaimView {
     }
 
     /// The label, or `build7 (pid 812)`: short, for a table of many.
-    pub(crate) fn name(&self) -> String {
+    pub(crate) fn short_name(&self) -> String {
         let label = self.owner.as_ref().and_then(|owner| owner.label.clone());
         label.unwrap_or_else(|| self.who())
     }

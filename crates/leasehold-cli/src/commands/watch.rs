@@ -13,8 +13,8 @@ use super::ls;
 use crate::cli::LsArgs;
 use crate::exit;
 use crate::failure::Failure;
+use crate::load_limit::LoadLimit;
 use crate::output::{Printer, escape};
-use crate::pace::Pace;
 use crate::signals::Signals;
 use crate::view::{KeyView, same_claims, to_the_second};
 
@@ -37,14 +37,14 @@ pub(super) async fn watch(
     printer: &Printer,
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
-    let mut pace = Pace::default();
+    let mut load = LoadLimit::default();
     let mut before: Option<Locks> = None;
     let (mut failed, mut warned) = (false, BTreeSet::new());
     loop {
         let began = Instant::now();
         let locks = tokio::select! {
             _ = signals.next() => return Ok(exit::OK),
-            locks = read(client, args, &mut pace, &mut warned, printer) => locks,
+            locks = read(client, args, &mut load, &mut warned, printer) => locks,
         };
         match locks {
             Ok(locks) => {
@@ -63,7 +63,7 @@ pub(super) async fn watch(
                 }
             }
         }
-        let next = (began + interval).max(Instant::now() + pace.rest());
+        let next = (began + interval).max(Instant::now() + load.take_pause());
         tokio::select! {
             _ = signals.next() => return Ok(exit::OK),
             () = sleep_until(next) => {}
@@ -75,11 +75,11 @@ pub(super) async fn watch(
 async fn read(
     client: &Client,
     args: &LsArgs,
-    pace: &mut Pace,
+    load: &mut LoadLimit,
     warned: &mut BTreeSet<String>,
     printer: &Printer,
 ) -> Result<Locks, Failure> {
-    pace.measure(client).await;
+    load.measure_round_trip(client).await;
     let mut locks = Locks::new();
     let mut listing = client.listing(&args.pattern);
     loop {
@@ -88,7 +88,7 @@ async fn read(
             return Ok(locks);
         };
         let trips = if part.keys.is_empty() { 1 } else { 2 };
-        pace.looked(asked.elapsed(), trips);
+        load.record(asked.elapsed(), trips);
         for skipped in part.skipped {
             if warned.insert(skipped.name.clone()) {
                 ls::warn_of(&skipped, printer);

@@ -1,6 +1,6 @@
 //! `leasehold top` at a terminal: what its screen shows, and that the terminal is as before.
 
-use leasehold_testkit::process::Signal;
+use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
 
 use crate::common::pty::Terminal;
@@ -208,6 +208,34 @@ async fn without_colour_none_is_written() {
         let coloured = cells.filter(|cell| cell.fgcolor() != vt100::Color::Default);
         assert_eq!(coloured.count() > 0, colours);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_is_asked_once_in_an_interval_whatever_is_typed() {
+    let server = RedisServer::start();
+    let holder = Process::spawn(leasehold(&["hold", "k", "-S", &server.url()]));
+    holder.stdout().wait_for("").await;
+    let command = leasehold(&["top", "--interval", "1h", "-S", &server.url()]);
+    let mut terminal = Terminal::sized(command, SIZES[0]);
+    let scans = || {
+        let stats: String = server.query(&["INFO", "commandstats"]);
+        let line = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_scan:calls="));
+        let calls = line.and_then(|line| line.split(',').next());
+        calls.map_or(0, |calls| calls.parse().unwrap())
+    };
+    terminal.wait_screen(|shown| shown.starts_with("1 lock, 0 waiting, by waiters"));
+    for (typed, by) in [("a", "by age"), ("r", "by rate"), ("w", "by waiters")] {
+        terminal.types(typed);
+        terminal.wait_screen(|shown| shown.lines().next().is_some_and(|line| line.contains(by)));
+    }
+    assert_eq!(scans(), 1);
+    terminal.types("/\x7fother\r");
+    terminal.wait_screen(|shown| shown.contains("no lock other"));
+    assert_eq!(scans(), 2);
+    terminal.types("q");
+    assert_eq!(terminal.end().code(), Some(0));
 }
 
 #[test]

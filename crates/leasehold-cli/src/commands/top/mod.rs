@@ -20,10 +20,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use self::feed::Wants;
+use self::feed::Wanted;
 use self::model::{Action, Model};
 use self::screen::Screen;
-use self::view::Look;
+use self::view::ViewOptions;
 use super::break_key::outcome;
 use crate::cli::TopArgs;
 use crate::connect::connect;
@@ -33,12 +33,12 @@ use crate::signals::Signals;
 use crate::view::{KeyView, held_by, same_claims};
 use crate::{exit, sys};
 
-/// How often the screen is drawn anew, as times go on.
+/// How often the screen is drawn without news, as times go on.
 const TICK: Duration = Duration::from_secs(1);
-/// The shortest time between two drawings for answers that come in; and for how many times as long
-/// as a drawing takes, as very many locks take long to sort.
+/// How long answers are gathered before the screen is drawn, at least. With very many locks, which
+/// take long to sort, it is so many times as long as a drawing takes.
 const GATHER: Duration = Duration::from_millis(50);
-const REST: u32 = 9;
+const GATHER_FACTOR: u32 = 9;
 
 /// Shows the locks until `q` or a signal.
 pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure> {
@@ -47,7 +47,7 @@ pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure
     let signals = Signals::listen()?;
     let mut top = Top {
         model: Model::new(&args.pattern),
-        look: Look {
+        options: ViewOptions {
             store: client.store_url().to_owned(),
             colour: std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
             interval: args.interval,
@@ -57,7 +57,7 @@ pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure
         breaking: None,
     };
     let done = top.run(signals).await;
-    // Whoever said yes is told what came of it.
+    // The user may have quit before the answer to a break.
     if let Some(Ok(told)) = OptionFuture::from(top.breaking).await {
         printer.notice(&told);
     }
@@ -82,7 +82,7 @@ fn check_terminal() -> Result<(), Failure> {
 
 struct Top {
     model: Model,
-    look: Look,
+    options: ViewOptions,
     client: Client,
     start: Instant,
     /// A lock that is being broken; tells what came of it.
@@ -92,7 +92,7 @@ struct Top {
 impl Top {
     async fn run(&mut self, mut signals: Signals) -> Result<(), Failure> {
         let (want, wants) = watch::channel(self.wants());
-        let mut news = feed::begin(self.client.clone(), self.look.interval, wants);
+        let mut updates = feed::begin(self.client.clone(), self.options.interval, wants);
         let mut screen = enter()?;
         let mut input = EventStream::new();
         let mut draw_at = Instant::now();
@@ -101,7 +101,7 @@ impl Top {
             let now = Instant::now();
             if draw_at <= now {
                 self.draw(&mut screen)?;
-                gather = GATHER.max(now.elapsed() * REST);
+                gather = GATHER.max(now.elapsed() * GATHER_FACTOR);
                 draw_at = Instant::now() + TICK;
                 let wants = self.wants();
                 want.send_if_modified(|last| {
@@ -124,10 +124,10 @@ impl Top {
                         None => {}
                     }
                 }
-                told = news.recv() => {
-                    let Some((round, news)) = told else { return Ok(()) };
+                told = updates.recv() => {
+                    let Some((round, update)) = told else { return Ok(()) };
                     if round == self.model.round {
-                        self.model.take(news, self.now())?;
+                        self.model.take(update, self.now())?;
                         draw_at = draw_at.min(Instant::now() + gather);
                     }
                 }
@@ -146,13 +146,19 @@ impl Top {
         let now = self.now();
         let drawn = screen.draw(|frame| {
             let area = frame.area();
-            view::draw(&mut self.model, &self.look, now, area, frame.buffer_mut());
+            view::draw(
+                &mut self.model,
+                &self.options,
+                now,
+                area,
+                frame.buffer_mut(),
+            );
         });
         drawn.map_err(|error| lost(&error))
     }
 
-    fn wants(&self) -> Wants {
-        Wants {
+    fn wants(&self) -> Wanted {
+        Wanted {
             round: self.model.round,
             pattern: self.model.pattern.clone(),
             shown: self.model.shown(),

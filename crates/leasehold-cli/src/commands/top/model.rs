@@ -16,9 +16,13 @@ use crate::view::{KeyView, same_claims};
 /// For how long the outcome of a command stays on the screen.
 const NOTICE: Duration = Duration::from_secs(10);
 
+/// For how long a lock that is free is remembered. So the changes of one that is free at many looks
+/// are counted, too.
+const REMEMBERED: Duration = Duration::from_secs(10);
+
 /// What the store answered, or did not.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum Update {
     /// A request was sent.
     Asked,
     /// A pass over all locks has begun.
@@ -35,7 +39,7 @@ pub(super) enum News {
 
 /// By what the table is sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum SortBy {
     Waiters,
     Age,
     Rate,
@@ -43,7 +47,7 @@ pub(super) enum Sort {
 
 /// What lies over the table or the details, and takes the keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum Overlay {
     Help,
     /// A filter that is being typed.
     Filter(String),
@@ -57,8 +61,8 @@ pub(super) struct Model {
     pub(super) pattern: String,
     /// How often the filter was set: answers for another one come too late.
     pub(super) round: u64,
-    pub(super) sort: Sort,
-    pub(super) over: Option<Over>,
+    pub(super) sort: SortBy,
+    pub(super) over: Option<Overlay>,
     /// The key whose details are shown, and the first of its claims on the screen.
     pub(super) details: Option<(Arc<str>, usize)>,
     rows: HashMap<Arc<str>, Row>,
@@ -90,7 +94,7 @@ impl Model {
         Self {
             pattern: pattern.to_owned(),
             round: 0,
-            sort: Sort::Waiters,
+            sort: SortBy::Waiters,
             over: None,
             details: None,
             rows: HashMap::new(),
@@ -131,12 +135,13 @@ impl Model {
         let sort = self.sort;
         // The largest first; who has none comes last.
         let rank = |row: &Row| match sort {
-            Sort::Waiters => Some(row.waiting() as f64),
-            Sort::Age => row.age(now).map(|age| age.as_secs_f64()),
-            Sort::Rate => Some(row.rate(now)),
+            SortBy::Waiters => Some(row.waiting() as f64),
+            SortBy::Age => row.age(now).map(|age| age.as_secs_f64()),
+            SortBy::Rate => Some(row.rate(now)),
         };
         let ranked = |(key, row): (&Arc<str>, &Row)| (rank(row), Arc::clone(key));
-        let mut ranked: Vec<_> = self.rows.iter().map(ranked).collect();
+        let used = self.rows.iter().filter(|(_, row)| !row.free);
+        let mut ranked: Vec<_> = used.map(ranked).collect();
         ranked.sort_unstable_by(|(a, one), (b, other)| {
             let order = b.partial_cmp(a).unwrap_or(Ordering::Equal);
             order.then_with(|| one.cmp(other))
@@ -168,13 +173,15 @@ impl Model {
 
     /// The lock of that key, if it is in use.
     pub(super) fn row(&self, key: &str) -> Option<&Row> {
-        self.rows.get(key)
+        self.rows.get(key).filter(|row| !row.free)
     }
 
     /// How many locks there are, and how many wait for them.
     pub(super) fn totals(&self) -> (usize, usize) {
-        let waiting = self.rows.values().map(Row::waiting).sum();
-        (self.rows.len(), waiting)
+        let used = self.rows.values().filter(|row| !row.free);
+        used.fold((0, 0), |(locks, waiting), row| {
+            (locks + 1, waiting + row.waiting())
+        })
     }
 
     /// The outcome of a command, for a while.
@@ -201,16 +208,16 @@ impl Model {
     // ---- answers of the store ----
 
     /// Takes an answer of the store. Fails if the store refuses from the beginning.
-    pub(super) fn take(&mut self, news: News, now: Duration) -> Result<(), Failure> {
-        match news {
-            News::Asked => self.asked = Some(now),
-            News::Began => {
+    pub(super) fn take(&mut self, update: Update, now: Duration) -> Result<(), Failure> {
+        match update {
+            Update::Asked => self.asked = Some(now),
+            Update::Began => {
                 if self.complete {
                     self.cycle = Some(now.saturating_sub(self.began));
                 }
                 (self.began, self.skipped) = (now, 0);
             }
-            News::Page(views, skipped) => {
+            Update::Page(views, skipped) => {
                 self.answered(now);
                 self.skipped += skipped;
                 for view in views {
@@ -220,20 +227,23 @@ impl Model {
                     }
                 }
             }
-            News::Ended => {
+            Update::Ended => {
                 (self.asked, self.complete) = (None, true);
                 self.unreadable = self.skipped;
-                let began = self.began;
-                self.rows.retain(|_, row| row.seen >= began);
+                for row in self.rows.values_mut() {
+                    row.free |= row.seen < self.began;
+                }
+                self.rows
+                    .retain(|_, row| !row.free || now.saturating_sub(row.seen) < REMEMBERED);
                 self.unsorted = true;
             }
-            News::Shown(views) => {
+            Update::Shown(views) => {
                 self.answered(now);
                 for view in views {
                     self.see(view, now);
                 }
             }
-            News::Failed(failure) => {
+            Update::Failed(failure) => {
                 if self.answered.is_none() && !failure.passing {
                     return Err(failure);
                 }
@@ -250,7 +260,7 @@ impl Model {
 
     fn see(&mut self, view: KeyView, now: Duration) -> Arc<str> {
         self.unsorted = true;
-        if let Some(Over::Confirm(asked)) = &self.over
+        if let Some(Overlay::Confirm(asked)) = &self.over
             && asked.key == view.key
             && !same_claims(&asked.holders, &view.holders)
         {
@@ -262,12 +272,12 @@ impl Model {
             self.tell(text, now);
         }
         let key: Arc<str> = Arc::from(&*view.key);
-        if view.holders.is_empty() && view.waiters.is_empty() {
-            self.rows.remove(&key);
-        } else if let Some(row) = self.rows.get_mut(&key) {
-            row.update(view, now);
-        } else {
-            self.rows.insert(Arc::clone(&key), Row::new(view, now));
+        let free = view.holders.is_empty() && view.waiters.is_empty();
+        match self.rows.get_mut(&key) {
+            Some(row) if free => row.free = true,
+            Some(row) => row.update(view, now),
+            None if free => {}
+            None => drop(self.rows.insert(Arc::clone(&key), Row::new(view, now))),
         }
         key
     }

@@ -15,7 +15,10 @@ pub(super) struct Row {
     pub(super) seen: Duration,
     /// When the lock was seen first.
     first: Duration,
-    /// The longest time to live that the first holder was seen with.
+    /// Whether the last look found nobody: `view` is from before that.
+    pub(super) free: bool,
+    /// Those who held it last, and the longest time to live that the first was seen with.
+    holders: Vec<ClaimView>,
     ttl: Option<Duration>,
     /// Whether its holders changed since changes were counted, and when that was.
     changed: bool,
@@ -28,9 +31,11 @@ impl Row {
     pub(super) fn new(view: KeyView, now: Duration) -> Self {
         Self {
             ttl: view.holders.first().and_then(ClaimView::expires_in),
+            holders: view.holders.clone(),
             view,
             seen: now,
             first: now,
+            free: false,
             changed: false,
             counted: now,
             changes: 0.0,
@@ -39,12 +44,16 @@ impl Row {
 
     /// Takes what a look has found.
     pub(super) fn update(&mut self, view: KeyView, now: Duration) {
-        let changed = !same_claims(&self.view.holders, &view.holders);
+        let changed = !view.holders.is_empty() && !same_claims(&self.holders, &view.holders);
         let left = view.holders.first().and_then(ClaimView::expires_in);
         self.ttl = if changed { left } else { self.ttl.max(left) };
         self.changed |= changed;
+        if !view.holders.is_empty() {
+            self.holders.clone_from(&view.holders);
+        }
         self.view = view;
         self.seen = now;
+        self.free = false;
     }
 
     /// Counts a change, if there was one. Done once a pass over all locks: those on the screen are
@@ -114,6 +123,25 @@ mod tests {
         }
         let rate = row.rate(secs(300));
         assert!((0.5..1.5).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_lock_that_is_free_between_looks_changes_its_holders_too() {
+        let mut row = Row::new(held("k", 1, 0), Duration::ZERO);
+        for second in 1..=60 {
+            row.free = second % 2 == 1;
+            if !row.free {
+                row.update(held("k", second, 0), secs(second));
+            }
+            row.count(secs(second));
+        }
+        let rate = row.rate(secs(60));
+        assert!((29.0..31.0).contains(&rate), "{rate}");
+        // The same holder as before is none that is new.
+        row.free = true;
+        row.update(held("k", 60, 0), secs(61));
+        row.count(secs(61));
+        assert!(row.rate(secs(61)) < rate);
     }
 
     #[test]

@@ -17,11 +17,11 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 /// anything panics.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<File>>>,
-    before: Arc<Before>,
+    saved: Arc<SavedTerminal>,
 }
 
 /// How to leave the screen, which is done once.
-struct Before {
+struct SavedTerminal {
     tty: File,
     modes: Termios,
     entered: AtomicBool,
@@ -34,24 +34,24 @@ impl Screen {
         let modes = tcgetattr(tty)?;
         let mut raw = modes.clone();
         raw.make_raw();
-        let before = Arc::new(Before {
+        let saved = Arc::new(SavedTerminal {
             tty: file()?,
             modes,
             entered: AtomicBool::new(true),
         });
-        let in_panic = Arc::downgrade(&before);
+        let in_panic = Arc::downgrade(&saved);
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             // Else the message would be on the screen that is left.
-            if let Some(before) = in_panic.upgrade() {
-                before.restore();
+            if let Some(saved) = in_panic.upgrade() {
+                saved.restore();
             }
             hook(panic);
         }));
         // From here on dropping it leads back.
         let mut screen = Self {
             terminal: Terminal::new(CrosstermBackend::new(BufWriter::new(file()?)))?,
-            before,
+            saved,
         };
         tcsetattr(tty, OptionalActions::Drain, &raw)?;
         let backend = screen.terminal.backend_mut();
@@ -66,7 +66,7 @@ impl Screen {
 
     /// Draws what differs from what is there.
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
-        if !self.before.entered.load(Ordering::Relaxed) {
+        if !self.saved.entered.load(Ordering::Relaxed) {
             return Err(io::Error::other("another part of leasehold has failed"));
         }
         self.terminal.draw(draw).map(drop)
@@ -74,7 +74,7 @@ impl Screen {
 
     /// Leaves the terminal as it was before.
     pub(super) fn leave(&mut self) {
-        self.before.restore();
+        self.saved.restore();
     }
 }
 
@@ -84,7 +84,7 @@ impl Drop for Screen {
     }
 }
 
-impl Before {
+impl SavedTerminal {
     fn restore(&self) {
         if !self.entered.swap(false, Ordering::Relaxed) {
             return;

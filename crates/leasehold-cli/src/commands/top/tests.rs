@@ -9,9 +9,9 @@ use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Style};
 use ratatui::{Frame, Terminal};
 
-use super::model::{Action, Model, News, Over};
+use super::model::{Action, Model, Overlay, Update};
 use super::row::Row;
-use super::view::{self, Look};
+use super::view::{self, ViewOptions};
 use crate::failure::Failure;
 use crate::view::{ClaimView, KeyView, tests::claim};
 
@@ -53,8 +53,13 @@ fn model(locks: Vec<KeyView>) -> Model {
 }
 
 fn pass(model: &mut Model, locks: Vec<KeyView>, now: Duration) {
-    for news in [News::Asked, News::Began, News::Page(locks, 0), News::Ended] {
-        model.take(news, now).unwrap();
+    for update in [
+        Update::Asked,
+        Update::Began,
+        Update::Page(locks, 0),
+        Update::Ended,
+    ] {
+        model.take(update, now).unwrap();
     }
 }
 
@@ -152,22 +157,22 @@ fn the_chosen_line_stays_on_the_screen() {
 #[test]
 fn what_a_pass_does_not_find_is_gone() {
     let mut model = model(vec![held("a", 1, 0), held("b", 2, 0), held("c", 3, 0)]);
-    model.take(News::Began, secs(1)).unwrap();
+    model.take(Update::Began, secs(1)).unwrap();
     model
-        .take(News::Page(vec![held("a", 1, 0)], 0), secs(1))
+        .take(Update::Page(vec![held("a", 1, 0)], 0), secs(1))
         .unwrap();
     assert_eq!(keys(&mut model, 9), ["[a]", "b", "c"]);
     // Looked at by itself meanwhile, and still there.
     model
-        .take(News::Shown(vec![held("b", 2, 0)]), secs(2))
+        .take(Update::Shown(vec![held("b", 2, 0)]), secs(2))
         .unwrap();
-    model.take(News::Ended, secs(2)).unwrap();
+    model.take(Update::Ended, secs(2)).unwrap();
     assert_eq!(keys(&mut model, 9), ["[a]", "b"]);
     let free = KeyView {
         holders: vec![],
         ..held("b", 2, 0)
     };
-    model.take(News::Shown(vec![free]), secs(3)).unwrap();
+    model.take(Update::Shown(vec![free]), secs(3)).unwrap();
     assert_eq!(keys(&mut model, 9), ["[a]"]);
 }
 
@@ -210,7 +215,7 @@ fn a_lock_is_broken_only_after_a_yes() {
     model.arrange(9, secs(0));
     for no in ["n", "\n", "\u{1b}", "b", "q"] {
         typed(&mut model, "b");
-        assert!(matches!(&model.over, Some(Over::Confirm(asked)) if asked.key == "k"));
+        assert!(matches!(&model.over, Some(Overlay::Confirm(asked)) if asked.key == "k"));
         assert_eq!(typed(&mut model, no), None, "{no:?}");
         assert_eq!(model.over, None, "{no:?}");
     }
@@ -230,10 +235,10 @@ fn the_question_goes_when_the_holder_has_changed() {
     typed(&mut model, "b");
     let mut renewed = held("k", 7, 2);
     renewed.holders[0].expires_in_ms = Some(1);
-    model.take(News::Shown(vec![renewed]), secs(1)).unwrap();
+    model.take(Update::Shown(vec![renewed]), secs(1)).unwrap();
     assert!(model.over.is_some());
     model
-        .take(News::Shown(vec![held("k", 8, 0)]), secs(1))
+        .take(Update::Shown(vec![held("k", 8, 0)]), secs(1))
         .unwrap();
     assert_eq!(model.over, None);
     assert_eq!(typed(&mut model, "y"), None);
@@ -255,9 +260,9 @@ fn keys_with_control_quit_and_suspend_everywhere() {
 
 #[test]
 fn a_store_that_refuses_from_the_beginning_ends_it_and_later_does_not() {
-    let refused = || News::Failed(Failure::new(69, "refused"));
+    let refused = || Update::Failed(Failure::new(69, "refused"));
     let passing = || {
-        News::Failed(Failure {
+        Update::Failed(Failure {
             passing: true,
             ..Failure::new(69, "no answer")
         })
@@ -277,7 +282,7 @@ fn a_store_that_refuses_from_the_beginning_ends_it_and_later_does_not() {
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 12), (120, 40)];
 
 fn screen(model: &mut Model, (width, height): (u16, u16), colour: bool, now: u64) -> Buffer {
-    let look = Look {
+    let options = ViewOptions {
         store: "redis://db1/".to_owned(),
         colour,
         interval: secs(1),
@@ -285,7 +290,7 @@ fn screen(model: &mut Model, (width, height): (u16, u16), colour: bool, now: u64
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let draw = |frame: &mut Frame<'_>| {
         let area = frame.area();
-        view::draw(model, &look, secs(now), area, frame.buffer_mut());
+        view::draw(model, &options, secs(now), area, frame.buffer_mut());
     };
     terminal.draw(draw).unwrap();
     terminal.backend().buffer().clone()
@@ -497,13 +502,13 @@ fn the_state_of_the_store_is_said() {
     assert_eq!(said(&mut Model::new("*"), 0), "reading");
     assert_eq!(said(&mut model(vec![]), 0), "no locks");
     let mut quiet = model(vec![held("k", 1, 0)]);
-    quiet.take(News::Asked, secs(10)).unwrap();
+    quiet.take(Update::Asked, secs(10)).unwrap();
     assert_eq!(
         said(&mut quiet, 13),
         "this is 13 s old: the store has not answered for 3 s"
     );
     quiet
-        .take(News::Failed(Failure::new(69, "no answer")), secs(15))
+        .take(Update::Failed(Failure::new(69, "no answer")), secs(15))
         .unwrap();
     assert_eq!(
         said(&mut quiet, 15),
@@ -523,8 +528,8 @@ fn the_state_of_the_store_is_said() {
     );
     slow.tell("broke k".to_owned(), secs(4));
     assert_eq!(said(&mut slow, 5), "broke k");
-    slow.take(News::Page(vec![], 2), secs(20)).unwrap();
-    slow.take(News::Ended, secs(20)).unwrap();
+    slow.take(Update::Page(vec![], 2), secs(20)).unwrap();
+    slow.take(Update::Ended, secs(20)).unwrap();
     assert_eq!(
         said(&mut slow, 20),
         "2 cannot be read: leasehold ls names them"

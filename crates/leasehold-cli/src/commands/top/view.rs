@@ -11,7 +11,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
 use super::columns::{put, width};
-use super::model::{Model, Over, Sort};
+use super::model::{Model, Overlay, SortBy};
 use crate::commands::break_key::question;
 use crate::duration::spoken;
 use crate::output::escape;
@@ -20,7 +20,7 @@ use crate::output::escape;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How the screen looks, and whose locks it shows.
-pub(super) struct Look {
+pub(super) struct ViewOptions {
     pub(super) store: String,
     /// Whether colours may be used.
     pub(super) colour: bool,
@@ -60,18 +60,24 @@ const HELP: &[&str] = &[
 ];
 
 /// Draws all of it.
-pub(super) fn draw(model: &mut Model, look: &Look, now: Duration, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(
+    model: &mut Model,
+    options: &ViewOptions,
+    now: Duration,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
     let [title, body, status, keys] = split(area);
     // Without the headings.
     model.arrange(usize::from(body.height).saturating_sub(1), now);
-    draw_title(model, look, title, buffer);
+    draw_title(model, options, title, buffer);
     match (&model.over, &model.details) {
-        (Some(Over::Help), _) => text::draw_lines(HELP, Style::new(), body, buffer),
-        (_, Some((key, first))) => details::draw(model, key, *first, look, now, body, buffer),
-        (_, None) => table::draw(model, look, now, body, buffer),
+        (Some(Overlay::Help), _) => text::draw_lines(HELP, Style::new(), body, buffer),
+        (_, Some((key, first))) => details::draw(model, key, *first, options, now, body, buffer),
+        (_, None) => table::draw(model, options, now, body, buffer),
     }
     match &model.over {
-        Some(Over::Filter(filter)) => {
+        Some(Overlay::Filter(filter)) => {
             let prompt = "filter: ";
             put(prompt, width(prompt), BOLD, (status.x, status.y), buffer);
             let room = usize::from(status.width).saturating_sub(width(prompt) + 1);
@@ -89,15 +95,15 @@ pub(super) fn draw(model: &mut Model, look: &Look, now: Duration, area: Rect, bu
             );
             draw_keys(&[("Enter", "apply"), ("Esc", "leave it")], keys, buffer);
         }
-        Some(Over::Confirm(view)) => {
+        Some(Overlay::Confirm(view)) => {
             let question = question(view).unwrap_or_default();
-            let style = look.coloured(BOLD, Color::Yellow);
+            let style = options.coloured(BOLD, Color::Yellow);
             text::draw_above_keys(&question, usize::MAX, style, area, buffer);
             draw_keys(&[("y", "break it"), ("n", "do not")], keys, buffer);
         }
-        Some(Over::Help) => draw_keys(&[("Esc", "back")], keys, buffer),
+        Some(Overlay::Help) => draw_keys(&[("Esc", "back")], keys, buffer),
         None => {
-            let (text, style) = state(model, look, now);
+            let (text, style) = state(model, options, now);
             text::draw_above_keys(&text, 3, style, area, buffer);
             let known = if model.details.is_some() {
                 &DETAIL_KEYS[..]
@@ -111,7 +117,7 @@ pub(super) fn draw(model: &mut Model, look: &Look, now: Duration, area: Rect, bu
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-impl Look {
+impl ViewOptions {
     fn coloured(&self, style: Style, colour: Color) -> Style {
         if self.colour { style.fg(colour) } else { style }
     }
@@ -139,23 +145,23 @@ fn split(area: Rect) -> [Rect; 4] {
     [title, body, line(2), line(1)]
 }
 
-fn draw_title(model: &Model, look: &Look, area: Rect, buffer: &mut Buffer) {
+fn draw_title(model: &Model, options: &ViewOptions, area: Rect, buffer: &mut Buffer) {
     let (locks, waiting) = model.totals();
     let locks = match locks {
         1 => "1 lock".to_owned(),
         locks => format!("{locks} locks"),
     };
     let by = match model.sort {
-        Sort::Waiters => "waiters",
-        Sort::Age => "age",
-        Sort::Rate => "rate",
+        SortBy::Waiters => "waiters",
+        SortBy::Age => "age",
+        SortBy::Rate => "rate",
     };
     let mut title = format!("{locks}, {waiting} waiting, by {by}");
     if model.pattern != "*" {
         title += &format!(", {}", escape(&model.pattern));
     }
     let room = usize::from(area.width);
-    let store = escape(&look.store);
+    let store = escape(&options.store);
     if let Some(space) = room
         .checked_sub(width(&title) + width(&store))
         .filter(|&space| space > 1)
@@ -167,7 +173,7 @@ fn draw_title(model: &Model, look: &Look, area: Rect, buffer: &mut Buffer) {
 }
 
 /// `12 s`, `5 min 3 s`: without parts of a second, which would change all the time.
-fn whole(duration: Duration) -> String {
+fn whole_seconds(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ ..60 => format!("{seconds} s"),
         seconds => spoken(Duration::from_secs(seconds)),
@@ -195,18 +201,18 @@ fn draw_keys(keys: &[(&str, &str)], area: Rect, buffer: &mut Buffer) {
 }
 
 /// What there is to say of the store and of what is shown.
-fn state(model: &Model, look: &Look, now: Duration) -> (String, Style) {
-    let warning = look.coloured(BOLD, Color::Red);
+fn state(model: &Model, options: &ViewOptions, now: Duration) -> (String, Style) {
+    let warning = options.coloured(BOLD, Color::Red);
     let age = model
         .data_age(now)
-        .map(|age| format!("this is {} old", whole(age)));
+        .map(|age| format!("this is {} old", whole_seconds(age)));
     let age = age.unwrap_or_else(|| "nothing was read yet".to_owned());
     let silent = model.unanswered(now).filter(|silent| *silent >= PATIENCE);
     if let Some(failure) = model.failure() {
         return (format!("{age}: {failure}; trying again"), warning);
     }
     if let Some(silent) = silent {
-        let silent = whole(silent);
+        let silent = whole_seconds(silent);
         return (
             format!("{age}: the store has not answered for {silent}"),
             warning,
@@ -233,9 +239,9 @@ fn state(model: &Model, look: &Look, now: Duration) -> (String, Style) {
         (_, _, unreadable @ 1.., _) => plain(format!(
             "{unreadable} cannot be read: leasehold ls names them"
         )),
-        (_, _, _, Some(cycle)) if cycle > 2 * look.interval => plain(format!(
+        (_, _, _, Some(cycle)) if cycle > 2 * options.interval => plain(format!(
             "these are read every {}, all locks every {}",
-            spoken(look.interval),
+            spoken(options.interval),
             spoken(cycle)
         )),
         _ => plain(String::new()),

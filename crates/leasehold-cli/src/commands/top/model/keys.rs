@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{Model, Over, Row, Sort};
+use super::{Model, Overlay, Row, SortBy};
 use crate::view::KeyView;
 
 /// What a key asks for that is not done within the model.
@@ -27,7 +27,7 @@ impl Model {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.key(*key, now),
             // What is pasted is text, and no command.
             Event::Paste(text) => {
-                if let Some(Over::Filter(filter)) = &mut self.over {
+                if let Some(Overlay::Filter(filter)) = &mut self.over {
                     filter.push_str(text.trim());
                 }
                 None
@@ -46,12 +46,12 @@ impl Model {
         }
         match self.over.take() {
             None => self.command(key.code, now),
-            Some(Over::Help) => None,
-            Some(Over::Filter(filter)) => {
+            Some(Overlay::Help) => None,
+            Some(Overlay::Filter(filter)) => {
                 self.edit(filter, key.code);
                 None
             }
-            Some(Over::Confirm(view)) => match key.code {
+            Some(Overlay::Confirm(view)) => match key.code {
                 KeyCode::Char('y' | 'Y') => {
                     self.tell(format!("breaking {}", view.key), now);
                     Some(Action::Break(view))
@@ -68,11 +68,11 @@ impl Model {
         self.notice = None;
         match code {
             KeyCode::Char('q') => return Some(Action::Quit),
-            KeyCode::Char('?' | 'h') => self.over = Some(Over::Help),
-            KeyCode::Char('/') => self.over = Some(Over::Filter(self.pattern.clone())),
-            KeyCode::Char('w') => self.sort_by(Sort::Waiters),
-            KeyCode::Char('a') => self.sort_by(Sort::Age),
-            KeyCode::Char('r') => self.sort_by(Sort::Rate),
+            KeyCode::Char('?' | 'h') => self.over = Some(Overlay::Help),
+            KeyCode::Char('/') => self.over = Some(Overlay::Filter(self.pattern.clone())),
+            KeyCode::Char('w') => self.sort_by(SortBy::Waiters),
+            KeyCode::Char('a') => self.sort_by(SortBy::Age),
+            KeyCode::Char('r') => self.sort_by(SortBy::Rate),
             KeyCode::Char('b') => self.ask_to_break(now),
             KeyCode::Up | KeyCode::Char('k') => self.go(|at, _| at.saturating_sub(1)),
             KeyCode::Down | KeyCode::Char('j') => self.go(|at, _| at + 1),
@@ -92,9 +92,9 @@ impl Model {
         None
     }
 
-    fn sort_by(&mut self, sort: Sort) {
+    fn sort_by(&mut self, sort: SortBy) {
         (self.sort, self.unsorted, self.details) = (sort, true, None);
-        // Whoever sorts wants to see who is first.
+        // The table is shown from its top again.
         (self.chosen, self.at, self.top) = (None, 0, 0);
     }
 
@@ -121,7 +121,7 @@ impl Model {
             KeyCode::Char(c) => filter.push(c),
             _ => {}
         }
-        self.over = Some(Over::Filter(filter));
+        self.over = Some(Overlay::Filter(filter));
     }
 
     fn filter(&mut self, pattern: &str) {
@@ -141,9 +141,9 @@ impl Model {
         let Some(key) = details.or_else(|| self.order.get(self.at)) else {
             return;
         };
-        match self.rows.get(key).map(|row| &row.view) {
+        match self.row(key).map(|row| &row.view) {
             Some(view) if !view.holders.is_empty() => {
-                self.over = Some(Over::Confirm(Box::new(view.clone())));
+                self.over = Some(Overlay::Confirm(Box::new(view.clone())));
             }
             _ => {
                 let text = format!("nobody holds {key}");

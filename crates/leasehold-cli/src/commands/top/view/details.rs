@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Color;
 
-use super::{BOLD, Look};
+use super::{BOLD, ViewOptions};
 use crate::commands::show;
 use crate::commands::top::columns::{Column, draw as draw_columns, put};
 use crate::commands::top::model::Model;
@@ -14,11 +14,12 @@ use crate::duration::millis;
 use crate::output::escape;
 use crate::view::ClaimView;
 
+/// Draws the claims of the key, from that one on.
 pub(super) fn draw(
     model: &Model,
     key: &str,
     first: usize,
-    look: &Look,
+    options: &ViewOptions,
     now: Duration,
     area: Rect,
     buffer: &mut Buffer,
@@ -59,7 +60,7 @@ pub(super) fn draw(
     });
     draw_columns(
         columns.collect(),
-        look.coloured(BOLD, Color::Cyan),
+        options.coloured(BOLD, Color::Cyan),
         area,
         buffer,
     );

@@ -6,10 +6,10 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use super::{BOLD, Look, whole};
+use super::{BOLD, ViewOptions, whole_seconds};
 use crate::commands::ls;
 use crate::commands::top::columns::{Column, draw as draw_columns};
-use crate::commands::top::model::{Model, Sort};
+use crate::commands::top::model::{Model, SortBy};
 use crate::commands::top::row::Row;
 use crate::output::escape;
 use crate::view::ClaimView;
@@ -18,7 +18,14 @@ use crate::view::ClaimView;
 const BAR: usize = 8;
 const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-pub(super) fn draw(model: &Model, look: &Look, now: Duration, area: Rect, buffer: &mut Buffer) {
+/// Draws the locks that are on the screen, one a line.
+pub(super) fn draw(
+    model: &Model,
+    options: &ViewOptions,
+    now: Duration,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
     let rows: Vec<_> = model.lines().collect();
     let cells = |cell: &dyn Fn(&Row) -> String| {
         let cells = rows.iter().map(|(row, _)| escape(&cell(row)).into_owned());
@@ -26,16 +33,16 @@ pub(super) fn draw(model: &Model, look: &Look, now: Duration, area: Rect, buffer
     };
     let left = |row: &Row| row.left(now);
     // What it is sorted by stays.
-    let rank = |sort: Sort, rank: u8| if model.sort == sort { 1 } else { rank };
+    let rank = |sort: SortBy, rank: u8| if model.sort == sort { 1 } else { rank };
     let mut lease = Column::new(
         "LEASE",
         3,
         cells(&|row| left(row).map(bar).unwrap_or_default()),
     );
     let urgency = rows.iter().map(|(row, _)| match left(row) {
-        Some((_, share)) if share < 0.2 => look.coloured(Style::new(), Color::Red),
-        Some((_, share)) if share < 0.5 => look.coloured(Style::new(), Color::Yellow),
-        Some(_) => look.coloured(Style::new(), Color::Green),
+        Some((_, share)) if share < 0.2 => options.coloured(Style::new(), Color::Red),
+        Some((_, share)) if share < 0.5 => options.coloured(Style::new(), Color::Yellow),
+        Some(_) => options.coloured(Style::new(), Color::Green),
         None => Style::new(),
     });
     lease.styles = urgency.collect();
@@ -44,20 +51,20 @@ pub(super) fn draw(model: &Model, look: &Look, now: Duration, area: Rect, buffer
         Column::new(
             "HELD BY",
             2,
-            cells(&|row| ls::held_by(&row.view, ClaimView::name)),
+            cells(&|row| ls::held_by(&row.view, ClaimView::short_name)),
         )
         .cut_to(12),
         Column::new(
             "AGE",
-            rank(Sort::Age, 4),
-            cells(&|row| row.age(now).map(whole).unwrap_or_default()),
+            rank(SortBy::Age, 4),
+            cells(&|row| row.age(now).map(whole_seconds).unwrap_or_default()),
         ),
         Column::new("WAITING", 1, cells(&|row| row.waiting().to_string())),
         lease,
         Column::new("EXPIRES IN", 6, cells(&|row| expires_in(row, now))),
         Column::new(
             "CHG/MIN",
-            rank(Sort::Rate, 5),
+            rank(SortBy::Rate, 5),
             cells(&|row| format!("{:.1}", row.rate(now))),
         ),
     ];
@@ -86,7 +93,7 @@ fn bar((_, share): (Duration, f64)) -> String {
 
 fn expires_in(row: &Row, now: Duration) -> String {
     match (row.left(now), row.view.holders.first()) {
-        (Some((left, _)), _) => whole(left),
+        (Some((left, _)), _) => whole_seconds(left),
         (None, Some(holder)) => holder.lapse(),
         (None, None) => String::new(),
     }

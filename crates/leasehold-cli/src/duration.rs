@@ -32,6 +32,14 @@ pub(crate) fn parse_period(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads how often to look: as [`parse`], of a tenth of a second at least.
+pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
+    match parse(text)? {
+        interval if interval < Duration::from_millis(100) => Err("choose 100ms or more".to_owned()),
+        interval => Ok(interval),
+    }
+}
+
 /// For people: two units at most, e.g. `350 ms`, `3.2 s`, `12 s`, `5 min 3 s`.
 pub(crate) fn spoken(duration: Duration) -> String {
     const MINUTE: u64 = 60;

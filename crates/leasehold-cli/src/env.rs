@@ -42,7 +42,7 @@ LEASEHOLD_TLS_CERT       PEM file of the client's certificate
 LEASEHOLD_TLS_KEY        PEM file of the client's key
 LEASEHOLD_OWNER          whose lock --reentrant enters again: 32 hexadecimal digits, a secret
 LEASEHOLD_LOG            which log lines to show, e.g. leasehold=trace
-NO_COLOR                 no colours in help texts when set";
+NO_COLOR                 no colours in help texts and in top when set";
 
 /// What the guarded command is given, for the help and the manual.
 pub(crate) const GIVEN: &str = "\

@@ -2,7 +2,7 @@
 //!
 //! The arguments as typed are in `cli`; each subcommand has a file under
 //! `commands`; `child` runs the guarded program; `output` is the only place
-//! that writes.
+//! that writes, but for the screen of `top`.
 
 #[cfg(not(unix))]
 compile_error!("the leasehold command needs process groups and signals, as Unix has them");
@@ -18,6 +18,7 @@ mod exit;
 mod failure;
 mod guarded;
 mod history;
+mod load_limit;
 mod nested;
 mod output;
 mod place;
@@ -30,11 +31,11 @@ mod view;
 mod waiting;
 mod wanted;
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
-use crate::cli::Command;
+use crate::cli::{Command, OutputArgs};
 use crate::failure::Failure;
 use crate::guarded::conclude;
 use crate::output::Printer;
@@ -88,6 +89,9 @@ async fn dispatch(command: Command) -> u8 {
         Command::Doctor(args) => Printer::new(&args.common.output, false),
         Command::Init(args) => Printer::new(&args.common.output, false),
         Command::Bench(args) => Printer::new(&args.common.output, false),
+        // Lines of the log would tear the screen.
+        Command::Top(_) if io::stderr().is_terminal() => Printer::default(),
+        Command::Top(_) => Printer::new(&OutputArgs::default(), false),
         Command::Completions(_) | Command::Man(_) => Printer::default(),
     };
     let done = match &command {
@@ -101,6 +105,7 @@ async fn dispatch(command: Command) -> u8 {
         Command::Show(args) => commands::show::show(args, printer).await,
         Command::Log(args) => commands::log::log(args, printer).await,
         Command::Ls(args) => commands::ls::ls(args, printer).await,
+        Command::Top(args) => commands::top::top(args, printer).await,
         Command::Break(args) => commands::break_key::break_key(args, printer).await,
         Command::Resize(args) => commands::resize::resize(args, printer).await,
         Command::Doctor(args) => commands::doctor::doctor(args, printer).await,

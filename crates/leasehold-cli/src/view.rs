@@ -170,6 +170,22 @@ impl ClaimView {
         }
     }
 
+    /// The label, or `build7 (pid 812)`: short, for a table of many.
+    pub(crate) fn short_name(&self) -> String {
+        let label = self.owner.as_ref().and_then(|owner| owner.label.clone());
+        label.unwrap_or_else(|| self.who())
+    }
+
+    /// Whether it is the same claim in the same state, however much of its time is left.
+    fn is_same(&self, other: &Self) -> bool {
+        let timeless = |claim: &Self| Self {
+            expires_in_ms: None,
+            kept_until: claim.kept_until.and(Some(Timestamp::UNIX_EPOCH)),
+            ..claim.clone()
+        };
+        timeless(self) == timeless(other)
+    }
+
     /// `2026-01-31T12:00:00Z`, if that is known.
     pub(crate) fn began(&self) -> String {
         self.since.map(to_the_second).unwrap_or_default()
@@ -223,6 +239,15 @@ impl fmt::Display for OwnerView {
             Some(label) => write!(f, "{host} (pid {pid}, label {label})"),
         }
     }
+}
+
+/// Whether these are the same claims in the same order, however much of their time is left.
+pub(crate) fn same_claims(some: &[ClaimView], others: &[ClaimView]) -> bool {
+    some.len() == others.len()
+        && some
+            .iter()
+            .zip(others)
+            .all(|(one, other)| one.is_same(other))
 }
 
 /// What is done under the key, by whom and since when: `is running on build7 (pid 812) since

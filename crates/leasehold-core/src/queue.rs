@@ -196,7 +196,7 @@ impl Queue {
         queues: &mut [Self],
         claims: &[Command],
         now: impl Into<Now>,
-    ) -> Result<Vec<Outcome>, (usize, Outcome)> {
+    ) -> Result<Vec<Outcome>, (usize, Box<Outcome>)> {
         let mut now = now.into();
         Self::claim_all_by(queues, claims, |queue, claim| {
             let outcome = queue.apply(claim, now);
@@ -213,13 +213,13 @@ impl Queue {
         queues: &mut [Self],
         claims: &[Command],
         mut apply: impl FnMut(&mut Self, &Command) -> Outcome,
-    ) -> Result<Vec<Outcome>, (usize, Outcome)> {
+    ) -> Result<Vec<Outcome>, (usize, Box<Outcome>)> {
         let mut tried = queues.to_vec();
         let mut outcomes = Vec::with_capacity(claims.len());
         for (at, (queue, claim)) in tried.iter_mut().zip(claims).enumerate() {
             let outcome = apply(queue, claim);
             if !outcome.reply.is_grant() {
-                return Err((at, outcome));
+                return Err((at, Box::new(outcome)));
             }
             outcomes.push(outcome);
         }

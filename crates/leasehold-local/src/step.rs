@@ -67,7 +67,7 @@ pub(super) fn transact(
         let again = || Ok(lock.read(key)?.queue);
         let (outcome, dead) = dead::apply(&mut record.queue, *command, now, is_dead, again)?;
         if together && !outcome.reply.is_grant() {
-            return Ok(Err((outcomes.len(), outcome)));
+            return Ok(Err((outcomes.len(), Box::new(outcome))));
         }
         if command.is_none() && dead.is_empty() {
             lock.keep(record);

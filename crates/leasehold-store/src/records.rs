@@ -103,7 +103,7 @@ impl Step<'_> {
 
 /// What came of the commands of a step, in their order; or the first claim of several that was not
 /// granted: then nothing was changed.
-pub type Taken = Result<Vec<Outcome>, (usize, Outcome)>;
+pub type Taken = Result<Vec<Outcome>, (usize, Box<Outcome>)>;
 
 /// What came of a step.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl<R: Records> LockStore for R {
         let Transacted { taken, epoch } = self.transact(&[key], Step::One(command)).await?;
         let outcome = match taken {
             Ok(outcomes) => outcomes.into_iter().next(),
-            Err((_, outcome)) => Some(outcome),
+            Err((_, outcome)) => Some(*outcome),
         };
         let Outcome { reply, at, .. } = outcome.ok_or_else(|| {
             StoreError::new(ErrorKind::Unavailable, "the store has not taken the step")
@@ -146,7 +146,7 @@ impl<R: Records> LockStore for R {
             Ok(outcomes) => AllAnswer::All(outcomes.into_iter().map(answer).collect()),
             Err((part, outcome)) => AllAnswer::NotAll {
                 part,
-                answer: answer(outcome),
+                answer: answer(*outcome),
             },
         }))
     }

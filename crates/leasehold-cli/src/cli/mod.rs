@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Show(ShowArgs),
     Ls(LsArgs),
     Log(LogArgs),
+    Top(TopArgs),
     Break(BreakArgs),
     Resize(ResizeArgs),
     Doctor(DoctorArgs),
@@ -216,7 +217,9 @@ pub(crate) struct DoctorArgs {
 
 /// List the locks of a store
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  leasehold ls 'orders/*'")]
+#[command(
+    after_help = "Example:\n  leasehold ls 'orders/*'\n  leasehold ls --watch --json | jq .key"
+)]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per line")))]
 pub(crate) struct LsArgs {
     #[arg(
@@ -225,6 +228,19 @@ pub(crate) struct LsArgs {
         help = "Which keys: * for any text, ? for any character, [ab] for one of these"
     )]
     pub(crate) pattern: String,
+    /// Go on, and print the locks again when they have changed, until a signal comes
+    ///
+    /// Looks at the store so often [default: 1s], at least 100ms apart, and less often where a
+    /// look takes long, so that it costs the server a twentieth of a core at most. At a terminal
+    /// the table is cleared and printed anew each time. Otherwise each change is a table of its
+    /// own behind a line with the time; what is left of a lease is no change. With --json, a line
+    /// for each lock that has changed, and one without holders and waiters for a lock that nobody
+    /// uses any more. While the store does not answer, it goes on asking, and says so once.
+    #[arg(
+        short, long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "1s", value_parser = duration::parse_interval
+    )]
+    pub(crate) watch: Option<Duration>,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
@@ -253,6 +269,33 @@ pub(crate) struct LogArgs {
     pub(crate) follow: bool,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
+}
+
+/// Show the locks of a store on a full screen, as they change
+///
+/// The table is sorted by the number of waiters, the time since the grant, or how often the
+/// holders change: keys w, a and r. Enter shows who holds and who waits, / filters, b breaks a
+/// lock after a question, q quits, ? shows all keys. The store is asked once in an interval, and
+/// less often where it has so many locks that reading them would take more than a twentieth of a
+/// core of the server; those on the screen are read once in an interval all the same. While the
+/// store does not answer, the last data stays, with its age.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold top -S redis://host/ 'orders/*'")]
+pub(crate) struct TopArgs {
+    #[arg(
+        value_name = "PATTERN", default_value = "*",
+        value_parser = NonEmptyStringValueParser::new(),
+        help = "Which keys: * for any text, ? for any character, [ab] for one of these"
+    )]
+    pub(crate) pattern: String,
+    /// How often the store is asked, at least 100ms apart
+    #[arg(
+        short, long, value_name = "DURATION", default_value = "1s",
+        value_parser = duration::parse_interval
+    )]
+    pub(crate) interval: Duration,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 /// Take a lock from whoever holds it, for administrators

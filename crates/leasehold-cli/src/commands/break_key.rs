@@ -1,7 +1,6 @@
 //! `leasehold break`: the administrator's verb.
 
-use leasehold::Key;
-use leasehold::Token;
+use leasehold::{Broken, Key, Token};
 use serde::Serialize;
 
 use crate::cli::BreakArgs;
@@ -27,20 +26,36 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
     let client = connect(&args.common.store).await?;
     if !args.yes {
         let seen = KeyView::from(&client.inspect(key).await?);
-        let Some(held) = held_by(&seen.holders) else {
+        let Some(question) = question(&seen) else {
             printer.notice(&format!("nobody holds {key}"));
             return Ok(exit::OK);
         };
-        if !confirmed(&format!("{key} is {held}. Break it?"), printer)? {
+        if !confirmed(&question, printer)? {
             return Ok(exit::DECLINED);
         }
     }
     let broken = client.break_key(key).await?;
-    let (holders, token) = (broken.holders, broken.token.some().map(Token::get));
-    let sentence = match (holders, token) {
+    let done = Done {
+        key,
+        holders: broken.holders,
+        token: broken.token.some().map(Token::get),
+    };
+    printer.done(&done, &outcome(key, &broken))?;
+    Ok(exit::OK)
+}
+
+/// What is asked before, with the key and its holders; `None` if nobody holds it.
+pub(super) fn question(seen: &KeyView) -> Option<String> {
+    let held = held_by(&seen.holders)?;
+    Some(format!("{} is {held}. Break it?", seen.key))
+}
+
+/// What was done.
+pub(super) fn outcome(key: &str, broken: &Broken) -> String {
+    match (broken.holders, broken.token.some()) {
         (0, _) => format!("nobody held {key}"),
         (_, Some(token)) => {
-            let whom = match holders {
+            let whom = match broken.holders {
                 1 => "its holder".to_owned(),
                 holders => format!("its {holders} holders"),
             };
@@ -51,14 +66,7 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
         (_, None) => format!(
             "broke {key}: its holder is not fenced, and learns of it when it next renews or releases"
         ),
-    };
-    let done = Done {
-        key,
-        holders,
-        token,
-    };
-    printer.done(&done, &sentence)?;
-    Ok(exit::OK)
+    }
 }
 
 fn confirmed(question: &str, printer: &Printer) -> Result<bool, Failure> {

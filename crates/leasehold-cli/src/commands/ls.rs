@@ -4,8 +4,10 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use comfy_table::{ColumnConstraint, Width};
+use leasehold::Skipped;
 use tokio::time::Instant;
 
+use super::watch;
 use crate::cli::LsArgs;
 use crate::connect::connect;
 use crate::exit;
@@ -20,6 +22,9 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// Lists keys, as they are found.
 pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> {
     let client = connect(&args.common.store).await?;
+    if let Some(interval) = args.watch {
+        return watch::watch(&client, args, interval, printer).await;
+    }
     let mut listing = client.listing(&args.pattern);
     let mut rows = Rows::new(args.common.output.json, printer);
     loop {
@@ -32,7 +37,7 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
             }
         };
         for skipped in part.skipped {
-            printer.warn(format!("passed over {}: {}", skipped.name, skipped.error));
+            warn_of(&skipped, printer);
         }
         rows.found.extend(part.keys.iter().map(KeyView::from));
         if rows.are_due() && !rows.print()? {
@@ -44,6 +49,16 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
         printer.notice("no locks");
     }
     Ok(exit::OK)
+}
+
+/// Says that a name is not listed, and why.
+pub(super) fn warn_of(skipped: &Skipped, printer: &Printer) {
+    printer.warn(format!("passed over {}: {}", skipped.name, skipped.error));
+}
+
+/// Locks as a table.
+pub(super) fn table_of(views: &[KeyView]) -> String {
+    table(COLUMNS, views).trim_fmt() + "\n"
 }
 
 /// Keys that were found, and are printed some at a time: few of them as one sorted table.
@@ -120,12 +135,7 @@ const COLUMNS: &[Column<KeyView>] = &[
         let claim = view.holders.first().or_else(|| view.waiters.first());
         claim.map(ClaimView::mode).unwrap_or_default()
     }),
-    ("HELD BY", |view| match &*view.holders {
-        [] => "-".to_owned(),
-        [one] if one.kept_until.is_some() => format!("{} (finished)", one.who()),
-        [one] => one.who(),
-        [first, more @ ..] => format!("{} and {} more", first.who(), more.len()),
-    }),
+    ("HELD BY", |view| held_by(view, ClaimView::who)),
     ("SINCE", |view| of_first(view, ClaimView::began)),
     ("EXPIRES IN", |view| of_first(view, ClaimView::lapse)),
     ("WAITING", |view| view.waiters.len().to_string()),
@@ -134,6 +144,16 @@ const COLUMNS: &[Column<KeyView>] = &[
         token => token.to_string(),
     }),
 ];
+
+/// The holders in a cell of a table, each by its name.
+pub(super) fn held_by(view: &KeyView, name: fn(&ClaimView) -> String) -> String {
+    match &*view.holders {
+        [] => "-".to_owned(),
+        [one] if one.kept_until.is_some() => format!("{} (finished)", name(one)),
+        [one] => name(one),
+        [first, more @ ..] => format!("{} and {} more", name(first), more.len()),
+    }
+}
 
 fn of_first(view: &KeyView, says: fn(&ClaimView) -> String) -> String {
     view.holders.first().map(says).unwrap_or_default()

@@ -14,3 +14,5 @@ pub(crate) mod observe;
 pub(crate) mod resize;
 pub(crate) mod run;
 pub(crate) mod show;
+pub(crate) mod top;
+pub(crate) mod watch;

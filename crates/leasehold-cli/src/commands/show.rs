@@ -19,16 +19,9 @@ pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failu
 }
 
 fn text(view: &KeyView) -> String {
-    let kind = match view.permits {
-        None => view.kind.to_owned(),
-        Some(permits) => format!("{} of {permits}", view.kind),
-    };
-    let token = match view.last_token {
-        0 => "no token remembered".to_owned(),
-        token => format!("last token {token}"),
-    };
+    let heading = heading(view);
     if view.holders.is_empty() && view.waiters.is_empty() {
-        return format!("{}: free, {token}\n", view.key);
+        return heading + "\n";
     }
     let claims = || view.holders.iter().chain(&view.waiters);
     // Only leaders have notes.
@@ -37,10 +30,25 @@ fn text(view: &KeyView) -> String {
         false => COLUMNS.split_last().map_or(COLUMNS, |(_, others)| others),
     };
     let rows = table(columns, claims()).trim_fmt();
-    format!("{}: {kind}, {token}\n{rows}\n", view.key)
+    format!("{heading}\n{rows}\n")
 }
 
-const COLUMNS: &[Column<ClaimView>] = &[
+/// `orders/42: lock, last token 7`.
+pub(super) fn heading(view: &KeyView) -> String {
+    let kind = match view.permits {
+        _ if view.holders.is_empty() && view.waiters.is_empty() => "free".to_owned(),
+        None => view.kind.to_owned(),
+        Some(permits) => format!("{} of {permits}", view.kind),
+    };
+    let token = match view.last_token {
+        0 => "no token remembered".to_owned(),
+        token => format!("last token {token}"),
+    };
+    format!("{}: {kind}, {token}", view.key)
+}
+
+/// What is shown of a claim.
+pub(super) const COLUMNS: &[Column<ClaimView>] = &[
     ("STATE", state),
     ("MODE", ClaimView::mode),
     ("HOST", |claim| match &claim.owner {

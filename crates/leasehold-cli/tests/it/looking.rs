@@ -38,14 +38,19 @@ async fn nothing_changes(url: &str, servers: &[&RedisServer]) {
         assert!(seen.code() < Some(64), "{arguments:?}: {}", seen.stderr);
         assert_eq!(keyspace(servers), before, "{arguments:?} at {url}");
     }
-    let mut command = leasehold(&["elect", "--observe", "other"]);
-    command.env("LEASEHOLD_STORE", url);
-    let observer = Process::spawn(command);
-    observer.stdout().wait_for("nobody leads").await;
-    observer.signal(Signal::INT);
-    let ended = observer.finish().await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-    assert_eq!(keyspace(servers), before, "elect --observe at {url}");
+    for (arguments, said) in [
+        (&["elect", "--observe", "other"][..], "nobody leads"),
+        (&["ls", "--watch=100ms"], "no locks"),
+    ] {
+        let mut command = leasehold(arguments);
+        command.env("LEASEHOLD_STORE", url);
+        let observer = Process::spawn(command);
+        observer.stdout().wait_for(said).await;
+        observer.signal(Signal::INT);
+        let ended = observer.finish().await;
+        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+        assert_eq!(keyspace(servers), before, "{arguments:?} at {url}");
+    }
 }
 
 /// The same once a lock was used.

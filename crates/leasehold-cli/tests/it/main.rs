@@ -29,5 +29,7 @@ mod place;
 mod recover;
 mod server;
 mod terminal;
+mod top;
 mod upgrade;
 mod usage;
+mod watch;

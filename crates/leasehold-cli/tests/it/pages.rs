@@ -8,7 +8,7 @@
 //! - `<!-- with: report.sh -->` before a block: programs that the reader has. They say their
 //!   name and end.
 //! - A host of [`HOSTS`] in a URL is a real server, one for each name and block.
-//! - `elect` and `hold` go on until they are stopped: here, once they have printed a line.
+//! - `elect`, `hold` and `ls --watch` go on until they are stopped: here, once they have printed a line.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use crate::common::leasehold;
 
 /// The blocks that are not run, by page, with their reasons. A new one is a change here.
-const NOT_RUN: [(&str, &str); 14] = [
+const NOT_RUN: [(&str, &str); 15] = [
     (
         "CONTRIBUTING.md",
         "it builds, and it is what runs the other blocks",
@@ -45,6 +45,7 @@ const NOT_RUN: [(&str, &str); 14] = [
         "docs/proof/simulation.md",
         "it fails, as it should; the simulation's own tests break it the same way",
     ),
+    ("docs/watching.md", "it needs a terminal"),
 ];
 const LONG: &str = "it takes minutes or hours; scripts/test has the short form";
 const RECORD: &str = "a record of what was run";
@@ -344,7 +345,8 @@ impl Block {
 /// Whether a command goes on until it is stopped.
 fn goes_on(command: &str) -> bool {
     let elects = command.contains("leasehold elect ") && !command.contains(" --once");
-    elects || command.contains("leasehold hold ")
+    let watches = command.contains("leasehold ls --watch");
+    elects || watches || command.contains("leasehold hold ")
 }
 
 /// What has failed: where, what, and what it said.

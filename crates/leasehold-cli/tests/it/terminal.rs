@@ -10,7 +10,7 @@ fn at_terminal(store: &Store, arguments: &[&str]) -> Terminal {
 }
 
 /// A shell with job control, in which the command is `$L`.
-fn shell(store: &Store) -> Terminal {
+pub(crate) fn shell(store: &Store) -> Terminal {
     let command = store.command(&[]);
     let mut shell = Command::new("bash");
     shell.args(["--norc", "--noprofile", "-i"]);

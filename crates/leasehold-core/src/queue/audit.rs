@@ -109,7 +109,7 @@ fn changes(
     command: &Command,
 ) -> impl Iterator<Item = (AuditEvent, Mode)> {
     let (since, kept_until) = (was.since, Some(is.deadline));
-    let left = (is.kept && !was.kept).then(|| match command {
+    let left = (is.kept && !was.kept).then_some(match command {
         Command::Bury { .. } => AuditEvent::Died { since, kept_until },
         _ => AuditEvent::Released { since, kept_until },
     });

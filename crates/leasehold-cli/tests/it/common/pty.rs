@@ -2,13 +2,16 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::num::NonZeroU16;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 
 use leasehold_testkit::process::PATIENCE;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use tokio::time::Instant;
 
 /// A program that leads a session at a pseudo-terminal: what it shows, and what is typed.
 pub(crate) struct Terminal {
@@ -16,24 +19,26 @@ pub(crate) struct Terminal {
     child: Child,
     output: Receiver<Vec<u8>>,
     seen: String,
+    screen: vt100::Parser,
 }
 
 impl Terminal {
-    pub(crate) fn spawn(mut command: Command) -> Self {
+    pub(crate) fn spawn(command: Command) -> Self {
+        Self::sized(command, (200, 24))
+    }
+
+    /// The same on a terminal of so many columns and rows.
+    pub(crate) fn sized(mut command: Command, (columns, rows): (u16, u16)) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: 200,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        tcsetwinsize(&master, size).unwrap();
+        tcsetwinsize(&master, size(columns, rows)).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
         let slave = File::options().read(true).write(true).open(name).unwrap();
+        if command.get_envs().all(|(name, _)| name != "TERM") {
+            command.env("TERM", "xterm");
+        }
         command
-            .env("TERM", "xterm")
             .stdin(slave.try_clone().unwrap())
             .stdout(slave.try_clone().unwrap())
             .stderr(slave);
@@ -57,6 +62,43 @@ impl Terminal {
             child,
             output,
             seen: String::new(),
+            screen: vt100::Parser::new(nonzero(rows), nonzero(columns), 0),
+        }
+    }
+
+    /// Makes the window larger or smaller.
+    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
+        tcsetwinsize(&self.master, size(columns, rows)).unwrap();
+        let screen = self.screen.screen_mut();
+        screen.set_size(nonzero(rows), nonzero(columns));
+    }
+
+    /// Sends a signal to the program.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// How the terminal treats what is typed and shown.
+    pub(crate) fn modes(&self) -> Termios {
+        tcgetattr(&self.master).unwrap()
+    }
+
+    /// The screen as it is to be seen.
+    pub(crate) fn screen(&self) -> &vt100::Screen {
+        self.screen.screen()
+    }
+
+    /// Waits until what is on the screen is so; answers it.
+    pub(crate) fn wait_screen(&mut self, is_so: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
+        loop {
+            let shown = self.screen().contents();
+            if is_so(&shown) {
+                return shown;
+            }
+            // A screen that is drawn again and again says something for ever.
+            assert!(begun.elapsed() < PATIENCE, "not on the screen:\n{shown}");
+            assert!(self.read(), "the end, with this on the screen:\n{shown}");
         }
     }
 
@@ -80,9 +122,20 @@ impl Terminal {
 
     /// Waits for the end; answers all that was not waited for.
     pub(crate) fn finish(mut self) -> (ExitStatus, String) {
-        while self.read() {}
-        let status = self.child.wait().expect("an end");
-        (status, std::mem::take(&mut self.seen))
+        (self.end(), std::mem::take(&mut self.seen))
+    }
+
+    /// Waits for the end of the program and of its output.
+    pub(crate) fn end(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        while self.read() {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "no end:\n{}",
+                self.screen().contents()
+            );
+        }
+        self.child.wait().expect("an end")
     }
 
     /// More output; false when there is none to come.
@@ -90,14 +143,32 @@ impl Terminal {
         match self.output.recv_timeout(PATIENCE) {
             Ok(bytes) => {
                 self.seen += &String::from_utf8_lossy(&bytes);
+                self.screen.process(&bytes);
                 true
             }
             Err(RecvTimeoutError::Disconnected) => false,
             Err(RecvTimeoutError::Timeout) => {
-                panic!("nothing within {PATIENCE:?} after {:?}", self.seen)
+                let shown = self.screen().contents();
+                panic!(
+                    "nothing within {PATIENCE:?} after {:?}:\n{shown}",
+                    self.seen
+                )
             }
         }
     }
+}
+
+fn size(columns: u16, rows: u16) -> Winsize {
+    Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+fn nonzero(size: u16) -> NonZeroU16 {
+    NonZeroU16::new(size).expect("a size")
 }
 
 impl Drop for Terminal {

@@ -64,7 +64,7 @@ proptest! {
         match Queue::claim_all(&mut queues, &claims, clock) {
             Err((at, outcome)) => {
                 prop_assert_eq!(Some(at), refused);
-                prop_assert_eq!(&outcome, &alone[at]);
+                prop_assert_eq!(&*outcome, &alone[at]);
                 prop_assert_eq!(queues, before);
             }
             Ok(outcomes) => {

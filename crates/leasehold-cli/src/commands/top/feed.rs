@@ -1,0 +1,168 @@
+//! Reads the locks for `top`, once in an interval, within a limit on the load of the store.
+//!
+//! All locks are read in passes, page by page, with a pause after each page. A pass over many locks
+//! takes longer than the interval: then those on the screen are looked at in between.
+
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use leasehold::Client;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::model::Update;
+use crate::load_limit::LoadLimit;
+use crate::view::KeyView;
+
+/// The pause after an error, at least.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// How many answers the channel to the screen holds.
+const BUFFER: usize = 16;
+
+/// What is to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Goes up with each new pattern, and comes back with each answer.
+    pub(super) round: u64,
+    pub(super) pattern: String,
+    /// The keys on the screen.
+    pub(super) shown: Vec<String>,
+}
+
+/// Begins to ask; ends when the receiver is dropped.
+pub(super) fn begin(
+    client: Client,
+    interval: Duration,
+    wants: watch::Receiver<Wanted>,
+) -> mpsc::Receiver<(u64, Update)> {
+    let (updates, receiver) = mpsc::channel(BUFFER);
+    let feed = Feed {
+        client,
+        interval,
+        wants,
+        updates,
+        load: LoadLimit::default(),
+        refreshed: Instant::now(),
+    };
+    tokio::spawn(feed.run());
+    receiver
+}
+
+struct Feed {
+    client: Client,
+    interval: Duration,
+    wants: watch::Receiver<Wanted>,
+    updates: mpsc::Sender<(u64, Update)>,
+    load: LoadLimit,
+    /// When those on the screen were looked at last.
+    refreshed: Instant,
+}
+
+/// The receiver of the answers was dropped.
+struct Closed;
+
+impl Feed {
+    async fn run(mut self) {
+        loop {
+            let mut wants = self.wants.clone();
+            let Wanted { round, pattern, .. } = wants.borrow_and_update().clone();
+            tokio::select! {
+                ended = self.read(round, &pattern) => {
+                    let Err(Closed) = ended;
+                    return;
+                }
+                changed = wants.wait_for(|wants| wants.round != round) => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the locks that match, pass after pass.
+    async fn read(
+        &mut self,
+        round: u64,
+        pattern: &str,
+    ) -> Result<std::convert::Infallible, Closed> {
+        let mut first = true;
+        loop {
+            let began = Instant::now();
+            self.pass(round, pattern, first).await?;
+            first = false;
+            let next = Instant::now() + self.load.take_pause();
+            let next = next.max(began + self.interval);
+            loop {
+                let due = self.refreshed + self.interval;
+                if due >= next {
+                    break;
+                }
+                sleep_until(due).await;
+                self.refresh(round).await?;
+            }
+            sleep_until(next).await;
+        }
+    }
+
+    /// Reads all locks once. The first pass has no pauses, because the user waits for it.
+    async fn pass(&mut self, round: u64, pattern: &str, first: bool) -> Result<(), Closed> {
+        self.tell(round, Update::Began).await?;
+        self.tell(round, Update::Asked).await?;
+        self.load.measure_round_trip(&self.client).await;
+        let client = self.client.clone();
+        let mut listing = client.listing(pattern);
+        loop {
+            if !first && self.refreshed.elapsed() >= self.interval {
+                self.refresh(round).await?;
+            }
+            self.tell(round, Update::Asked).await?;
+            let asked = Instant::now();
+            let page = match listing.next().await {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
+                Err(error) => {
+                    self.tell(round, Update::Failed(error.into())).await?;
+                    sleep(self.interval.max(AFTER_ERROR)).await;
+                    continue;
+                }
+            };
+            // A name is looked for, and then looked at.
+            let trips = if page.keys.is_empty() { 1 } else { 2 };
+            self.load.record(asked.elapsed(), trips);
+            let views = page.keys.iter().map(KeyView::from).collect();
+            self.tell(round, Update::Page(views, page.skipped.len()))
+                .await?;
+            if !first {
+                sleep(self.load.take_pause()).await;
+            }
+        }
+        self.refreshed = Instant::now();
+        self.tell(round, Update::Ended).await
+    }
+
+    /// Looks at those on the screen.
+    async fn refresh(&mut self, round: u64) -> Result<(), Closed> {
+        let shown = self.wants.borrow().shown.clone();
+        if shown.is_empty() {
+            self.refreshed = Instant::now();
+            return Ok(());
+        }
+        self.tell(round, Update::Asked).await?;
+        let asked = Instant::now();
+        let looks = shown.iter().map(|key| self.client.inspect(key));
+        let update = match try_join_all(looks).await {
+            Ok(seen) => Update::Shown(seen.iter().map(KeyView::from).collect()),
+            Err(error) => Update::Failed(error.into()),
+        };
+        self.load.record(asked.elapsed(), 1);
+        self.refreshed = Instant::now();
+        self.tell(round, update).await?;
+        sleep(self.load.take_pause()).await;
+        Ok(())
+    }
+
+    async fn tell(&self, round: u64, update: Update) -> Result<(), Closed> {
+        self.updates.send((round, update)).await.map_err(|_| Closed)
+    }
+}

@@ -1,0 +1,565 @@
+//! The model and the view, on locks that are made up.
+
+use std::time::Duration;
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use jiff::Timestamp;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::style::{Color, Style};
+use ratatui::{Frame, Terminal};
+
+use super::model::{Action, Model, Overlay, Update};
+use super::row::Row;
+use super::view::{self, ViewOptions};
+use crate::failure::Failure;
+use crate::view::{ClaimView, KeyView, tests::claim};
+
+pub(super) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A lock that build7 holds for a minute with a lease of 30 s, and so many that wait for it.
+pub(super) fn held(key: &str, token: u64, waiting: u64) -> KeyView {
+    let at: Timestamp = "2026-01-31T12:01:00Z".parse().unwrap();
+    let claim = |label| ClaimView {
+        expires_in_ms: Some(30_000),
+        since: Some("2026-01-31T12:00:00Z".parse().unwrap()),
+        ..claim(label)
+    };
+    let waiter = |position| ClaimView {
+        position: Some(position),
+        ..claim(None)
+    };
+    KeyView {
+        key: key.to_owned(),
+        kind: "lock",
+        permits: None,
+        last_token: token,
+        at,
+        holders: vec![ClaimView {
+            token: Some(token),
+            ..claim(Some("deploy"))
+        }],
+        waiters: (1..=waiting).map(waiter).collect(),
+    }
+}
+
+/// A model with these locks, as after a pass.
+fn model(locks: Vec<KeyView>) -> Model {
+    let mut model = Model::new("*");
+    pass(&mut model, locks, secs(0));
+    model
+}
+
+fn pass(model: &mut Model, locks: Vec<KeyView>, now: Duration) {
+    for update in [
+        Update::Asked,
+        Update::Began,
+        Update::Page(locks, 0),
+        Update::Ended,
+    ] {
+        model.take(update, now).unwrap();
+    }
+}
+
+fn typed(model: &mut Model, keys: &str) -> Option<Action> {
+    let mut last = None;
+    for key in keys.chars() {
+        let code = match key {
+            '\n' => KeyCode::Enter,
+            '\u{1b}' => KeyCode::Esc,
+            '\u{8}' => KeyCode::Backspace,
+            '↓' => KeyCode::Down,
+            '↑' => KeyCode::Up,
+            '⇟' => KeyCode::PageDown,
+            '⇱' => KeyCode::Home,
+            c => KeyCode::Char(c),
+        };
+        last = model.typed(&Event::Key(code.into()), secs(1));
+    }
+    last
+}
+
+/// The keys on the screen, the chosen one in brackets.
+fn keys(model: &mut Model, height: usize) -> Vec<String> {
+    model.arrange(height, secs(1));
+    let key = |(row, chosen): (&Row, bool)| match chosen {
+        true => format!("[{}]", row.view.key),
+        false => row.view.key.clone(),
+    };
+    model.lines().map(key).collect()
+}
+
+// ---- the model ----
+
+#[test]
+fn sorted_by_waiters_age_or_rate() {
+    let mut old = held("old", 1, 0);
+    old.holders[0].since = Some("2026-01-31T11:00:00Z".parse().unwrap());
+    let mut free = held("unheld", 2, 1);
+    free.holders.clear();
+    let mut model = model(vec![
+        old.clone(),
+        free.clone(),
+        held("busy", 3, 2),
+        held("b", 4, 0),
+    ]);
+    assert_eq!(keys(&mut model, 9), ["[busy]", "unheld", "b", "old"]);
+    typed(&mut model, "a");
+    assert_eq!(keys(&mut model, 9), ["[old]", "b", "busy", "unheld"]);
+    typed(&mut model, "r");
+    pass(
+        &mut model,
+        vec![old, free, held("busy", 3, 2), held("b", 5, 0)],
+        secs(1),
+    );
+    assert_eq!(keys(&mut model, 9), ["[b]", "busy", "old", "unheld"]);
+    typed(&mut model, "w");
+    assert_eq!(keys(&mut model, 9), ["[busy]", "unheld", "b", "old"]);
+}
+
+#[test]
+fn the_first_line_is_chosen_until_somebody_moves_and_then_a_key() {
+    let mut model = model(vec![held("a", 1, 2), held("b", 2, 1)]);
+    assert_eq!(keys(&mut model, 9), ["[a]", "b"]);
+    pass(&mut model, vec![held("a", 1, 2), held("b", 2, 3)], secs(1));
+    assert_eq!(keys(&mut model, 9), ["[b]", "a"]);
+    typed(&mut model, "↓");
+    assert_eq!(keys(&mut model, 9), ["b", "[a]"]);
+    pass(&mut model, vec![held("a", 1, 4), held("b", 2, 3)], secs(2));
+    assert_eq!(keys(&mut model, 9), ["[a]", "b"]);
+    // It is gone: the next one in its place.
+    pass(&mut model, vec![held("b", 2, 3), held("c", 3, 1)], secs(3));
+    assert_eq!(keys(&mut model, 9), ["[b]", "c"]);
+    pass(&mut model, vec![], secs(4));
+    assert!(keys(&mut model, 9).is_empty());
+    assert_eq!(typed(&mut model, "\nb"), None);
+}
+
+#[test]
+fn the_chosen_line_stays_on_the_screen() {
+    let locks = (0..10).map(|n| held(&format!("k{n}"), n + 1, 0)).collect();
+    let mut model = model(locks);
+    assert_eq!(keys(&mut model, 3), ["[k0]", "k1", "k2"]);
+    typed(&mut model, "↓↓↓");
+    assert_eq!(keys(&mut model, 3), ["k1", "k2", "[k3]"]);
+    typed(&mut model, "⇟");
+    assert_eq!(keys(&mut model, 3), ["k4", "k5", "[k6]"]);
+    typed(&mut model, "⇟⇟⇟↑");
+    assert_eq!(keys(&mut model, 3), ["k6", "k7", "[k8]"]);
+    assert_eq!(keys(&mut model, 20)[8..], ["[k8]", "k9"]);
+    assert_eq!(keys(&mut model, 1), ["[k8]"]);
+    typed(&mut model, "⇱");
+    assert_eq!(keys(&mut model, 0), ["[k0]"]);
+}
+
+#[test]
+fn what_a_pass_does_not_find_is_gone() {
+    let mut model = model(vec![held("a", 1, 0), held("b", 2, 0), held("c", 3, 0)]);
+    model.take(Update::Began, secs(1)).unwrap();
+    model
+        .take(Update::Page(vec![held("a", 1, 0)], 0), secs(1))
+        .unwrap();
+    assert_eq!(keys(&mut model, 9), ["[a]", "b", "c"]);
+    // Looked at by itself meanwhile, and still there.
+    model
+        .take(Update::Shown(vec![held("b", 2, 0)]), secs(2))
+        .unwrap();
+    model.take(Update::Ended, secs(2)).unwrap();
+    assert_eq!(keys(&mut model, 9), ["[a]", "b"]);
+    let free = KeyView {
+        holders: vec![],
+        ..held("b", 2, 0)
+    };
+    model.take(Update::Shown(vec![free]), secs(3)).unwrap();
+    assert_eq!(keys(&mut model, 9), ["[a]"]);
+}
+
+#[test]
+fn a_filter_is_typed_and_begins_anew() {
+    let mut model = model(vec![held("a", 1, 0)]);
+    typed(&mut model, "/\u{8}orders/q*");
+    assert_eq!(model.pattern, "*");
+    typed(&mut model, "\u{1b}");
+    assert_eq!((&*model.pattern, model.round), ("*", 0));
+    typed(&mut model, "/\u{8}ordr\u{8}ers/*\n");
+    assert_eq!((&*model.pattern, model.round), ("orders/*", 1));
+    assert!(keys(&mut model, 9).is_empty() && !model.complete);
+    typed(&mut model, "/");
+    let paste = Event::Paste("2".to_owned());
+    model.typed(&paste, secs(1));
+    typed(&mut model, "\n");
+    assert_eq!(model.pattern, "orders/*2");
+    typed(
+        &mut model,
+        "/\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\n",
+    );
+    assert_eq!(model.pattern, "*");
+}
+
+#[test]
+fn what_is_shown_is_what_needs_details() {
+    let mut model = model(vec![held("a", 1, 1), held("b", 2, 0), held("c", 3, 0)]);
+    model.arrange(2, secs(0));
+    assert_eq!(model.shown(), ["a", "b"]);
+    typed(&mut model, "\n");
+    assert_eq!(model.shown(), ["a"]);
+    typed(&mut model, "\u{1b}");
+    assert_eq!(model.shown(), ["a", "b"]);
+}
+
+#[test]
+fn a_lock_is_broken_only_after_a_yes() {
+    let mut model = model(vec![held("k", 7, 0)]);
+    model.arrange(9, secs(0));
+    for no in ["n", "\n", "\u{1b}", "b", "q"] {
+        typed(&mut model, "b");
+        assert!(matches!(&model.over, Some(Overlay::Confirm(asked)) if asked.key == "k"));
+        assert_eq!(typed(&mut model, no), None, "{no:?}");
+        assert_eq!(model.over, None, "{no:?}");
+    }
+    // Text that is pasted is no answer, and no command.
+    typed(&mut model, "b");
+    assert_eq!(model.typed(&Event::Paste("y".to_owned()), secs(1)), None);
+    let broken = typed(&mut model, "y");
+    assert_eq!(broken, Some(Action::Break(Box::new(held("k", 7, 0)))));
+    model.typed(&Event::Paste("by".to_owned()), secs(1));
+    assert_eq!(model.over, None);
+}
+
+#[test]
+fn the_question_goes_when_the_holder_has_changed() {
+    let mut model = model(vec![held("k", 7, 1)]);
+    model.arrange(9, secs(0));
+    typed(&mut model, "b");
+    let mut renewed = held("k", 7, 2);
+    renewed.holders[0].expires_in_ms = Some(1);
+    model.take(Update::Shown(vec![renewed]), secs(1)).unwrap();
+    assert!(model.over.is_some());
+    model
+        .take(Update::Shown(vec![held("k", 8, 0)]), secs(1))
+        .unwrap();
+    assert_eq!(model.over, None);
+    assert_eq!(typed(&mut model, "y"), None);
+}
+
+#[test]
+fn keys_with_control_quit_and_suspend_everywhere() {
+    let mut model = model(vec![held("k", 7, 1)]);
+    for before in ["", "/", "?", "b", "\n"] {
+        typed(&mut model, before);
+        for (key, action) in [('c', Action::Quit), ('z', Action::Suspend)] {
+            let key = KeyEvent::new(KeyCode::Char(key), KeyModifiers::CONTROL);
+            assert_eq!(model.typed(&Event::Key(key), secs(1)), Some(action));
+        }
+    }
+    typed(&mut model, "\u{1b}");
+    assert_eq!(typed(&mut model, "q"), Some(Action::Quit));
+}
+
+#[test]
+fn a_store_that_refuses_from_the_beginning_ends_it_and_later_does_not() {
+    let refused = || Update::Failed(Failure::new(69, "refused"));
+    let passing = || {
+        Update::Failed(Failure {
+            passing: true,
+            ..Failure::new(69, "no answer")
+        })
+    };
+    let mut model = Model::new("*");
+    model.take(passing(), secs(0)).unwrap();
+    assert_eq!(model.failure(), Some("no answer"));
+    assert!(model.take(refused(), secs(0)).is_err());
+    pass(&mut model, vec![held("k", 1, 0)], secs(1));
+    assert_eq!(model.failure(), None);
+    model.take(refused(), secs(2)).unwrap();
+    assert_eq!(model.data_age(secs(5)), Some(secs(4)));
+}
+
+// ---- the view ----
+
+const SIZES: [(u16, u16); 3] = [(80, 24), (40, 12), (120, 40)];
+
+fn screen(model: &mut Model, (width, height): (u16, u16), colour: bool, now: u64) -> Buffer {
+    let options = ViewOptions {
+        store: "redis://db1/".to_owned(),
+        colour,
+        interval: secs(1),
+    };
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let draw = |frame: &mut Frame<'_>| {
+        let area = frame.area();
+        view::draw(model, &options, secs(now), area, frame.buffer_mut());
+    };
+    terminal.draw(draw).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+/// The lines of a screen, without the space at their ends and empty lines between.
+fn lines(buffer: &Buffer) -> Vec<String> {
+    let cells = buffer.content.chunks(buffer.area.width.into());
+    let text = cells.map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>());
+    let lines = text.map(|line| line.trim_end().to_owned());
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+fn busy() -> Model {
+    let mut shared = held("config", 9, 0);
+    shared.holders.push(shared.holders[0].clone());
+    let mut kept = held("nightly-report-of-all-regions", 5, 0);
+    kept.holders[0].kept_until = Some("2026-01-31T13:00:00Z".parse().unwrap());
+    kept.holders[0].owner.as_mut().unwrap().label = None;
+    let mut endless = held("other-library", 0, 0);
+    endless.holders[0].expires_in_ms = None;
+    endless.holders[0].since = None;
+    model(vec![held("orders/42", 7, 12), shared, kept, endless])
+}
+
+#[test]
+fn the_table_on_three_screens() {
+    let table = |size| lines(&screen(&mut busy(), size, true, 12));
+    for (size, expected) in SIZES.into_iter().zip([TABLE_80, TABLE_40, TABLE_120]) {
+        assert_eq!(table(size), expected);
+    }
+}
+
+const TABLE_80: &[&str] = &[
+    "4 locks, 12 waiting, by waiters                                     redis://db1/",
+    "KEY                 HELD BY             AGE         WAITING  LEASE       CHG/MIN",
+    "orders/42           deploy              1 min 12 s  12       [|||||   ]  0.0",
+    "config              deploy and 1 more   1 min 12 s  0        [|||||   ]  0.0",
+    "nightly-report-of…  build7 (pid 812) …  1 min 12 s  0        [|||||   ]  0.0",
+    "other-library       deploy                          0                    0.0",
+    "q quit  ? help  Enter details  / filter  b break  w waiters  a age  r rate",
+];
+const TABLE_40: &[&str] = &[
+    "4 locks, 12 waiting, by waiters",
+    "KEY              HELD BY         WAITING",
+    "orders/42        deploy          12",
+    "config           deploy and 1 …  0",
+    "nightly-report…  build7 (pid 8…  0",
+    "other-library    deploy          0",
+    "q quit  ? help  Enter details  / filter",
+];
+const TABLE_120: &[&str] = &[
+    "4 locks, 12 waiting, by waiters                                                                             redis://db1/",
+    "KEY                            HELD BY                      AGE         WAITING  LEASE       EXPIRES IN  CHG/MIN",
+    "orders/42                      deploy                       1 min 12 s  12       [|||||   ]  18 s        0.0",
+    "config                         deploy and 1 more            1 min 12 s  0        [|||||   ]  18 s        0.0",
+    "nightly-report-of-all-regions  build7 (pid 812) (finished)  1 min 12 s  0        [|||||   ]  18 s        0.0",
+    "other-library                  deploy                                   0                    never       0.0",
+    "q quit  ? help  Enter details  / filter  b break  w waiters  a age  r rate",
+];
+
+#[test]
+fn details_on_three_screens() {
+    let details = |size| {
+        let mut model = model(vec![held("orders/42", 7, 3)]);
+        model.arrange(9, secs(0));
+        typed(&mut model, "\n");
+        lines(&screen(&mut model, size, true, 12))
+    };
+    for (size, expected) in SIZES.into_iter().zip([DETAILS_80, DETAILS_40, DETAILS_120]) {
+        assert_eq!(details(size), expected);
+    }
+}
+
+const DETAILS_80: &[&str] = &[
+    "1 lock, 3 waiting, by waiters                                       redis://db1/",
+    "orders/42: lock, last token 7",
+    "STATE     HOST    PID  LABEL   SINCE                 EXPIRES IN  TOKEN",
+    "holds     build7  812  deploy  2026-01-31T12:00:00Z  18 s        7",
+    "waits, 1  build7  812          2026-01-31T12:00:00Z  18 s",
+    "waits, 2  build7  812          2026-01-31T12:00:00Z  18 s",
+    "waits, 3  build7  812          2026-01-31T12:00:00Z  18 s",
+    "q quit  ? help  Esc back  b break",
+];
+const DETAILS_40: &[&str] = &[
+    "1 lock, 3 waiting, by waiters",
+    "orders/42: lock, last token 7",
+    "STATE     HOST    PID  LABEL   TOKEN",
+    "holds     build7  812  deploy  7",
+    "waits, 1  build7  812",
+    "waits, 2  build7  812",
+    "waits, 3  build7  812",
+    "q quit  ? help  Esc back  b break",
+];
+const DETAILS_120: &[&str] = &[
+    "1 lock, 3 waiting, by waiters                                                                               redis://db1/",
+    "orders/42: lock, last token 7",
+    "STATE     MODE       HOST    PID  LABEL   SINCE                 EXPIRES IN  TOKEN",
+    "holds     exclusive  build7  812  deploy  2026-01-31T12:00:00Z  18 s        7",
+    "waits, 1  exclusive  build7  812          2026-01-31T12:00:00Z  18 s",
+    "waits, 2  exclusive  build7  812          2026-01-31T12:00:00Z  18 s",
+    "waits, 3  exclusive  build7  812          2026-01-31T12:00:00Z  18 s",
+    "q quit  ? help  Esc back  b break",
+];
+
+#[test]
+fn the_question_names_key_and_holder_on_three_screens() {
+    let asked = |size| {
+        let mut model = model(vec![held("orders/42", 7, 3)]);
+        model.arrange(9, secs(0));
+        typed(&mut model, "b");
+        let lines = lines(&screen(&mut model, size, true, 0));
+        lines[2..].to_vec()
+    };
+    for (size, expected) in SIZES.into_iter().zip([ASKED_80, ASKED_40, ASKED_120]) {
+        assert_eq!(asked(size), expected);
+    }
+}
+
+const ASKED_80: &[&str] = &[
+    "orders/42  deploy   1 min  3        [||||||||]  30 s        0.0",
+    "orders/42 is held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z,",
+    "expires in 30 s. Break it?",
+    "y break it  n do not",
+];
+const ASKED_40: &[&str] = &[
+    "orders/42  deploy   3        [||||||||]",
+    "orders/42 is held by build7 (pid 812,",
+    "label deploy) since",
+    "2026-01-31T12:00:00Z, expires in 30 s.",
+    "Break it?",
+    "y break it  n do not",
+];
+const ASKED_120: &[&str] = &[
+    "orders/42  deploy   1 min  3        [||||||||]  30 s        0.0",
+    "orders/42 is held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, expires in 30 s. Break it?",
+    "y break it  n do not",
+];
+
+#[test]
+fn help_has_room_on_the_smallest_screen() {
+    let mut model = busy();
+    typed(&mut model, "?");
+    let lines = lines(&screen(&mut model, (40, 12), true, 0));
+    let last = "CHG/MIN  holder changes seen, a minute";
+    assert!(lines.iter().any(|line| line == last), "{lines:?}");
+    assert_eq!(lines.last().unwrap(), "Esc back");
+    assert_eq!(typed(&mut model, "q"), None, "any key leads back");
+    assert_eq!(model.over, None);
+}
+
+#[test]
+fn colours_are_a_choice_and_nothing_else_differs() {
+    for size in SIZES {
+        for keys in ["", "\n", "b", "?", "/"] {
+            let mut shown = [true, false].map(|colour| {
+                let mut model = busy();
+                model.arrange(9, secs(0));
+                typed(&mut model, keys);
+                screen(&mut model, size, colour, 12)
+            });
+            let coloured = |buffer: &Buffer| {
+                let plain = |cell: &Cell| cell.fg == Color::Reset && cell.bg == Color::Reset;
+                !buffer.content.iter().all(plain)
+            };
+            assert!(!coloured(&shown[1]), "{keys:?}");
+            // The bars and the headings of the details; a narrow table has no bars.
+            let has_room = size.0 > 40 || matches!(keys, "\n" | "b");
+            assert_eq!(coloured(&shown[0]), has_room && keys != "?", "{keys:?}");
+            let all = shown[0].area;
+            shown[0].set_style(all, Style::new().fg(Color::Reset));
+            assert_eq!(shown[0], shown[1]);
+        }
+    }
+}
+
+#[test]
+fn text_of_others_is_harmless() {
+    let mut evil = held("k\u{1b}[2J\u{202e}", 7, 1);
+    let owner = evil.holders[0].owner.as_mut().unwrap();
+    owner.label = Some("\u{1b}]0;x\u{7}\n".to_owned());
+    owner.host = "h\u{9b}2J".to_owned();
+    evil.holders[0].note = Some("\u{200b}\r".to_owned());
+    for size in SIZES {
+        for keys in ["", "\n", "b", "/\u{202e}\u{1b}[2J"] {
+            let mut model = model(vec![evil.clone()]);
+            model.arrange(9, secs(0));
+            typed(&mut model, keys);
+            let buffer = screen(&mut model, size, true, 0);
+            let shown: String = buffer.content.iter().map(Cell::symbol).collect();
+            let harmful = |c: char| c.is_control() || "\u{202e}\u{200b}".contains(c);
+            assert!(!shown.contains(harmful), "{shown:?}");
+        }
+    }
+    let mut model = model(vec![evil]);
+    let shown = lines(&screen(&mut model, (120, 40), true, 0)).join("\n");
+    assert!(
+        shown.contains(r"k\u{1b}[2J\u{202e}  \u{1b}]0;x\u{7}\n"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn the_state_of_the_store_is_said() {
+    let said = |model: &mut Model, now| {
+        let lines = lines(&screen(model, (80, 24), true, now));
+        lines[lines.len() - 2].clone()
+    };
+    assert_eq!(said(&mut Model::new("*"), 0), "reading");
+    assert_eq!(said(&mut model(vec![]), 0), "no locks");
+    let mut quiet = model(vec![held("k", 1, 0)]);
+    quiet.take(Update::Asked, secs(10)).unwrap();
+    assert_eq!(
+        said(&mut quiet, 13),
+        "this is 13 s old: the store has not answered for 3 s"
+    );
+    quiet
+        .take(Update::Failed(Failure::new(69, "no answer")), secs(15))
+        .unwrap();
+    assert_eq!(
+        said(&mut quiet, 15),
+        "this is 15 s old: no answer; trying again"
+    );
+    let mut unread = Model::new("orders/");
+    pass(&mut unread, vec![], secs(0));
+    assert_eq!(
+        said(&mut unread, 0),
+        "no lock orders/; for all that begin so: orders/*"
+    );
+    let mut slow = model(vec![held("k", 1, 0)]);
+    pass(&mut slow, vec![held("k", 1, 0)], secs(4));
+    assert_eq!(
+        said(&mut slow, 4),
+        "these are read every 1.0 s, all locks every 4.0 s"
+    );
+    slow.tell("broke k".to_owned(), secs(4));
+    assert_eq!(said(&mut slow, 5), "broke k");
+    slow.take(Update::Page(vec![], 2), secs(20)).unwrap();
+    slow.take(Update::Ended, secs(20)).unwrap();
+    assert_eq!(
+        said(&mut slow, 20),
+        "2 cannot be read: leasehold ls names them"
+    );
+}
+
+#[test]
+fn no_screen_is_too_small() {
+    for width in 0..30 {
+        for height in 0..8 {
+            for keys in ["", "\n", "b", "?", "/abc"] {
+                let mut model = busy();
+                model.arrange(9, secs(0));
+                typed(&mut model, keys);
+                screen(&mut model, (width, height), true, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_locks_are_drawn_from_memory() {
+    let locks = (0..10_000)
+        .map(|n| held(&format!("k/{n}"), n, n % 2))
+        .collect();
+    let mut model = model(locks);
+    let lines = lines(&screen(&mut model, (80, 24), true, 0));
+    assert!(
+        lines[0].starts_with("10000 locks, 5000 waiting, by waiters"),
+        "{lines:?}"
+    );
+    assert_eq!(model.shown().len(), 20);
+}

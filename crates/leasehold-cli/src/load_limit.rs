@@ -1,0 +1,85 @@
+//! Limits the load that repeated looks put on a store: a pause after each, as long as it needs.
+
+use std::time::Duration;
+
+use leasehold::Client;
+use tokio::time::Instant;
+
+/// The pause after a look is so many times as long as the look kept the server busy. So looks take
+/// at most a twentieth of one core.
+const PAUSE: u32 = 19;
+/// This much of a round trip counts as work of the server; the rest is the network.
+const NEAR: Duration = Duration::from_micros(500);
+/// A key to measure a round trip with. It need not be in use.
+const PROBE: &str = "leasehold/probe";
+
+/// Adds up the pauses for the looks at one store.
+#[derive(Debug, Default)]
+pub(crate) struct LoadLimit {
+    /// The shortest round trip so far.
+    round_trip: Option<Duration>,
+    /// The pause that is due.
+    due: Duration,
+}
+
+impl LoadLimit {
+    /// Measures a round trip by a look at one key. A store that refuses it counts as near.
+    pub(crate) async fn measure_round_trip(&mut self, client: &Client) {
+        let asked = Instant::now();
+        if client.inspect(PROBE).await.is_ok() {
+            let took = asked.elapsed();
+            self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
+        }
+    }
+
+    /// Records a look: how long it took, in how many round trips one after the other.
+    pub(crate) fn record(&mut self, took: Duration, round_trips: u32) {
+        let network = self.round_trip.unwrap_or_default().saturating_sub(NEAR);
+        self.due += took.saturating_sub(network * round_trips) * PAUSE;
+    }
+
+    /// The pause for the looks since the last call.
+    pub(crate) fn take_pause(&mut self) -> Duration {
+        std::mem::take(&mut self.due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn pause(round_trip: Option<Duration>, took: Duration, round_trips: u32) -> Duration {
+        let mut load = LoadLimit {
+            round_trip,
+            due: Duration::ZERO,
+        };
+        load.record(took, round_trips);
+        load.take_pause()
+    }
+
+    #[test]
+    fn looks_take_a_twentieth_of_the_time() {
+        for round_trip in [None, Some(NEAR / 10), Some(NEAR)] {
+            assert_eq!(pause(round_trip, 5 * MS, 2), 95 * MS, "{round_trip:?}");
+        }
+    }
+
+    #[test]
+    fn time_on_the_network_is_no_load() {
+        let round_trip = Some(100 * MS);
+        assert_eq!(pause(round_trip, 200 * MS, 2), MS * PAUSE);
+        assert_eq!(pause(round_trip, 300 * MS, 2), 101 * MS * PAUSE);
+        assert_eq!(pause(round_trip, 90 * MS, 1), Duration::ZERO);
+    }
+
+    #[test]
+    fn pauses_add_up_and_are_taken_once() {
+        let mut load = LoadLimit::default();
+        load.record(MS, 1);
+        load.record(2 * MS, 1);
+        assert_eq!(load.take_pause(), 3 * MS * PAUSE);
+        assert_eq!(load.take_pause(), Duration::ZERO);
+    }
+}

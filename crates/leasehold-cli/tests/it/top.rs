@@ -1,0 +1,290 @@
+//! `leasehold top` at a terminal: what its screen shows, and that the terminal is as before.
+
+use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::server::RedisServer;
+
+use crate::common::pty::Terminal;
+use crate::common::{Store, leasehold};
+
+const SIZES: [(u16, u16); 3] = [(80, 24), (40, 12), (120, 40)];
+
+fn top(store: &Store, size: (u16, u16)) -> Terminal {
+    Terminal::sized(store.command(&["top", "--interval", "100ms"]), size)
+}
+
+/// The lines of a screen that are about that key.
+fn line_of<'a>(shown: &'a str, key: &str) -> Option<&'a str> {
+    shown.lines().find(|line| line.starts_with(key))
+}
+
+/// Waits for the end, which leaves the terminal as it was before.
+fn ends_and_restores(mut terminal: Terminal, modes: &rustix::termios::Termios) {
+    let status = terminal.end();
+    assert_eq!(status.code(), Some(0), "{}", terminal.screen().contents());
+    assert_restored(&terminal, modes);
+}
+
+fn assert_restored(terminal: &Terminal, modes: &rustix::termios::Termios) {
+    let screen = terminal.screen();
+    assert!(!screen.alternate_screen() && !screen.hide_cursor() && !screen.bracketed_paste());
+    assert_eq!(format!("{:?}", terminal.modes()), format!("{modes:?}"));
+}
+
+async fn a_lock_is_seen_to_move_on_and_to_go(size: (u16, u16)) {
+    let store = Store::local();
+    let before = Terminal::sized(store.command(&["man"]), size).modes();
+    let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
+    let mut terminal = top(&store, size);
+    terminal.wait_screen(|shown| {
+        line_of(shown, "orders/42").is_some_and(|line| line.contains("first"))
+    });
+    assert!(terminal.screen().alternate_screen() && terminal.screen().hide_cursor());
+    let second = store.spawn(&["hold", "orders/42", "--label", "second"]);
+    terminal.wait_screen(|shown| shown.starts_with("1 lock, 1 waiting"));
+    terminal.types("\r");
+    terminal.wait_screen(|shown| shown.contains("second") && shown.contains("waits, 1"));
+    terminal.types("\x1b");
+    terminal.wait_screen(|shown| shown.contains("HELD BY"));
+    first.signal(Signal::TERM);
+    terminal.wait_screen(|shown| {
+        line_of(shown, "orders/42").is_some_and(|line| line.contains("second"))
+    });
+    second.signal(Signal::TERM);
+    terminal.wait_screen(|shown| shown.contains("no locks"));
+    terminal.types("q");
+    ends_and_restores(terminal, &before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_moves_on_and_goes_on_80_by_24() {
+    a_lock_is_seen_to_move_on_and_to_go(SIZES[0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_moves_on_and_goes_on_40_by_12() {
+    a_lock_is_seen_to_move_on_and_to_go(SIZES[1]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_moves_on_and_goes_on_120_by_40() {
+    a_lock_is_seen_to_move_on_and_to_go(SIZES[2]).await;
+}
+
+#[test]
+fn signals_and_ctrl_c_end_it_and_restore_the_terminal() {
+    let store = Store::local();
+    let before = Terminal::sized(store.command(&["man"]), SIZES[0]).modes();
+    for signal in [
+        Some(Signal::INT),
+        Some(Signal::TERM),
+        Some(Signal::HUP),
+        None,
+    ] {
+        let mut terminal = top(&store, SIZES[0]);
+        terminal.wait_screen(|shown| shown.contains("no locks"));
+        assert_ne!(format!("{:?}", terminal.modes()), format!("{before:?}"));
+        match signal {
+            Some(signal) => terminal.signal(signal),
+            None => terminal.types("\x03"),
+        }
+        ends_and_restores(terminal, &before);
+    }
+}
+
+#[test]
+fn ctrl_z_gives_the_terminal_back_until_it_is_continued() {
+    let store = Store::local();
+    let mut terminal = crate::terminal::shell(&store);
+    terminal.types("$L top\n");
+    terminal.wait_screen(|shown| shown.contains("no locks"));
+    terminal.types("\x1a");
+    terminal.wait_screen(|shown| shown.contains("Stopped"));
+    assert!(!terminal.screen().alternate_screen() && !terminal.screen().hide_cursor());
+    terminal.types("fg\n");
+    terminal.wait_screen(|shown| shown.contains("no locks"));
+    assert!(terminal.screen().alternate_screen());
+    terminal.types("q");
+    terminal.wait_screen(|shown| shown.trim_end().ends_with("ready>"));
+    terminal.types("echo \"status=$?\"\n");
+    terminal.wait_screen(|shown| shown.contains("status=0"));
+    terminal.types("exit\n");
+    terminal.end();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_broken_after_a_yes_and_not_after_a_no() {
+    let store = Store::local();
+    let (holder, _) = store.holder(&["orders/42", "--label", "deploy"]).await;
+    for size in SIZES {
+        let mut terminal = top(&store, size);
+        terminal.wait_screen(|shown| shown.contains("deploy"));
+        terminal.types("b");
+        let asked = terminal.wait_screen(|shown| shown.contains("Break it?"));
+        // On a narrow screen it takes several lines.
+        let asked = asked.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(asked.contains("orders/42 is held by "), "{asked}");
+        assert!(asked.contains("label deploy) since 20"), "{asked}");
+        terminal.types("n");
+        terminal.wait_screen(|shown| shown.contains("nothing was broken"));
+        terminal.types("q");
+        assert_eq!(terminal.end().code(), Some(0));
+        assert_eq!(holder.status(), None);
+    }
+    let mut terminal = top(&store, SIZES[0]);
+    terminal.wait_screen(|shown| shown.contains("deploy"));
+    terminal.types("b");
+    terminal.wait_screen(|shown| shown.contains("Break it?"));
+    terminal.types("y");
+    terminal.wait_screen(|shown| shown.contains("broke orders/42, taken from its holder"));
+    assert_eq!(holder.wait().await.code(), Some(79));
+    terminal.types("q");
+    assert_eq!(terminal.end().code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_quits_right_after_a_yes_is_told_what_came_of_it() {
+    let store = Store::local();
+    let (holder, _) = store.holder(&["k", "--label", "deploy"]).await;
+    let mut terminal = top(&store, SIZES[0]);
+    terminal.wait_screen(|shown| shown.contains("deploy"));
+    terminal.types("b");
+    terminal.wait_screen(|shown| shown.contains("Break it?"));
+    terminal.types("yq");
+    assert_eq!(terminal.end().code(), Some(0));
+    assert_eq!(holder.wait().await.code(), Some(79));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filter_and_a_new_size() {
+    let store = Store::local();
+    let (_one, _) = store.holder(&["orders/42"]).await;
+    let (_other, _) = store.holder(&["invoices/7"]).await;
+    let mut terminal = top(&store, SIZES[2]);
+    terminal.wait_screen(|shown| shown.starts_with("2 locks") && shown.contains("CHG/MIN"));
+    terminal.resize(40, 12);
+    terminal.wait_screen(|shown| {
+        shown.contains("WAITING") && !shown.contains("CHG/MIN") && shown.contains("q quit")
+    });
+    terminal.types("/\x7forders/*\r");
+    terminal.wait_screen(|shown| shown.starts_with("1 lock,") && !shown.contains("invoices"));
+    terminal.types("q");
+    assert_eq!(terminal.end().code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_a_terminal_would_obey_are_shown() {
+    let store = Store::local();
+    // Controls are taken out of a label before it is kept; the rest is up to us.
+    let label = "\x1b]0;title\x07\u{200b}b";
+    let (_holder, _) = store.holder(&["--label", label, "k\u{202e}"]).await;
+    let mut terminal = top(&store, SIZES[2]);
+    terminal.wait_screen(|shown| {
+        let line = line_of(shown, r"k\u{202e}");
+        line.is_some_and(|line| line.contains(r"]0;title\u{200b}b"))
+    });
+    terminal.types("\rb");
+    terminal.wait_screen(|shown| shown.contains("Break it?"));
+    terminal.types("nq");
+    let (status, written) = terminal.finish();
+    assert_eq!(status.code(), Some(0));
+    assert!(
+        !written.contains("\x1b]") && !written.contains('\u{202e}'),
+        "{written:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_colour_none_is_written() {
+    let store = Store::local();
+    let (_holder, _) = store.holder(&["k"]).await;
+    for (no_colour, colours) in [("", true), ("1", false)] {
+        let mut command = store.command(&["top"]);
+        command.env("NO_COLOR", no_colour);
+        let mut terminal = Terminal::sized(command, SIZES[0]);
+        terminal.wait_screen(|shown| shown.contains("[||||||||]"));
+        let cells = (0..24).flat_map(|row| (0..80).map(move |column| (row, column)));
+        let screen = terminal.screen();
+        let cells = cells.filter_map(|(row, column)| screen.cell(row, column));
+        let coloured = cells.filter(|cell| cell.fgcolor() != vt100::Color::Default);
+        assert_eq!(coloured.count() > 0, colours);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_is_asked_once_in_an_interval_whatever_is_typed() {
+    let server = RedisServer::start();
+    let holder = Process::spawn(leasehold(&["hold", "k", "-S", &server.url()]));
+    holder.stdout().wait_for("").await;
+    let command = leasehold(&["top", "--interval", "1h", "-S", &server.url()]);
+    let mut terminal = Terminal::sized(command, SIZES[0]);
+    let scans = || {
+        let stats: String = server.query(&["INFO", "commandstats"]);
+        let line = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_scan:calls="));
+        let calls = line.and_then(|line| line.split(',').next());
+        calls.map_or(0, |calls| calls.parse().unwrap())
+    };
+    terminal.wait_screen(|shown| shown.starts_with("1 lock, 0 waiting, by waiters"));
+    for (typed, by) in [("a", "by age"), ("r", "by rate"), ("w", "by waiters")] {
+        terminal.types(typed);
+        terminal.wait_screen(|shown| shown.lines().next().is_some_and(|line| line.contains(by)));
+    }
+    assert_eq!(scans(), 1);
+    terminal.types("/\x7fother\r");
+    terminal.wait_screen(|shown| shown.contains("no lock other"));
+    assert_eq!(scans(), 2);
+    terminal.types("q");
+    assert_eq!(terminal.end().code(), Some(0));
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_said_and_asked_again() {
+    let server = RedisServer::start();
+    let mut command = leasehold(&["top", "--interval", "100ms"]);
+    command.env("LEASEHOLD_STORE", server.url());
+    let mut terminal = Terminal::sized(command, SIZES[0]);
+    terminal.wait_screen(|shown| shown.contains("no locks"));
+    server.stop();
+    terminal.wait_screen(|shown| shown.contains("s old: the store has not answered for "));
+    server.cont();
+    terminal.wait_screen(|shown| shown.contains("no locks"));
+    server.kill();
+    terminal.wait_screen(|shown| shown.contains("; trying again"));
+    server.start_again();
+    terminal.wait_screen(|shown| shown.contains("no locks"));
+    terminal.types("q");
+    assert_eq!(terminal.end().code(), Some(0));
+}
+
+#[test]
+fn a_store_that_cannot_be_used_ends_it_before_the_screen() {
+    let command = leasehold(&["top", "-S", "redis://127.0.0.1:1/"]);
+    let (status, written) = Terminal::spawn(command).finish();
+    assert_eq!(status.code(), Some(69), "{written}");
+    assert!(!written.contains("\x1b[?1049h"), "{written:?}");
+}
+
+#[tokio::test]
+async fn it_needs_a_terminal_that_can_be_drawn_on() {
+    let store = Store::memory();
+    let refused = store.run(&["top"]).await;
+    assert_eq!(refused.code(), Some(64));
+    assert_eq!(
+        refused.stderr,
+        "leasehold: not a terminal: top needs one to show its screen\n\
+         leasehold: hint: use leasehold ls --watch, or ls --json for programs\n"
+    );
+    let mut command = store.command(&["top"]);
+    command.env("TERM", "dumb");
+    let (status, written) = Terminal::spawn(command).finish();
+    assert_eq!(status.code(), Some(64));
+    assert!(written.contains("TERM is \"dumb\""), "{written}");
+    let often = store.run(&["top", "--interval", "99ms"]).await;
+    assert_eq!(often.code(), Some(64));
+    assert!(
+        often.stderr.contains("choose 100ms or more"),
+        "{}",
+        often.stderr
+    );
+}

@@ -1,0 +1,107 @@
+//! `leasehold ls --watch`: what is printed when locks change, and when they do not.
+
+use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::server::RedisServer;
+
+use crate::common::pty::Terminal;
+use crate::common::{Store, leasehold, on_each_store};
+
+on_each_store!(
+    changes_are_tables_of_their_own,
+    with_json_a_line_for_each_change
+);
+
+async fn changes_are_tables_of_their_own(store: &Store) {
+    let watch = store.spawn(&["ls", "--watch=100ms"]);
+    let lines = watch.stdout();
+    lines.wait_for("no locks").await;
+    let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
+    lines.wait_for("KEY ").await;
+    let line = lines.wait_for("orders/42").await;
+    assert!(line.contains("label first)"), "{line}");
+    let second = store.spawn(&["hold", "orders/42", "--label", "second"]);
+    let line = lines.wait_for("label first)").await;
+    assert!(line.contains(" 1 "), "one waits: {line}");
+    first.signal(Signal::TERM);
+    lines.wait_for("label second)").await;
+    second.signal(Signal::TERM);
+    lines.wait_for("no locks").await;
+    watch.signal(Signal::INT);
+    let ended = watch.finish().await;
+    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    let tables: Vec<_> = ended.stdout.split("\n\n").collect();
+    assert_eq!(tables.len(), 5, "nothing is said twice:\n{}", ended.stdout);
+    let begins_with_a_time = |table: &&str| table.starts_with("20") && table.contains("Z\n");
+    assert!(tables.iter().all(begins_with_a_time), "{}", ended.stdout);
+}
+
+async fn with_json_a_line_for_each_change(store: &Store) {
+    let (_other, _) = store.holder(&["other"]).await;
+    let watch = store.spawn(&["ls", "--watch=100ms", "--json"]);
+    watch.stdout().wait_for("other").await;
+    let (holder, token) = store.holder(&["k"]).await;
+    let line = watch.stdout().wait_for("").await;
+    let seen: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&seen["key"], &seen["holders"][0]["token"]),
+        (&"k".into(), &token.into())
+    );
+    holder.signal(Signal::TERM);
+    let line = watch.stdout().wait_for("").await;
+    let seen: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&seen["key"], seen["holders"].as_array()),
+        (&"k".into(), Some(&vec![]))
+    );
+    watch.signal(Signal::TERM);
+    let ended = watch.finish().await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(ended.stdout.lines().count(), 3, "{}", ended.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_a_terminal_the_table_is_printed_in_its_place() {
+    let store = Store::local();
+    let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
+    let mut terminal = Terminal::spawn(store.command(&["ls", "--watch=100ms"]));
+    terminal.wait_screen(|shown| shown.contains("label first)"));
+    first.signal(Signal::TERM);
+    terminal.wait_screen(|shown| shown.trim_end() == "no locks");
+    let mut holders = Vec::new();
+    for n in 0..30 {
+        holders.push(store.holder(&[&format!("k{n:02}")]).await);
+    }
+    // The rest has no room.
+    let ends = |shown: &str| shown.trim_end().ends_with("and 9 more: see leasehold top");
+    terminal.wait_screen(|shown| shown.starts_with("KEY ") && shown.contains("k20") && ends(shown));
+    terminal.types("\x03");
+    assert_eq!(terminal.end().code(), Some(0));
+}
+
+#[tokio::test]
+async fn an_outage_is_said_once_and_waited_through() {
+    let server = RedisServer::start();
+    let mut command = leasehold(&["ls", "--watch=100ms"]);
+    command.env("LEASEHOLD_STORE", server.url());
+    let watch = Process::spawn(command);
+    watch.stdout().wait_for("no locks").await;
+    server.kill();
+    watch.stderr().wait_for("; trying again").await;
+    server.start_again();
+    watch.stderr().wait_for("the store answers again").await;
+    watch.signal(Signal::TERM);
+    let ended = watch.finish().await;
+    assert_eq!(ended.code(), Some(0));
+    assert_eq!(ended.stderr.lines().count(), 2, "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn what_cannot_be_watched_is_refused() {
+    let store = Store::memory();
+    let often = store.run(&["ls", "--watch=50ms"]).await;
+    assert_eq!(often.code(), Some(64));
+    let refused = store
+        .run(&["ls", "--watch", "-S", "redis://127.0.0.1:1/"])
+        .await;
+    assert_eq!(refused.code(), Some(69), "{}", refused.stderr);
+}

@@ -21,6 +21,7 @@ mod kinds;
 mod locks;
 mod looking;
 mod many;
+mod metrics;
 mod nested;
 mod pages;
 mod patience;

@@ -1,0 +1,311 @@
+//! `--metrics-file`: what becomes of a job, as a file for the textfile collector of `node_exporter`.
+//!
+//! The file is replaced as a whole, so that nobody reads half of it. A thread of its own writes
+//! while the lock is held: a slow disk must not delay the renewals of the lease.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{fs, io, thread};
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::output::Event;
+
+/// How often the file is written while nothing happens: more often than it is scraped, as a rule.
+const REFRESH: Duration = Duration::from_secs(10);
+
+/// What the file holds: name, type, meaning. `docs/metrics.md` lists the same.
+const METRICS: [(&str, &str, &str); 8] = [
+    ("leasehold_job_held", "gauge", "1 while the lock is held"),
+    (
+        "leasehold_job_acquired",
+        "gauge",
+        "1 if the last start has obtained the lock",
+    ),
+    (
+        "leasehold_job_wait_seconds",
+        "gauge",
+        "how long the last start waited for the lock, or has waited until now",
+    ),
+    (
+        "leasehold_job_hold_seconds",
+        "gauge",
+        "how long the lock was held the last time, or has been held until now",
+    ),
+    (
+        "leasehold_job_exit_status",
+        "gauge",
+        "the exit status of the last start that has ended",
+    ),
+    (
+        "leasehold_job_last_run_timestamp_seconds",
+        "gauge",
+        "when the lock was obtained the last time",
+    ),
+    (
+        "leasehold_job_last_success_timestamp_seconds",
+        "gauge",
+        "when a start that had obtained the lock ended with status 0 the last time",
+    ),
+    (
+        "leasehold_job_losses_total",
+        "counter",
+        "leases that were lost",
+    ),
+];
+
+/// The file, and what is written there.
+#[derive(Debug)]
+pub(crate) struct MetricsFile {
+    target: Arc<Target>,
+    changed: Sender<()>,
+    told: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Target {
+    path: PathBuf,
+    labels: String,
+    job: Mutex<Job>,
+    /// One writes at a time, the newest state last. Why it did not work.
+    failure: Mutex<Option<io::Error>>,
+}
+
+/// A job, as far as it has come.
+#[derive(Debug)]
+struct Job {
+    /// When the waiting began.
+    asked: Instant,
+    /// When the lock was obtained, while it is held.
+    granted: Option<Instant>,
+    acquired: bool,
+    /// The rest in the order of [`METRICS`]: in seconds, since 1970 or long.
+    waited: Option<f64>,
+    held: Option<f64>,
+    status: Option<f64>,
+    last_run: Option<f64>,
+    last_success: Option<f64>,
+    losses: f64,
+}
+
+impl MetricsFile {
+    /// Begins to write. What the file says of starts before this one is kept.
+    pub(crate) fn begin(path: &Path, key: &str) -> Self {
+        let labels = format!("{{key=\"{}\"}}", escaped(key));
+        let before = fs::read_to_string(path).unwrap_or_default();
+        let target = Arc::new(Target {
+            job: Mutex::new(Job::after(&before, &labels)),
+            path: path.to_owned(),
+            labels,
+            failure: Mutex::default(),
+        });
+        target.write();
+        let (changed, changes) = channel();
+        let writing = target.clone();
+        let writer = thread::Builder::new().spawn(move || {
+            while !matches!(
+                changes.recv_timeout(REFRESH),
+                Err(RecvTimeoutError::Disconnected)
+            ) {
+                writing.write();
+            }
+        });
+        if let Err(error) = writer {
+            *lock(&target.failure) = Some(error);
+        }
+        Self {
+            target,
+            changed,
+            told: AtomicBool::new(false),
+        }
+    }
+
+    /// Something has happened.
+    pub(crate) fn note(&self, event: &Event) {
+        if lock(&self.target.job).note(event) {
+            // Without its thread the file is written at the end.
+            let _ = self.changed.send(());
+        }
+    }
+
+    /// The job has ended with this status.
+    pub(crate) fn finish(&self, status: u8) {
+        lock(&self.target.job).finish(status);
+        self.target.write();
+    }
+
+    /// Why the file could not be written, the first time that this is asked after it could not.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let error = lock(&self.target.failure).take()?;
+        if self.told.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let path = self.target.path.display();
+        Some(format!("cannot write the metrics to {path}: {error}"))
+    }
+}
+
+impl Target {
+    fn write(&self) {
+        let mut failure = lock(&self.failure);
+        let text = lock(&self.job).render(&self.labels);
+        *failure = self.replace(&text).err();
+    }
+
+    /// Puts a new file in the place of the old one.
+    fn replace(&self, text: &str) -> io::Result<()> {
+        let name = self
+            .path
+            .file_name()
+            .ok_or(io::ErrorKind::InvalidFilename)?;
+        // A name that collectors do not read.
+        let new = format!(".{}.{}.new", name.display(), std::process::id());
+        let new = self.path.with_file_name(new);
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
+        if written.is_err() {
+            // What is left of it helps nobody.
+            let _ = fs::remove_file(&new);
+        }
+        written
+    }
+}
+
+impl Job {
+    /// A start that begins now, where the file had this text before.
+    fn after(before: &str, labels: &str) -> Self {
+        let value = |metric: usize| {
+            let series = format!("{}{labels} ", METRICS[metric].0);
+            let value = before.lines().find_map(|line| line.strip_prefix(&series))?;
+            value.parse().ok()
+        };
+        Self {
+            asked: Instant::now(),
+            granted: None,
+            acquired: false,
+            waited: None,
+            held: value(3),
+            status: value(4),
+            last_run: value(5),
+            last_success: value(6),
+            losses: value(7).unwrap_or_default(),
+        }
+    }
+
+    /// Whether that changes anything.
+    fn note(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Acquired { .. } => {
+                self.waited = Some(self.asked.elapsed().as_secs_f64());
+                self.granted = Some(Instant::now());
+                self.acquired = true;
+                self.last_run = Some(now());
+                true
+            }
+            Event::Lost(_) | Event::Released { .. } => {
+                let lost = !matches!(
+                    event,
+                    Event::Released {
+                        still_ours: true,
+                        ..
+                    }
+                );
+                let held = self.end_hold();
+                self.losses += f64::from(u8::from(lost && held));
+                held
+            }
+            // The next term is waited for.
+            Event::TermEnded { .. } => {
+                self.waited = None;
+                self.asked = Instant::now();
+                self.end_hold()
+            }
+            _ => false,
+        }
+    }
+
+    fn finish(&mut self, status: u8) {
+        self.end_hold();
+        self.waited
+            .get_or_insert(self.asked.elapsed().as_secs_f64());
+        self.status = Some(status.into());
+        if self.acquired && status == 0 {
+            self.last_success = Some(now());
+        }
+    }
+
+    /// Whether it was held until now.
+    fn end_hold(&mut self) -> bool {
+        let granted = self.granted.take();
+        self.held = granted
+            .map(|granted| granted.elapsed().as_secs_f64())
+            .or(self.held);
+        granted.is_some()
+    }
+
+    fn render(&self, labels: &str) -> String {
+        let held = self.granted.map(|granted| granted.elapsed().as_secs_f64());
+        let waited = self.waited.unwrap_or(self.asked.elapsed().as_secs_f64());
+        let values = [
+            Some(f64::from(u8::from(held.is_some()))),
+            Some(f64::from(u8::from(self.acquired))),
+            Some(waited),
+            held.or(self.held),
+            self.status,
+            self.last_run,
+            self.last_success,
+            Some(self.losses),
+        ];
+        let mut text = String::new();
+        for ((name, kind, meaning), value) in METRICS.iter().zip(values) {
+            if let Some(value) = value {
+                // Writing to a string does not fail.
+                let _ = writeln!(
+                    text,
+                    "# HELP {name} {meaning}\n# TYPE {name} {kind}\n{name}{labels} {value}"
+                );
+            }
+        }
+        text
+    }
+}
+
+fn now() -> f64 {
+    Timestamp::now().as_duration().as_secs_f64()
+}
+
+/// As the value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_lists_all_metrics() {
+        let page = include_str!("../../../docs/metrics.md");
+        let rows = page
+            .lines()
+            .filter(|line| line.starts_with("| `leasehold_job"));
+        let listed =
+            METRICS.map(|(name, kind, meaning)| format!("| `{name}` | {kind} | {meaning} |"));
+        assert_eq!(rows.collect::<Vec<_>>(), listed);
+    }
+
+    #[test]
+    fn a_key_is_quoted() {
+        assert_eq!(escaped("a\\b\"c"), "a\\\\b\\\"c");
+    }
+}

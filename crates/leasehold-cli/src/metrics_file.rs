@@ -1,7 +1,7 @@
-//! `--metrics-file`: what becomes of a job, as a file for the textfile collector of `node_exporter`.
+//! `--metrics-file`: metrics of a job, as a file for the textfile collector of `node_exporter`.
 //!
-//! The file is replaced as a whole, so that nobody reads half of it. A thread of its own writes
-//! while the lock is held: a slow disk must not delay the renewals of the lease.
+//! Each write replaces the file atomically. A separate thread writes while the job runs: a slow
+//! disk must not delay the renewals of the lease.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,11 @@ use tokio::time::Instant;
 
 use crate::output::Event;
 
-/// How often the file is written while nothing happens: more often than it is scraped, as a rule.
+/// How often the file is written while nothing changes: at least once per scrape, which is every
+/// 15 s to 60 s in most set-ups.
 const REFRESH: Duration = Duration::from_secs(10);
 
-/// What the file holds: name, type, meaning. `docs/metrics.md` lists the same.
+/// The metrics of the file: name, type, meaning. A test compares them with `docs/metrics.md`.
 const METRICS: [(&str, &str, &str); 8] = [
     ("leasehold_job_held", "gauge", "1 while the lock is held"),
     (
@@ -59,7 +60,7 @@ const METRICS: [(&str, &str, &str); 8] = [
     ),
 ];
 
-/// The file, and what is written there.
+/// The file, and the thread that writes it.
 #[derive(Debug)]
 pub(crate) struct MetricsFile {
     target: Arc<Target>,
@@ -72,19 +73,19 @@ struct Target {
     path: PathBuf,
     labels: String,
     job: Mutex<Job>,
-    /// One writes at a time, the newest state last. Why it did not work.
+    /// The error of the last write. Locked during a write: the newest state is written last.
     failure: Mutex<Option<io::Error>>,
 }
 
-/// A job, as far as it has come.
+/// The state of a job.
 #[derive(Debug)]
 struct Job {
     /// When the waiting began.
     asked: Instant,
-    /// When the lock was obtained, while it is held.
+    /// When the lock was granted; `None` unless it is held.
     granted: Option<Instant>,
     acquired: bool,
-    /// The rest in the order of [`METRICS`]: in seconds, since 1970 or long.
+    // Values of `METRICS`, in its order.
     waited: Option<f64>,
     held: Option<f64>,
     status: Option<f64>,
@@ -94,7 +95,7 @@ struct Job {
 }
 
 impl MetricsFile {
-    /// Begins to write. What the file says of starts before this one is kept.
+    /// Begins to write. Values of earlier starts are read from the file and kept.
     pub(crate) fn begin(path: &Path, key: &str) -> Self {
         let labels = format!("{{key=\"{}\"}}", escaped(key));
         let before = fs::read_to_string(path).unwrap_or_default();
@@ -125,10 +126,10 @@ impl MetricsFile {
         }
     }
 
-    /// Something has happened.
+    /// Takes note of an event.
     pub(crate) fn note(&self, event: &Event) {
         if lock(&self.target.job).note(event) {
-            // Without its thread the file is written at the end.
+            // If the thread could not be started, only `finish` writes.
             let _ = self.changed.send(());
         }
     }
@@ -139,7 +140,7 @@ impl MetricsFile {
         self.target.write();
     }
 
-    /// Why the file could not be written, the first time that this is asked after it could not.
+    /// Why the file could not be written; told once.
     pub(crate) fn failure(&self) -> Option<String> {
         let error = lock(&self.target.failure).take()?;
         if self.told.swap(true, Ordering::Relaxed) {
@@ -163,12 +164,12 @@ impl Target {
             .path
             .file_name()
             .ok_or(io::ErrorKind::InvalidFilename)?;
-        // A name that collectors do not read.
+        // The collector reads only names that end in `.prom`.
         let new = format!(".{}.{}.new", name.display(), std::process::id());
         let new = self.path.with_file_name(new);
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
         if written.is_err() {
-            // What is left of it helps nobody.
+            // Otherwise it would stay for ever.
             let _ = fs::remove_file(&new);
         }
         written
@@ -176,7 +177,7 @@ impl Target {
 }
 
 impl Job {
-    /// A start that begins now, where the file had this text before.
+    /// A start that begins now; `before` is the text of the file until then.
     fn after(before: &str, labels: &str) -> Self {
         let value = |metric: usize| {
             let series = format!("{}{labels} ", METRICS[metric].0);
@@ -196,7 +197,7 @@ impl Job {
         }
     }
 
-    /// Whether that changes anything.
+    /// Returns whether the event changes a value.
     fn note(&mut self, event: &Event) -> bool {
         match event {
             Event::Acquired { .. } => {
@@ -218,7 +219,7 @@ impl Job {
                 self.losses += f64::from(u8::from(lost && held));
                 held
             }
-            // The next term is waited for.
+            // Waiting for the next term begins.
             Event::TermEnded { .. } => {
                 self.waited = None;
                 self.asked = Instant::now();
@@ -238,7 +239,7 @@ impl Job {
         }
     }
 
-    /// Whether it was held until now.
+    /// Returns whether the lock was held until now.
     fn end_hold(&mut self) -> bool {
         let granted = self.granted.take();
         self.held = granted
@@ -278,7 +279,7 @@ fn now() -> f64 {
     Timestamp::now().as_duration().as_secs_f64()
 }
 
-/// As the value of a label.
+/// Escapes the value of a label.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")

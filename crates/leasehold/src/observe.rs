@@ -38,12 +38,12 @@ pub struct ObservedClaim {
     pub number: u64,
 }
 
-/// A caller acquires a key: one call such as `lock()`.
+/// One call that acquires a key, such as `lock()`.
 ///
-/// It makes one claim, or several one after the other: where the store keeps no queue it asks
-/// again and again, and a claim that lost its place in the queue is made anew. Of several keys
-/// ([`MultiLock`](crate::MultiLock)) each is acquired: all of them at once, and if that does not
-/// succeed, one after the other.
+/// It makes one claim or several: on a store without a queue the client asks again with a new
+/// claim each time, and a claim that lost its place in the queue is replaced. A
+/// [`MultiLock`](crate::MultiLock) acquires each of its keys: first all of them in one step, and
+/// one by one if that finds a key busy.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Acquisition<'a> {
@@ -51,7 +51,7 @@ pub struct Acquisition<'a> {
     pub key: &'a Key,
     /// Capacity and weight.
     pub mode: Mode,
-    /// How it ended, and the time from the call to the end; `None` when it begins.
+    /// How it ended, and the time from the call to its end; `None` when it begins.
     pub ended: Option<(AcquireOutcome, Duration)>,
 }
 
@@ -80,17 +80,17 @@ impl fmt::Display for AcquireOutcome {
     }
 }
 
-/// A request of a claim that the store has answered, or has not.
+/// A request to the store on behalf of a claim, once it was answered or has failed.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct StoreRequest<'a> {
     /// The key; of several the first.
     pub key: &'a Key,
-    /// What was asked: `claim`, `claim_all`, `renew` or `release`.
+    /// `claim`, `claim_all` (several keys in one step), `renew` or `release`.
     pub verb: &'static str,
-    /// From the sending to the answer; what the store needed to connect again is part of it.
+    /// From sending to the answer or the failure; includes the time to reconnect.
     pub took: Duration,
-    /// Why there was no answer; [`ErrorKind::Timeout`] where the time for it was over.
+    /// Why it failed; [`ErrorKind::Timeout`] if no answer came in time.
     pub failed: Option<ErrorKind>,
 }
 
@@ -100,8 +100,8 @@ pub struct StoreRequest<'a> {
 /// return at once, and do not block. The client may be used, also from there. A panic ends the
 /// telling of that fact only.
 ///
-/// Acquisitions and requests are told beside the facts, on the task that makes them: nothing is
-/// promised about their order among the facts.
+/// Acquisitions and requests are reported on the task that makes them. Their order relative to the
+/// facts is not defined.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -127,12 +127,13 @@ pub trait Observer: Send + Sync + 'static {
     /// Hears one fact.
     fn observe(&self, claim: &ObservedClaim, fact: Fact);
 
-    /// Hears that an acquisition begins, or has ended: each is told of twice.
+    /// Called when an acquisition begins, and again when it ends.
     fn acquisition(&self, acquisition: Acquisition<'_>) {
         let _ = acquisition;
     }
 
-    /// Hears of a request to the store. One that its sender gave up is not told of.
+    /// Called after each request to the store. A request whose future was dropped before its end
+    /// is not reported.
     fn request(&self, request: StoreRequest<'_>) {
         let _ = request;
     }
@@ -173,7 +174,7 @@ impl Observers {
         }
     }
 
-    /// Tells of a request that was sent at `sent`, and of what came of it.
+    /// Reports a request that was sent at `sent`, and its result.
     pub(crate) fn request<T>(
         &self,
         key: &Key,
@@ -194,7 +195,7 @@ impl Observers {
         });
     }
 
-    /// An observer that panics harms nobody; the panic was reported by its hook.
+    /// Calls each observer. A panic ends that call only; the panic hook has reported it.
     fn each(&self, tell: impl Fn(&dyn Observer)) {
         for observer in &self.0 {
             catch_unwind(AssertUnwindSafe(|| tell(&**observer))).ok();
@@ -202,8 +203,8 @@ impl Observers {
     }
 }
 
-/// An acquisition under way: its span, and what observers hear of it. One that is dropped before
-/// it is said to have ended was withdrawn.
+/// An acquisition in progress: its span, and the reports to observers. Dropping it without an
+/// outcome reports that the caller withdrew.
 pub(crate) struct Acquiring<'a> {
     observers: &'a Observers,
     key: &'a Key,
@@ -230,17 +231,17 @@ impl<'a> Acquiring<'a> {
         acquiring
     }
 
-    /// What the claims of this acquisition are made in.
+    /// The span in which the claims of this acquisition are made.
     pub(crate) fn span(&self) -> Span {
         self.span.clone()
     }
 
-    /// It ended so.
+    /// Reports this outcome.
     pub(crate) fn end(mut self, outcome: AcquireOutcome) {
         self.outcome = outcome;
     }
 
-    /// It failed so.
+    /// Reports that it failed.
     pub(crate) fn fail(self, error: &StoreError) {
         self.end(AcquireOutcome::Failed(error.kind()));
     }

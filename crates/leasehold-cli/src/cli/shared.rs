@@ -81,17 +81,16 @@ pub(crate) struct OutputArgs {
     pub(crate) json: bool,
 }
 
-/// Where a job reports itself.
+/// Where the metrics of a job go.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct MetricsArgs {
     /// Keep metrics of the lock in this file, for the textfile collector of node_exporter
     ///
-    /// Whether the lock is held, how long it was waited for and held, the exit status, and when
-    /// the job last ran and last succeeded. The file is replaced at the start, on each change,
-    /// every 10s and at the end; the collector reads files whose names end in .prom. That it
-    /// cannot be written is said once and stops nothing. Let each job have a file of its own:
-    /// docs/metrics.md lists what it holds.
+    /// The file tells whether the lock is held, how long the job waited for it and held it, the exit
+    /// status, and when the job last ran and last succeeded. It is replaced at the start, on each
+    /// change, every 10s and at the end. If it cannot be written, a warning says so once, and the
+    /// job goes on. Use one file for each job; the collector reads files whose names end in .prom.
     #[arg(long, value_name = "FILE")]
     pub(crate) metrics_file: Option<PathBuf>,
 }

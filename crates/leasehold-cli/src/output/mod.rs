@@ -103,22 +103,21 @@ impl Printer {
         self.data(&(escape::escape_json(&line) + "\n"))
     }
 
-    /// What happens to the lock on `key` goes to this file, too.
+    /// Keeps the metrics of the lock on `key` in this file from now on.
     pub(crate) fn begin_metrics(&self, file: &Path, key: &str) {
         let metrics = MetricsFile::begin(file, key);
-        self.say_if_unwritten(self.0.metrics.get_or_init(|| metrics));
+        self.warn_if_unwritten(self.0.metrics.get_or_init(|| metrics));
     }
 
-    /// The end of it.
+    /// Writes the file for the last time.
     pub(crate) fn finish_metrics(&self, status: u8) {
         if let Some(metrics) = self.0.metrics.get() {
             metrics.finish(status);
-            self.say_if_unwritten(metrics);
+            self.warn_if_unwritten(metrics);
         }
     }
 
-    /// A file that cannot be written stops nothing.
-    fn say_if_unwritten(&self, metrics: &MetricsFile) {
+    fn warn_if_unwritten(&self, metrics: &MetricsFile) {
         if let Some(failure) = metrics.failure() {
             self.warn(failure);
         }

@@ -1,6 +1,6 @@
-//! An observer that records metrics, for the recorder of the `metrics` crate.
+//! An observer that records metrics with the `metrics` crate.
 //!
-//! `ALL` is the list of them: what is described, recorded, and written in `docs/metrics.md`.
+//! `ALL` lists them; a test compares the list with `docs/metrics.md`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -90,14 +90,14 @@ const ALL: [&Metric; 7] = [
     &REQUEST_DURATION,
 ];
 
-/// Records what happens to the claims of a client as metrics: how long keys are waited for and
-/// held, how many leases there are, which of them are lost and why.
+/// Records metrics of a client: how long callers wait for keys and hold them, how many leases are
+/// held, how many are lost and why, and how long the store takes to answer.
 ///
-/// They go to the recorder that the program has installed for the `metrics` crate, under names by
-/// the conventions of OpenTelemetry. `docs/metrics.md` is the list of them.
+/// They go to the recorder that the program installed for the `metrics` crate. The names follow
+/// the conventions of OpenTelemetry; `docs/metrics.md` lists them all.
 ///
-/// The key is no label, since there may be any number of keys. [`Metrics::by_class`] adds a
-/// label of your own making.
+/// The key is not a label, because the number of keys has no bound. [`Metrics::by_class`] adds a
+/// label that you compute from the key.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -106,7 +106,7 @@ const ALL: [&Metric; 7] = [
 /// use leasehold::observe::Metrics;
 /// use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 ///
-/// // Before the client connects: gauges count from then on.
+/// // Install the recorder first: gauges count from the first lease on.
 /// let prometheus = PrometheusBuilder::new()
 ///     .with_recommended_naming(true)
 ///     .set_buckets_for_metric(Matcher::Prefix("leasehold".into()), &Metrics::BUCKETS)?
@@ -127,14 +127,14 @@ pub struct Metrics {
 type Class = dyn Fn(&Key) -> SharedString + Send + Sync;
 
 impl Metrics {
-    /// Upper bounds of histogram buckets, in seconds, that suit all of the durations: a request
-    /// takes less than a millisecond, and a lease may be held for an hour.
+    /// Upper bounds of histogram buckets, in seconds, for all durations: a request takes less
+    /// than a millisecond, and a lease may be held for an hour.
     pub const BUCKETS: [f64; 16] = [
         0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0,
         600.0, 3600.0,
     ];
 
-    /// Describes the metrics to the recorder that is installed, and records them from then on.
+    /// Describes the metrics to the installed recorder.
     #[must_use]
     pub fn new() -> Self {
         for metric in ALL {
@@ -148,8 +148,9 @@ impl Metrics {
         Self::default()
     }
 
-    /// The same, with a label `leasehold.key_class` that `class` makes of a key, for all but the
-    /// requests. Let there be few classes, and always the same one for a key.
+    /// As [`Metrics::new`], with the label `leasehold.key_class` on all metrics but those of
+    /// requests. `class` computes it from the key: it must return few different values, and
+    /// always the same one for a key.
     ///
     /// ```
     /// use leasehold::observe::Metrics;

@@ -135,7 +135,7 @@ impl Session {
         let adopted = adopting.instrument(acquiring.span()).await.flatten();
         match &adopted {
             Ok(Adopted::Lease(_)) => acquiring.end(AcquireOutcome::Granted),
-            // There is nothing to take over.
+            // The claim that was to be adopted does not exist any more.
             Ok(Adopted::Gone | Adopted::Superseded) => {
                 acquiring.end(AcquireOutcome::Failed(ErrorKind::Lost));
             }

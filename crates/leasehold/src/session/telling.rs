@@ -63,7 +63,7 @@ impl Teller {
         }
     }
 
-    /// To whom it tells.
+    /// The observers of this client.
     pub(super) fn observers(&self) -> &Observers {
         &self.observers
     }

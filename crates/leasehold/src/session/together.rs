@@ -107,7 +107,7 @@ impl Session {
             Ok(answer) => answer.map_err(Some),
             Err(_) => Err(None),
         };
-        // Of a store that cannot do it, nothing was asked.
+        // A store that cannot do this was not asked.
         if let (Some((key, _)), false) = (parts.first(), matches!(answer, Ok(None))) {
             let observers = self.teller.observers();
             observers.request(key, "claim_all", began, &answer);

@@ -201,29 +201,26 @@ impl Job {
     fn note(&mut self, event: &Event) -> bool {
         match event {
             Event::Acquired { .. } => {
-                self.waited = Some(self.asked.elapsed().as_secs_f64());
+                self.waited = Some(since(self.asked));
                 self.granted = Some(Instant::now());
                 self.acquired = true;
                 self.last_run = Some(now());
                 true
             }
+            Event::Released {
+                still_ours: true, ..
+            } => self.end_hold(),
             Event::Lost(_) | Event::Released { .. } => {
-                let lost = !matches!(
-                    event,
-                    Event::Released {
-                        still_ours: true,
-                        ..
-                    }
-                );
                 let held = self.end_hold();
-                self.losses += f64::from(u8::from(lost && held));
+                self.losses += f64::from(held);
                 held
             }
             // Waiting for the next term begins.
             Event::TermEnded { .. } => {
                 self.waited = None;
                 self.asked = Instant::now();
-                self.end_hold()
+                self.end_hold();
+                true
             }
             _ => false,
         }
@@ -231,8 +228,7 @@ impl Job {
 
     fn finish(&mut self, status: u8) {
         self.end_hold();
-        self.waited
-            .get_or_insert(self.asked.elapsed().as_secs_f64());
+        self.waited = Some(self.waited());
         self.status = Some(status.into());
         if self.acquired && status == 0 {
             self.last_success = Some(now());
@@ -242,19 +238,20 @@ impl Job {
     /// Returns whether the lock was held until now.
     fn end_hold(&mut self) -> bool {
         let granted = self.granted.take();
-        self.held = granted
-            .map(|granted| granted.elapsed().as_secs_f64())
-            .or(self.held);
+        self.held = granted.map(since).or(self.held);
         granted.is_some()
     }
 
+    fn waited(&self) -> f64 {
+        self.waited.unwrap_or_else(|| since(self.asked))
+    }
+
     fn render(&self, labels: &str) -> String {
-        let held = self.granted.map(|granted| granted.elapsed().as_secs_f64());
-        let waited = self.waited.unwrap_or(self.asked.elapsed().as_secs_f64());
+        let held = self.granted.map(since);
         let values = [
-            Some(f64::from(u8::from(held.is_some()))),
-            Some(f64::from(u8::from(self.acquired))),
-            Some(waited),
+            Some(f64::from(held.is_some())),
+            Some(f64::from(self.acquired)),
+            Some(self.waited()),
             held.or(self.held),
             self.status,
             self.last_run,
@@ -273,6 +270,10 @@ impl Job {
         }
         text
     }
+}
+
+fn since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64()
 }
 
 fn now() -> f64 {

@@ -119,7 +119,6 @@ const ALL: [&Metric; 7] = [
 /// # lease.release().await?;
 /// # Ok(()) }
 /// ```
-#[derive(Default)]
 pub struct Metrics {
     class: Option<Box<Class>>,
 }
@@ -145,7 +144,7 @@ impl Metrics {
                 Kind::Histogram => describe_histogram!(name, Unit::Seconds, meaning),
             }
         }
-        Self::default()
+        Self { class: None }
     }
 
     /// As [`Metrics::new`], with the label `leasehold.key_class` on all metrics but those of
@@ -166,10 +165,9 @@ impl Metrics {
         class: impl Fn(&Key) -> C + Send + Sync + 'static,
     ) -> Self {
         let class = move |key: &Key| SharedString::from(class(key).into());
-        Self {
-            class: Some(Box::new(class)),
-            ..Self::new()
-        }
+        let mut metrics = Self::new();
+        metrics.class = Some(Box::new(class));
+        metrics
     }
 
     /// The labels of `metric` with these values, and the class of the key.
@@ -256,6 +254,12 @@ impl Observer for Metrics {
         let values = [SharedString::const_str(request.verb), outcome];
         let labels: Vec<_> = labels(&REQUEST_DURATION, values).collect();
         histogram!(REQUEST_DURATION.name, labels).record(request.took);
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -43,7 +43,7 @@ pub struct ObservedClaim {
 /// It makes one claim or several: on a store without a queue the client asks again with a new
 /// claim each time, and a claim that lost its place in the queue is replaced. A
 /// [`MultiLock`](crate::MultiLock) acquires each of its keys: first all of them in one step, and
-/// one by one if that finds a key busy.
+/// one by one if that finds a key busy or the store cannot do it.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Acquisition<'a> {
@@ -63,7 +63,8 @@ pub enum AcquireOutcome {
     Granted,
     /// The key was not free, and the caller did not want to wait.
     Busy,
-    /// The caller gave up: the future was dropped.
+    /// The caller gave up: the future was dropped. Also: the store cannot lock these keys in one
+    /// step, and the caller acquires them one by one.
     Withdrawn,
     /// It failed; [`ErrorKind::Timeout`]: the key was not free in the time that the caller gave.
     Failed(ErrorKind),

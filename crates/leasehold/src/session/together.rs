@@ -43,7 +43,7 @@ impl Session {
             match &acquired {
                 Ok(Together::Granted(_)) => acquiring.end(AcquireOutcome::Granted),
                 Ok(Together::Busy) => acquiring.end(AcquireOutcome::Busy),
-                Ok(Together::Apart) => {}
+                Ok(Together::Apart) => acquiring.end(AcquireOutcome::Withdrawn),
                 Err((_, error)) => acquiring.fail(error),
             }
         }

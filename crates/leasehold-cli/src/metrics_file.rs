@@ -73,8 +73,16 @@ struct Target {
     path: PathBuf,
     labels: String,
     job: Mutex<Job>,
-    /// The error of the last write. Locked during a write: the newest state is written last.
-    failure: Mutex<Option<io::Error>>,
+    /// Locked during a write: the newest state is written last.
+    writing: Mutex<Writing>,
+}
+
+#[derive(Debug, Default)]
+struct Writing {
+    /// Why the last write failed.
+    failure: Option<io::Error>,
+    /// The job has ended, and nothing is written any more.
+    over: bool,
 }
 
 /// The state of a job.
@@ -95,17 +103,16 @@ struct Job {
 }
 
 impl MetricsFile {
-    /// Begins to write. Values of earlier starts are read from the file and kept.
+    /// Begins to write.
     pub(crate) fn begin(path: &Path, key: &str) -> Self {
         let labels = format!("{{key=\"{}\"}}", escaped(key));
-        let before = fs::read_to_string(path).unwrap_or_default();
         let target = Arc::new(Target {
-            job: Mutex::new(Job::after(&before, &labels)),
             path: path.to_owned(),
             labels,
-            failure: Mutex::default(),
+            job: Mutex::new(Job::new()),
+            writing: Mutex::default(),
         });
-        target.write();
+        target.write(None);
         let (changed, changes) = channel();
         let writing = target.clone();
         let writer = thread::Builder::new().spawn(move || {
@@ -113,11 +120,11 @@ impl MetricsFile {
                 changes.recv_timeout(REFRESH),
                 Err(RecvTimeoutError::Disconnected)
             ) {
-                writing.write();
+                writing.write(None);
             }
         });
         if let Err(error) = writer {
-            *lock(&target.failure) = Some(error);
+            lock(&target.writing).failure = Some(error);
         }
         Self {
             target,
@@ -136,13 +143,12 @@ impl MetricsFile {
 
     /// The job has ended with this status.
     pub(crate) fn finish(&self, status: u8) {
-        lock(&self.target.job).finish(status);
-        self.target.write();
+        self.target.write(Some(status));
     }
 
     /// Why the file could not be written; told once.
     pub(crate) fn failure(&self) -> Option<String> {
-        let error = lock(&self.target.failure).take()?;
+        let error = lock(&self.target.writing).failure.take()?;
         if self.told.swap(true, Ordering::Relaxed) {
             return None;
         }
@@ -152,10 +158,22 @@ impl MetricsFile {
 }
 
 impl Target {
-    fn write(&self) {
-        let mut failure = lock(&self.failure);
-        let text = lock(&self.job).render(&self.labels);
-        *failure = self.replace(&text).err();
+    /// Writes the file; `ended` with this status, for the last time.
+    fn write(&self, ended: Option<u8>) {
+        let mut writing = lock(&self.writing);
+        if writing.over {
+            return;
+        }
+        writing.over = ended.is_some();
+        let before = fs::read_to_string(&self.path).unwrap_or_default();
+        let mut job = lock(&self.job);
+        job.keep(&before, &self.labels);
+        if let Some(status) = ended {
+            job.finish(status);
+        }
+        let text = job.render(&self.labels);
+        drop(job);
+        writing.failure = self.replace(&text).err();
     }
 
     /// Puts a new file in the place of the old one.
@@ -177,24 +195,36 @@ impl Target {
 }
 
 impl Job {
-    /// A start that begins now; `before` is the text of the file until then.
-    fn after(before: &str, labels: &str) -> Self {
-        let value = |metric: usize| {
-            let series = format!("{}{labels} ", METRICS[metric].0);
-            let value = before.lines().find_map(|line| line.strip_prefix(&series))?;
-            value.parse().ok()
-        };
+    /// A start that begins now.
+    fn new() -> Self {
         Self {
             asked: Instant::now(),
             granted: None,
             acquired: false,
             waited: None,
-            held: value(3),
-            status: value(4),
-            last_run: value(5),
-            last_success: value(6),
-            losses: value(7).unwrap_or_default(),
+            held: None,
+            status: None,
+            last_run: None,
+            last_success: None,
+            losses: 0.0,
         }
+    }
+
+    /// Takes over what other starts of the job have written: earlier ones, and those that overlap
+    /// with this one. No lock guards the file: any user who can read it could hold the lock.
+    fn keep(&mut self, file: &str, labels: &str) {
+        let value = |metric: usize| {
+            let series = format!("{}{labels} ", METRICS[metric].0);
+            let value = file.lines().find_map(|line| line.strip_prefix(&series))?;
+            value.parse::<f64>().ok()
+        };
+        if !self.acquired {
+            self.held = value(3);
+            self.status = value(4);
+        }
+        self.last_run = later(self.last_run, value(5));
+        self.last_success = later(self.last_success, value(6));
+        self.losses = value(7).map_or(self.losses, |losses| losses.max(self.losses));
     }
 
     /// Returns whether the event changes a value.
@@ -270,6 +300,10 @@ impl Job {
         }
         text
     }
+}
+
+fn later(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.into_iter().chain(other).reduce(f64::max)
 }
 
 fn since(start: Instant) -> f64 {

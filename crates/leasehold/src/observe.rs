@@ -247,10 +247,14 @@ impl<'a> Acquiring<'a> {
         self.end(AcquireOutcome::Failed(error.kind()));
     }
 
-    fn tell(&self, ended: Option<(AcquireOutcome, Duration)>) {
-        let (key, mode) = (self.key, self.mode);
-        self.observers
-            .each(|observer| observer.acquisition(Acquisition { key, mode, ended }));
+    fn tell(&self, ended: Option<AcquireOutcome>) {
+        self.observers.each(|observer| {
+            observer.acquisition(Acquisition {
+                key: self.key,
+                mode: self.mode,
+                ended: ended.map(|outcome| (outcome, clock::now().since(self.began))),
+            });
+        });
     }
 }
 
@@ -262,7 +266,7 @@ impl Drop for Acquiring<'_> {
         if matches!(outcome, AcquireOutcome::Failed(kind) if kind != ErrorKind::Timeout) {
             self.span.record("otel.status_code", "ERROR");
         }
-        self.tell(Some((outcome, clock::now().since(self.began))));
+        self.tell(Some(outcome));
     }
 }
 

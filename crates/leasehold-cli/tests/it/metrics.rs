@@ -152,7 +152,8 @@ async fn a_waiter_and_a_leader_are_seen() {
         name,
         "k",
     ];
-    let candidate = store.spawn(&[&elect[..], &["--", "sh", "-c", "echo leads; read x"]].concat());
+    let candidate =
+        store.spawn(&[&elect[..], &["--", "sh", "-c", "echo leads; exec sleep 60"]].concat());
     candidate.stderr().wait_for("waiting").await;
     until(&file, "k", |it| {
         it["acquired"] == 0.0 && it["wait_seconds"] > 0.0

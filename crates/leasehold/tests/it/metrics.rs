@@ -235,7 +235,7 @@ async fn nothing_is_left_in_the_gauges() {
         .unwrap()
         .with_renewal(RenewalPolicy::Fixed)
         .unwrap();
-    let short = short.with_ttl(Duration::from_millis(50)).unwrap();
+    let short = short.with_ttl(Duration::from_millis(200)).unwrap();
     let lease = short.lock().await.unwrap();
     lease.lost().await;
     drop(lease);

@@ -19,6 +19,7 @@ mod failure;
 mod guarded;
 mod history;
 mod load_limit;
+mod metrics_file;
 mod nested;
 mod output;
 mod place;
@@ -94,7 +95,16 @@ async fn dispatch(command: Command) -> u8 {
         Command::Top(_) => Printer::new(&OutputArgs::default(), false),
         Command::Completions(_) | Command::Man(_) => Printer::default(),
     };
-    let done = match &command {
+    if let Some((file, key)) = command.metrics_file() {
+        printer.begin_metrics(file, key);
+    }
+    let status = carry_out(&command, printer).await;
+    printer.finish_metrics(status);
+    status
+}
+
+async fn carry_out(command: &Command, printer: &Printer) -> u8 {
+    let done = match command {
         // These two say how it ended, whatever happened.
         Command::Run(args) => return conclude(commands::run::run(args, printer).await, printer),
         Command::Elect(args) if !args.observe => {

@@ -207,6 +207,21 @@ impl Command {
             _ => None,
         }
     }
+
+    /// Its name, for people and metrics.
+    #[must_use]
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Claim(_) => "claim",
+            Self::Renew(_) => "renew",
+            Self::Release(_) => "release",
+            Self::Break { .. } => "break",
+            Self::Resize { .. } => "resize",
+            Self::Watch { .. } => "watch",
+            Self::Unheard { .. } => "unheard",
+            Self::Bury { .. } => "bury",
+        }
+    }
 }
 
 /// Something an inbox should hear. It saves time and carries no authority

@@ -20,7 +20,7 @@
 //! # Features
 //! `local` (the store in files of one machine), `redis` (one server, or a cluster),
 //! `tls` (`rediss://`): all on by default, each works alone. The memory store is
-//! always there.
+//! always there. `metrics` (off by default): `observe::Metrics`.
 
 pub mod audit;
 mod background;
@@ -103,6 +103,11 @@ mod pages {
             #[doc = include_str!(concat!("../../../", $path))]
             mod $name {}
         )* };
+    }
+
+    #[cfg(feature = "metrics")]
+    pages! {
+        metrics: "docs/metrics.md",
     }
 
     pages! {

@@ -3,15 +3,28 @@
 //! `tracing` hears the same facts: a span `leasehold.acquire` for each acquisition, a span
 //! `leasehold.hold` for each lease that follows from it, and events in them. The attributes are
 //! named as OpenTelemetry wants them: `leasehold.key`, `leasehold.token`, durations in seconds.
+//!
+//! With the feature `metrics`, `Metrics` is an observer that records them as metrics;
+//! `docs/metrics.md` lists all of these, and the spans.
+
+#[cfg(feature = "metrics")]
+mod metrics;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use leasehold_core::{End, Fact};
-use leasehold_core::{Key, Loss, Mode};
+use leasehold_core::{Key, Loss, Mode, Moment};
 use tracing::level_filters::LevelFilter;
-use tracing::{Level, Span};
+use tracing::{Level, Span, field};
+
+#[cfg(feature = "metrics")]
+pub use self::metrics::Metrics;
+use crate::clock;
+use crate::error::{ErrorKind, StoreError};
 
 /// A claim as observers see it.
 #[derive(Debug, Clone)]
@@ -25,11 +38,71 @@ pub struct ObservedClaim {
     pub number: u64,
 }
 
+/// One call that acquires a key, such as `lock()`.
+///
+/// It makes one claim or several: on a store without a queue the client asks again with a new
+/// claim each time, and a claim that lost its place in the queue is replaced. A
+/// [`MultiLock`](crate::MultiLock) acquires each of its keys: first all of them in one step, and
+/// one by one if that finds a key busy or the store cannot do it.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Acquisition<'a> {
+    /// The key.
+    pub key: &'a Key,
+    /// Capacity and weight.
+    pub mode: Mode,
+    /// How it ended, and the time from the call to its end; `None` when it begins.
+    pub ended: Option<(AcquireOutcome, Duration)>,
+}
+
+/// How an acquisition ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AcquireOutcome {
+    /// The caller has the lease.
+    Granted,
+    /// The key was not free, and the caller did not want to wait.
+    Busy,
+    /// The caller gave up: the future was dropped. Also: the store cannot lock these keys in one
+    /// step, and the caller acquires them one by one.
+    Withdrawn,
+    /// It failed; [`ErrorKind::Timeout`]: the key was not free in the time that the caller gave.
+    Failed(ErrorKind),
+}
+
+impl fmt::Display for AcquireOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Granted => f.write_str("granted"),
+            Self::Busy => f.write_str("busy"),
+            Self::Withdrawn => f.write_str("withdrawn"),
+            Self::Failed(kind) => kind.fmt(f),
+        }
+    }
+}
+
+/// A request to the store on behalf of a claim, once it was answered or has failed.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct StoreRequest<'a> {
+    /// The key; of several the first.
+    pub key: &'a Key,
+    /// `claim`, `claim_all` (several keys in one step), `renew` or `release`.
+    pub verb: &'static str,
+    /// From sending to the answer or the failure; includes the time to reconnect.
+    pub took: Duration,
+    /// Why it failed; [`ErrorKind::Timeout`] if no answer came in time.
+    pub failed: Option<ErrorKind>,
+}
+
 /// Hears what happens to the claims of a client. A closure is one, too.
 ///
 /// The facts of one claim come in their order, on whichever task or thread they come to light:
 /// return at once, and do not block. The client may be used, also from there. A panic ends the
 /// telling of that fact only.
+///
+/// Acquisitions and requests are reported on the task that makes them. Their order relative to the
+/// facts is not defined.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -54,6 +127,17 @@ pub struct ObservedClaim {
 pub trait Observer: Send + Sync + 'static {
     /// Hears one fact.
     fn observe(&self, claim: &ObservedClaim, fact: Fact);
+
+    /// Called when an acquisition begins, and again when it ends.
+    fn acquisition(&self, acquisition: Acquisition<'_>) {
+        let _ = acquisition;
+    }
+
+    /// Called after each request to the store. A request whose future was dropped before its end
+    /// is not reported.
+    fn request(&self, request: StoreRequest<'_>) {
+        let _ = request;
+    }
 }
 
 impl<F: Fn(&ObservedClaim, Fact) + Send + Sync + 'static> Observer for F {
@@ -90,6 +174,100 @@ impl Observers {
             observer.observe(claim, fact);
         }
     }
+
+    /// Reports a request that was sent at `sent`, and its result.
+    pub(crate) fn request<T>(
+        &self,
+        key: &Key,
+        verb: &'static str,
+        sent: Moment,
+        answer: &Result<T, Option<StoreError>>,
+    ) {
+        self.each(|observer| {
+            observer.request(StoreRequest {
+                key,
+                verb,
+                took: clock::now().since(sent),
+                failed: answer
+                    .as_ref()
+                    .err()
+                    .map(|error| error.as_ref().map_or(ErrorKind::Timeout, StoreError::kind)),
+            });
+        });
+    }
+
+    /// Calls each observer. A panic ends that call only; the panic hook has reported it.
+    fn each(&self, tell: impl Fn(&dyn Observer)) {
+        for observer in &self.0 {
+            catch_unwind(AssertUnwindSafe(|| tell(&**observer))).ok();
+        }
+    }
+}
+
+/// An acquisition in progress: its span, and the reports to observers. Dropping it without an
+/// outcome reports that the caller withdrew.
+pub(crate) struct Acquiring<'a> {
+    observers: &'a Observers,
+    key: &'a Key,
+    mode: Mode,
+    began: Moment,
+    outcome: AcquireOutcome,
+    span: Span,
+}
+
+impl<'a> Acquiring<'a> {
+    pub(crate) fn begin(observers: &'a Observers, key: &'a Key, mode: Mode) -> Self {
+        let acquiring = Self {
+            observers,
+            key,
+            mode,
+            began: clock::now(),
+            outcome: AcquireOutcome::Withdrawn,
+            span: tracing::info_span!(
+                "leasehold.acquire", otel.kind = "client", otel.status_code = field::Empty,
+                leasehold.key = %key, leasehold.outcome = field::Empty
+            ),
+        };
+        acquiring.tell(None);
+        acquiring
+    }
+
+    /// The span in which the claims of this acquisition are made.
+    pub(crate) fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// Reports this outcome.
+    pub(crate) fn end(mut self, outcome: AcquireOutcome) {
+        self.outcome = outcome;
+    }
+
+    /// Reports that it failed.
+    pub(crate) fn fail(self, error: &StoreError) {
+        self.end(AcquireOutcome::Failed(error.kind()));
+    }
+
+    fn tell(&self, ended: Option<AcquireOutcome>) {
+        self.observers.each(|observer| {
+            observer.acquisition(Acquisition {
+                key: self.key,
+                mode: self.mode,
+                ended: ended.map(|outcome| (outcome, clock::now().since(self.began))),
+            });
+        });
+    }
+}
+
+impl Drop for Acquiring<'_> {
+    fn drop(&mut self) {
+        let outcome = self.outcome;
+        self.span
+            .record("leasehold.outcome", field::display(outcome));
+        if matches!(outcome, AcquireOutcome::Failed(kind) if kind != ErrorKind::Timeout) {
+            self.span.record("otel.status_code", "ERROR");
+        }
+        self.tell(Some(outcome));
+    }
 }
 
 /// The spans of leases, by the numbers of their claims.
@@ -99,11 +277,6 @@ impl fmt::Debug for Observers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Observers({})", self.0.len())
     }
-}
-
-/// An acquisition, for `tracing`.
-pub(crate) fn acquisition(key: &Key) -> Span {
-    tracing::info_span!("leasehold.acquire", otel.kind = "client", leasehold.key = %key)
 }
 
 /// A client that is shut down, or hands its lease over, loses it by its own will.
@@ -137,7 +310,8 @@ fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Span
                 leasehold.waited_s = waited.as_secs_f64(), "acquired"
             );
             let hold = tracing::info_span!(
-                parent: None, "leasehold.hold", leasehold.key = %key, leasehold.token = token.get()
+                parent: None, "leasehold.hold", otel.status_code = field::Empty,
+                leasehold.key = %key, leasehold.token = token.get()
             );
             hold.follows_from(acquisition);
             if !hold.is_none() {
@@ -162,6 +336,7 @@ fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Span
             if is_wanted(loss) {
                 tracing::info!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "gave up: {loss}");
             } else {
+                hold.record("otel.status_code", "ERROR");
                 tracing::warn!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "lost: {loss}");
             }
         }

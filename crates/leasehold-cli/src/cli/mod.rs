@@ -3,6 +3,7 @@
 mod shared;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -11,7 +12,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::{duration, env, exit};
 
 pub(crate) use shared::{
-    CommonArgs, GuardArgs, LeaseArgs, LockArgs, OutputArgs, StoreArgs, WaitArgs,
+    CommonArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, OutputArgs, StoreArgs, WaitArgs,
 };
 
 /// Distributed locks for any program: fair, fenced, on one machine or on many
@@ -62,6 +63,19 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+}
+
+impl Command {
+    /// Where metrics are kept, and the key that they are of.
+    pub(crate) fn metrics_file(&self) -> Option<(&Path, &str)> {
+        let (metrics, key) = match self {
+            Self::Run(args) => (&args.metrics, args.lock.first_key()),
+            Self::Hold(args) => (&args.metrics, args.lock.first_key()),
+            Self::Elect(args) => (&args.metrics, &*args.key),
+            _ => return None,
+        };
+        Some((metrics.metrics_file.as_deref()?, key))
+    }
 }
 
 /// Run a command while holding a lock
@@ -119,6 +133,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
     #[command(flatten)]
+    pub(crate) metrics: MetricsArgs,
+    #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
 
@@ -141,6 +157,8 @@ pub(crate) struct HoldArgs {
     pub(crate) wait: WaitArgs,
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
+    #[command(flatten)]
+    pub(crate) metrics: MetricsArgs,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
@@ -182,12 +200,14 @@ pub(crate) struct ElectArgs {
     #[arg(long)]
     pub(crate) once: bool,
     /// Print who leads, and each change, until a signal comes
-    #[arg(long, conflicts_with_all = ["command", "note", "once"])]
+    #[arg(long, conflicts_with_all = ["command", "note", "once", "metrics_file"])]
     pub(crate) observe: bool,
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
+    #[command(flatten)]
+    pub(crate) metrics: MetricsArgs,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }

@@ -81,6 +81,20 @@ pub(crate) struct OutputArgs {
     pub(crate) json: bool,
 }
 
+/// Where the metrics of a job go.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct MetricsArgs {
+    /// Keep metrics of the lock in this file, for the textfile collector of node_exporter
+    ///
+    /// The file tells whether the lock is held, how long the job waited for it and held it, the exit
+    /// status, and when the job last ran and last succeeded. It is replaced at the start, on each
+    /// change, every 10s and at the end. If it cannot be written, a warning says so once, and the
+    /// job goes on. Use one file for each job; the collector reads files whose names end in .prom.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics_file: Option<PathBuf>,
+}
+
 /// What each subcommand has that uses a store.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
@@ -133,6 +147,14 @@ pub(crate) struct LockArgs {
     /// Give the lock up after so long, as if it were lost; run: once the command has ended
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
+}
+
+impl LockArgs {
+    /// The key; of several the first.
+    pub(crate) fn first_key(&self) -> &str {
+        let mut keys = self.key.iter().chain(&self.keys);
+        keys.next().map_or("", String::as_str)
+    }
 }
 
 /// How long to wait for it.

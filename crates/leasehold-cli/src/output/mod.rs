@@ -7,7 +7,8 @@ mod sentence;
 mod table;
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clap::error::{ContextKind, ErrorKind};
 use indicatif::ProgressBar;
@@ -23,6 +24,7 @@ pub(crate) use table::{Column, table};
 use crate::cli::OutputArgs;
 use crate::exit;
 use crate::failure::Failure;
+use crate::metrics_file::MetricsFile;
 
 const PREFIX: &str = "leasehold: ";
 
@@ -36,6 +38,7 @@ struct Inner {
     /// Whether `--json` is about events too, and not only about data.
     json_events: bool,
     live: Mutex<Option<ProgressBar>>,
+    metrics: OnceLock<MetricsFile>,
 }
 
 impl Printer {
@@ -45,6 +48,7 @@ impl Printer {
             options: options.clone(),
             json_events: options.json && events,
             live: Mutex::default(),
+            metrics: OnceLock::new(),
         }));
         log::begin(&printer, options);
         printer
@@ -99,8 +103,31 @@ impl Printer {
         self.data(&(escape::escape_json(&line) + "\n"))
     }
 
+    /// Keeps the metrics of the lock on `key` in this file from now on.
+    pub(crate) fn begin_metrics(&self, file: &Path, key: &str) {
+        let metrics = MetricsFile::begin(file, key);
+        self.warn_if_unwritten(self.0.metrics.get_or_init(|| metrics));
+    }
+
+    /// Writes the file for the last time.
+    pub(crate) fn finish_metrics(&self, status: u8) {
+        if let Some(metrics) = self.0.metrics.get() {
+            metrics.finish(status);
+            self.warn_if_unwritten(metrics);
+        }
+    }
+
+    fn warn_if_unwritten(&self, metrics: &MetricsFile) {
+        if let Some(failure) = metrics.failure() {
+            self.warn(failure);
+        }
+    }
+
     /// Something that happened.
     pub(crate) fn event(&self, event: &Event) {
+        if let Some(metrics) = self.0.metrics.get() {
+            metrics.note(event);
+        }
         if self.0.options.quiet && !event.is_urgent() {
             return;
         }

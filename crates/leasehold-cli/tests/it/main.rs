@@ -22,6 +22,7 @@ mod locks;
 mod log;
 mod looking;
 mod many;
+mod metrics;
 mod nested;
 mod pages;
 mod patience;

@@ -15,7 +15,7 @@ use super::wish::{Patience, Wish, mismatch, quarantined, timed_out};
 use super::{Session, random_u64, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
-use crate::observe::acquisition;
+use crate::observe::{AcquireOutcome, Acquiring};
 use crate::sync::sleep;
 
 /// A claim that was granted.
@@ -67,10 +67,16 @@ impl Session {
                 Tried::Busy(_) => None,
             })
         };
-        let span = acquisition(&wish.key);
+        let acquiring = self.acquiring(wish);
         // By itself: whatever awaits this would have to move all of it otherwise.
         let acquire = Box::pin(acquire);
-        let acquired = self.while_open(acquire).instrument(span).await?;
+        let acquired = self.while_open(acquire).instrument(acquiring.span()).await;
+        let acquired = acquired.flatten();
+        match &acquired {
+            Ok(Some(_)) => acquiring.end(AcquireOutcome::Granted),
+            Ok(None) => acquiring.end(AcquireOutcome::Busy),
+            Err(error) => acquiring.fail(error),
+        }
         if matches!(&acquired, Err(error) if error.kind() == ErrorKind::Timeout) {
             // Whoever asks next does not find it in line.
             self.own_departures(&wish.key).await;
@@ -124,9 +130,23 @@ impl Session {
         id: &ClaimId,
         version: u64,
     ) -> Result<Adopted, StoreError> {
-        let span = acquisition(&wish.key);
+        let acquiring = self.acquiring(wish);
         let adopting = self.while_open(self.adopt_open(wish, id, version));
-        adopting.instrument(span).await?
+        let adopted = adopting.instrument(acquiring.span()).await.flatten();
+        match &adopted {
+            Ok(Adopted::Lease(_)) => acquiring.end(AcquireOutcome::Granted),
+            // The claim that was to be adopted does not exist any more.
+            Ok(Adopted::Gone | Adopted::Superseded) => {
+                acquiring.end(AcquireOutcome::Failed(ErrorKind::Lost));
+            }
+            Err(error) => acquiring.fail(error),
+        }
+        adopted
+    }
+
+    /// An acquisition that begins now.
+    pub(super) fn acquiring<'a>(&'a self, wish: &'a Wish) -> Acquiring<'a> {
+        Acquiring::begin(self.teller.observers(), &wish.key, wish.mode)
     }
 
     async fn adopt_open(

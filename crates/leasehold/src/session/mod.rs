@@ -240,10 +240,13 @@ impl Session {
 
     /// Carries one request to the store and back.
     async fn carry(&self, key: &Key, transmit: &Transmit) -> Carried {
-        match timeout(transmit.limit, self.store.step(key, &transmit.command)).await {
+        let answer = match timeout(transmit.limit, self.store.step(key, &transmit.command)).await {
             Ok(answer) => answer.map_err(Some),
             Err(_) => Err(None),
-        }
+        };
+        let observers = self.teller.observers();
+        observers.request(key, transmit.command.verb(), transmit.sent, &answer);
+        answer
     }
 }
 

@@ -63,6 +63,11 @@ impl Teller {
         }
     }
 
+    /// The observers of this client.
+    pub(super) fn observers(&self) -> &Observers {
+        &self.observers
+    }
+
     /// This is to be told, if anybody wants to hear it.
     pub(super) fn keep(&self, claim: impl FnOnce() -> ObservedClaim, fact: Fact, span: Span) {
         if self.observers.hear(&fact) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_core::{Command, Reply, Transmit};
+use tracing::Instrument as _;
 
 use super::Session;
 use super::acquire::Grant;
@@ -10,6 +11,7 @@ use super::claimed::Claimed;
 use super::wish::{Patience, Wish, mismatch};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
+use crate::observe::{AcquireOutcome, Acquiring};
 use crate::store::{AllAnswer, Answer};
 use crate::sync::{sleep, timeout};
 
@@ -32,20 +34,34 @@ impl Session {
         self: &Arc<Self>,
         wishes: &[Wish],
     ) -> Result<Together, (usize, StoreError)> {
-        let acquired = self.while_open(self.acquire_all_open(wishes)).await;
-        acquired.map_err(|closed| (0, closed))?
+        let acquiring: Vec<_> = wishes.iter().map(|wish| self.acquiring(wish)).collect();
+        let acquired = self
+            .while_open(self.acquire_all_open(wishes, &acquiring))
+            .await;
+        let acquired = acquired.map_err(|closed| (0, closed)).flatten();
+        for acquiring in acquiring {
+            match &acquired {
+                Ok(Together::Granted(_)) => acquiring.end(AcquireOutcome::Granted),
+                Ok(Together::Busy) => acquiring.end(AcquireOutcome::Busy),
+                Ok(Together::Apart) => acquiring.end(AcquireOutcome::Withdrawn),
+                Err((_, error)) => acquiring.fail(error),
+            }
+        }
+        acquired
     }
 
     async fn acquire_all_open(
         self: &Arc<Self>,
         wishes: &[Wish],
+        acquiring: &[Acquiring<'_>],
     ) -> Result<Together, (usize, StoreError)> {
         // With one seed all pause for as long as the first.
         let limits = Patience::No.limits(self.settings.operation_timeout);
         let mut claims = Vec::with_capacity(wishes.len());
-        for (at, wish) in wishes.iter().enumerate() {
+        for (at, (wish, acquiring)) in wishes.iter().zip(acquiring).enumerate() {
             self.own_departures(&wish.key).await;
-            let claimed = self.claim(wish, limits, false, false).await;
+            let claim = self.claim(wish, limits, false, false);
+            let claimed = claim.instrument(acquiring.span()).await;
             claims.push(claimed.map_err(|error| (at, error))?);
         }
         loop {
@@ -86,10 +102,17 @@ impl Session {
             });
         let parts: Vec<_> = parts.collect();
         let limit = sent.iter().map(|sent| sent.limit).min().unwrap_or_default();
-        match timeout(limit, self.store.claim_all(&parts)).await {
+        let began = clock::now();
+        let answer = match timeout(limit, self.store.claim_all(&parts)).await {
             Ok(answer) => answer.map_err(Some),
             Err(_) => Err(None),
+        };
+        // A store that cannot do this was not asked.
+        if let (Some((key, _)), false) = (parts.first(), matches!(answer, Ok(None))) {
+            let observers = self.teller.observers();
+            observers.request(key, "claim_all", began, &answer);
         }
+        answer
     }
 
     /// Each is checked once more; all or none.

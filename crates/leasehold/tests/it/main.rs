@@ -28,6 +28,8 @@ mod log;
 mod machine_sleep;
 mod memory_conformance;
 mod memory_facade;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod observing;
 #[cfg(feature = "redis")]
 mod quarantine_support;

@@ -8,7 +8,7 @@ use super::check_sentence;
 
 // The command is no library: its file is compiled here once more.
 #[path = "../../../../crates/leasehold-cli/src/duration.rs"]
-#[allow(unreachable_pub, reason = "as it is there")]
+#[allow(dead_code, unreachable_pub, reason = "as it is there")]
 mod command;
 
 pub(crate) fn run(data: &[u8]) {

@@ -1,0 +1,347 @@
+//! `--metrics-file`: metrics of a job, as a file for the textfile collector of `node_exporter`.
+//!
+//! Each write replaces the file atomically. A separate thread writes while the job runs: a slow
+//! disk must not delay the renewals of the lease.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{fs, io, thread};
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::output::Event;
+
+/// How often the file is written while nothing changes: at least once per scrape, which is every
+/// 15 s to 60 s in most set-ups.
+const REFRESH: Duration = Duration::from_secs(10);
+
+/// The metrics of the file: name, type, meaning. A test compares them with `docs/metrics.md`.
+const METRICS: [(&str, &str, &str); 8] = [
+    ("leasehold_job_held", "gauge", "1 while the lock is held"),
+    (
+        "leasehold_job_acquired",
+        "gauge",
+        "1 if the last start has obtained the lock",
+    ),
+    (
+        "leasehold_job_wait_seconds",
+        "gauge",
+        "how long the last start waited for the lock, or has waited until now",
+    ),
+    (
+        "leasehold_job_hold_seconds",
+        "gauge",
+        "how long the lock was held the last time, or has been held until now",
+    ),
+    (
+        "leasehold_job_exit_status",
+        "gauge",
+        "the exit status of the last start that has ended",
+    ),
+    (
+        "leasehold_job_last_run_timestamp_seconds",
+        "gauge",
+        "when the lock was obtained the last time",
+    ),
+    (
+        "leasehold_job_last_success_timestamp_seconds",
+        "gauge",
+        "when a start that had obtained the lock ended with status 0 the last time",
+    ),
+    (
+        "leasehold_job_losses_total",
+        "counter",
+        "leases that were lost",
+    ),
+];
+
+/// The file, and the thread that writes it.
+#[derive(Debug)]
+pub(crate) struct MetricsFile {
+    target: Arc<Target>,
+    changed: Sender<()>,
+    told: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Target {
+    path: PathBuf,
+    labels: String,
+    job: Mutex<Job>,
+    /// Locked during a write: the newest state is written last.
+    writing: Mutex<Writing>,
+}
+
+#[derive(Debug, Default)]
+struct Writing {
+    /// Why the last write failed.
+    failure: Option<io::Error>,
+    /// The job has ended, and nothing is written any more.
+    over: bool,
+}
+
+/// The state of a job.
+#[derive(Debug)]
+struct Job {
+    /// When the waiting began.
+    asked: Instant,
+    /// When the lock was granted; `None` unless it is held.
+    granted: Option<Instant>,
+    acquired: bool,
+    // Values of `METRICS`, in its order.
+    waited: Option<f64>,
+    held: Option<f64>,
+    status: Option<f64>,
+    last_run: Option<f64>,
+    last_success: Option<f64>,
+    losses: f64,
+}
+
+impl MetricsFile {
+    /// Begins to write.
+    pub(crate) fn begin(path: &Path, key: &str) -> Self {
+        let labels = format!("{{key=\"{}\"}}", escaped(key));
+        let target = Arc::new(Target {
+            path: path.to_owned(),
+            labels,
+            job: Mutex::new(Job::new()),
+            writing: Mutex::default(),
+        });
+        target.write(None);
+        let (changed, changes) = channel();
+        let writing = target.clone();
+        let writer = thread::Builder::new().spawn(move || {
+            while !matches!(
+                changes.recv_timeout(REFRESH),
+                Err(RecvTimeoutError::Disconnected)
+            ) {
+                writing.write(None);
+            }
+        });
+        if let Err(error) = writer {
+            lock(&target.writing).failure = Some(error);
+        }
+        Self {
+            target,
+            changed,
+            told: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes note of an event.
+    pub(crate) fn note(&self, event: &Event) {
+        if lock(&self.target.job).note(event) {
+            // If the thread could not be started, only `finish` writes.
+            let _ = self.changed.send(());
+        }
+    }
+
+    /// The job has ended with this status.
+    pub(crate) fn finish(&self, status: u8) {
+        self.target.write(Some(status));
+    }
+
+    /// Why the file could not be written; told once.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let error = lock(&self.target.writing).failure.take()?;
+        if self.told.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let path = self.target.path.display();
+        Some(format!("cannot write the metrics to {path}: {error}"))
+    }
+}
+
+impl Target {
+    /// Writes the file; `ended` with this status, for the last time.
+    fn write(&self, ended: Option<u8>) {
+        let mut writing = lock(&self.writing);
+        if writing.over {
+            return;
+        }
+        writing.over = ended.is_some();
+        let before = fs::read_to_string(&self.path).unwrap_or_default();
+        let mut job = lock(&self.job);
+        job.keep(&before, &self.labels);
+        if let Some(status) = ended {
+            job.finish(status);
+        }
+        let text = job.render(&self.labels);
+        drop(job);
+        writing.failure = self.replace(&text).err();
+    }
+
+    /// Puts a new file in the place of the old one.
+    fn replace(&self, text: &str) -> io::Result<()> {
+        let name = self
+            .path
+            .file_name()
+            .ok_or(io::ErrorKind::InvalidFilename)?;
+        // The collector reads only names that end in `.prom`.
+        let new = format!(".{}.{}.new", name.display(), std::process::id());
+        let new = self.path.with_file_name(new);
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
+        if written.is_err() {
+            // Otherwise it would stay for ever.
+            let _ = fs::remove_file(&new);
+        }
+        written
+    }
+}
+
+impl Job {
+    /// A start that begins now.
+    fn new() -> Self {
+        Self {
+            asked: Instant::now(),
+            granted: None,
+            acquired: false,
+            waited: None,
+            held: None,
+            status: None,
+            last_run: None,
+            last_success: None,
+            losses: 0.0,
+        }
+    }
+
+    /// Takes over what other starts of the job have written: earlier ones, and those that overlap
+    /// with this one. No lock guards the file: any user who can read it could hold the lock.
+    fn keep(&mut self, file: &str, labels: &str) {
+        let value = |metric: usize| {
+            let series = format!("{}{labels} ", METRICS[metric].0);
+            let value = file.lines().find_map(|line| line.strip_prefix(&series))?;
+            value.parse::<f64>().ok()
+        };
+        if !self.acquired {
+            self.held = value(3);
+            self.status = value(4);
+        }
+        self.last_run = later(self.last_run, value(5));
+        self.last_success = later(self.last_success, value(6));
+        self.losses = value(7).map_or(self.losses, |losses| losses.max(self.losses));
+    }
+
+    /// Returns whether the event changes a value.
+    fn note(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Acquired { .. } => {
+                self.waited = Some(since(self.asked));
+                self.granted = Some(Instant::now());
+                self.acquired = true;
+                self.last_run = Some(now());
+                true
+            }
+            Event::Released {
+                still_ours: true, ..
+            } => self.end_hold(),
+            Event::Lost(_) | Event::Released { .. } => {
+                let held = self.end_hold();
+                self.losses += f64::from(held);
+                held
+            }
+            // Waiting for the next term begins.
+            Event::TermEnded { .. } => {
+                self.waited = None;
+                self.asked = Instant::now();
+                self.end_hold();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn finish(&mut self, status: u8) {
+        self.end_hold();
+        self.waited = Some(self.waited());
+        self.status = Some(status.into());
+        if self.acquired && status == 0 {
+            self.last_success = Some(now());
+        }
+    }
+
+    /// Returns whether the lock was held until now.
+    fn end_hold(&mut self) -> bool {
+        let granted = self.granted.take();
+        self.held = granted.map(since).or(self.held);
+        granted.is_some()
+    }
+
+    fn waited(&self) -> f64 {
+        self.waited.unwrap_or_else(|| since(self.asked))
+    }
+
+    fn render(&self, labels: &str) -> String {
+        let held = self.granted.map(since);
+        let values = [
+            Some(f64::from(held.is_some())),
+            Some(f64::from(self.acquired)),
+            Some(self.waited()),
+            held.or(self.held),
+            self.status,
+            self.last_run,
+            self.last_success,
+            Some(self.losses),
+        ];
+        let mut text = String::new();
+        for ((name, kind, meaning), value) in METRICS.iter().zip(values) {
+            if let Some(value) = value {
+                // Writing to a string does not fail.
+                let _ = writeln!(
+                    text,
+                    "# HELP {name} {meaning}\n# TYPE {name} {kind}\n{name}{labels} {value}"
+                );
+            }
+        }
+        text
+    }
+}
+
+fn later(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.into_iter().chain(other).reduce(f64::max)
+}
+
+fn since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64()
+}
+
+fn now() -> f64 {
+    Timestamp::now().as_duration().as_secs_f64()
+}
+
+/// Escapes the value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_lists_all_metrics() {
+        let page = include_str!("../../../docs/metrics.md");
+        let rows = page
+            .lines()
+            .filter(|line| line.starts_with("| `leasehold_job"));
+        let listed =
+            METRICS.map(|(name, kind, meaning)| format!("| `{name}` | {kind} | {meaning} |"));
+        assert_eq!(rows.collect::<Vec<_>>(), listed);
+    }
+
+    #[test]
+    fn a_key_is_quoted() {
+        assert_eq!(escaped("a\\b\"c"), "a\\\\b\\\"c");
+    }
+}

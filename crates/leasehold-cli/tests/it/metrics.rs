@@ -1,0 +1,293 @@
+//! `--metrics-file`, and the alert rules and the dashboard for it and for the library's metrics.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold_testkit::process::Signal;
+use tokio::time::{sleep, timeout};
+
+use crate::common::{Store, leasehold};
+
+/// What the file says, by the names of the metrics without `leasehold_job_`.
+fn read(file: &Path, key: &str) -> BTreeMap<String, f64> {
+    let text = fs::read_to_string(file).unwrap();
+    let mut values = BTreeMap::new();
+    let lines: Vec<_> = text.lines().collect();
+    for family in lines.chunks(3) {
+        let [help, kind, sample] = family else {
+            panic!("{text}");
+        };
+        let (series, value) = sample.rsplit_once(' ').unwrap();
+        let name = series.strip_suffix(&format!("{{key=\"{key}\"}}")).unwrap();
+        assert!(help.starts_with(&format!("# HELP {name} ")), "{text}");
+        let counts = name.ends_with("_total");
+        let expected = if counts { "counter" } else { "gauge" };
+        assert_eq!(*kind, format!("# TYPE {name} {expected}"));
+        let name = name.strip_prefix("leasehold_job_").unwrap().to_owned();
+        assert!(
+            values.insert(name, value.parse().unwrap()).is_none(),
+            "{text}"
+        );
+    }
+    values
+}
+
+/// Reads it until something is so: it is written by a thread of its own.
+async fn until(file: &Path, key: &str, is_so: impl Fn(&BTreeMap<String, f64>) -> bool) {
+    let reading = async {
+        while !is_so(&read(file, key)) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let limit = Duration::from_secs(30);
+    assert!(
+        timeout(limit, reading).await.is_ok(),
+        "{:?}",
+        read(file, key)
+    );
+}
+
+fn now() -> f64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs_f64()
+}
+
+#[tokio::test]
+async fn a_run_leaves_its_metrics() {
+    let store = Store::local();
+    let file = store.path("job.prom");
+    let name = file.to_str().unwrap();
+    let before = now();
+    let run = ["run", "--metrics-file", name, "a \"key\"", "--", "sh", "-c"];
+    let done = store.run(&[&run[..], &["true"]].concat()).await;
+    assert_eq!((done.code(), &*done.stderr), (Some(0), ""));
+    let key = "a \\\"key\\\"";
+    let first = read(&file, key);
+    let expected = ["held", "acquired", "exit_status", "losses_total"].map(|name| first[name]);
+    assert_eq!(expected, [0.0, 1.0, 0.0, 0.0]);
+    assert!(first["wait_seconds"] > 0.0 && first["hold_seconds"] > 0.0);
+    let (ran, succeeded) = (
+        "last_run_timestamp_seconds",
+        "last_success_timestamp_seconds",
+    );
+    assert!(before <= first[ran] && first[ran] <= first[succeeded] && first[succeeded] <= now());
+
+    // A failure leaves the time of the last success.
+    let done = store.run(&[&run[..], &["exit 3"]].concat()).await;
+    assert_eq!(done.code(), Some(3));
+    let second = read(&file, key);
+    assert_eq!((second["acquired"], second["exit_status"]), (1.0, 3.0));
+    assert!(second[ran] > first[ran] && second[succeeded] == first[succeeded]);
+
+    // So does a start that does not get the lock, and it leaves the time of the last run.
+    let (holder, _) = store.holder(&["a \"key\""]).await;
+    let refused = [
+        "run",
+        "-n",
+        "--metrics-file",
+        name,
+        "a \"key\"",
+        "--",
+        "true",
+    ];
+    assert_eq!(store.run(&refused).await.code(), Some(75));
+    let third = read(&file, key);
+    assert_eq!((third["acquired"], third["exit_status"]), (0.0, 75.0));
+    assert_eq!(
+        (third[ran], third["hold_seconds"]),
+        (second[ran], second["hold_seconds"])
+    );
+    drop(holder);
+
+    let left = fs::read_dir(file.parent().unwrap()).unwrap();
+    let names = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<_> = names.filter(|name| name.contains("job.prom")).collect();
+    assert_eq!(left, ["job.prom"], "no half of a file is left");
+}
+
+#[tokio::test]
+async fn a_hold_is_seen_while_it_lasts_and_when_it_is_lost() {
+    let store = Store::local();
+    let file = store.path("job.prom");
+    let hold = ["--metrics-file", file.to_str().unwrap(), "k"];
+    let (holder, _) = store.holder(&hold).await;
+    until(&file, "k", |it| {
+        it["held"] == 1.0 && !it.contains_key("exit_status")
+    })
+    .await;
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.finish().await.code(), Some(0));
+    let ended = read(&file, "k");
+    assert_eq!(
+        (ended["held"], ended["exit_status"], ended["losses_total"]),
+        (0.0, 0.0, 0.0)
+    );
+
+    let (holder, _) = store.holder(&hold).await;
+    assert_eq!(store.run(&["break", "--yes", "k"]).await.code(), Some(0));
+    assert_eq!(holder.finish().await.code(), Some(79));
+    let ended = read(&file, "k");
+    assert_eq!(
+        (ended["held"], ended["exit_status"], ended["losses_total"]),
+        (0.0, 79.0, 1.0)
+    );
+}
+
+#[tokio::test]
+async fn a_waiter_and_a_leader_are_seen() {
+    let store = Store::local();
+    let file = store.path("job.prom");
+    let name = file.to_str().unwrap();
+    let (holder, _) = store.holder(&["k"]).await;
+    let elect = [
+        "elect",
+        "-S",
+        &store.url,
+        "--once",
+        "--metrics-file",
+        name,
+        "k",
+    ];
+    let candidate =
+        store.spawn(&[&elect[..], &["--", "sh", "-c", "echo leads; exec sleep 60"]].concat());
+    candidate.stderr().wait_for("waiting").await;
+    until(&file, "k", |it| {
+        it["acquired"] == 0.0 && it["wait_seconds"] > 0.0
+    })
+    .await;
+    holder.signal(Signal::TERM);
+    candidate.stdout().wait_for("leads").await;
+    until(&file, "k", |it| it["held"] == 1.0).await;
+    candidate.signal(Signal::TERM);
+    let ended = candidate.finish().await;
+    let last = read(&file, "k");
+    assert_eq!(
+        (last["held"], Some(last["exit_status"])),
+        (0.0, ended.code().map(f64::from))
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_named_once_and_stops_nothing() {
+    let store = Store::local();
+    let file = store.path("no/such/job.prom");
+    let name = file.to_str().unwrap();
+    let done = store
+        .run(&["run", "--metrics-file", name, "k", "--", "echo", "done"])
+        .await;
+    assert_eq!((done.code(), &*done.stdout), (Some(0), "done\n"));
+    let said: Vec<_> = done.stderr.lines().collect();
+    let [warning] = said[..] else {
+        panic!("{said:?}");
+    };
+    assert!(
+        warning.contains("cannot write the metrics to") && warning.contains(name),
+        "{warning}"
+    );
+}
+
+// ---- rules and dashboard ----
+
+/// The names and labels that `docs/metrics.md` lists, as Prometheus has them. The library's tests
+/// and the command's hold its tables against what is recorded.
+fn documented() -> BTreeSet<String> {
+    let page = include_str!("../../../../docs/metrics.md");
+    let mut names = BTreeSet::new();
+    for row in page.lines().filter(|line| line.starts_with("| `leasehold")) {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let name = cells[1].split('`').nth(1).unwrap().replace('.', "_");
+        // Five columns for the library, three for jobs, two for labels; those of spans are no metrics.
+        if cells.len() == 5 && !name.starts_with("leasehold_job_") {
+            continue;
+        }
+        let suffixes: &[_] = match (cells[2], cells[3]) {
+            ("histogram", "s") => &["_seconds_bucket", "_seconds_count", "_seconds_sum"],
+            ("counter", "1") => &["_total"],
+            _ => &[""],
+        };
+        names.extend(suffixes.iter().map(|suffix| format!("{name}{suffix}")));
+    }
+    names
+}
+
+/// What is used of them in expressions.
+fn used(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let ours = words.filter(|word| word.starts_with("leasehold_"));
+    ours.map(str::to_owned).collect()
+}
+
+#[test]
+fn rules_use_what_is_recorded_and_say_why() {
+    let rules = include_str!("../../../../contrib/prometheus/leasehold.rules.yml");
+    let unknown: Vec<_> = used(rules).difference(&documented()).cloned().collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+    let lines: Vec<_> = rules.lines().collect();
+    let alerts = lines.iter().enumerate();
+    let alerts = alerts.filter(|(_, line)| line.contains("- alert: "));
+    let mut found = 0;
+    for (at, alert) in alerts {
+        found += 1;
+        assert!(
+            lines[at - 1].trim_start().starts_with("# "),
+            "{alert}: a reason"
+        );
+        let rest = lines[at + 1..].iter().take_while(|line| !line.is_empty());
+        let rule: Vec<_> = rest.map(|line| line.trim_start()).collect();
+        for part in [
+            "expr: ",
+            "labels:",
+            "severity: ",
+            "annotations:",
+            "summary: ",
+        ] {
+            let parts = rule.iter().filter(|line| line.starts_with(part)).count();
+            assert_eq!(parts, 1, "{alert}: {part}");
+        }
+    }
+    assert!(found > 5);
+}
+
+#[test]
+fn the_dashboard_shows_all_that_is_recorded() {
+    let dashboard = include_str!("../../../../contrib/grafana/leasehold.json");
+    let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().unwrap());
+    let queries = targets.map(|target| target["expr"].as_str().unwrap());
+    let variable = dashboard["templating"]["list"][1]["query"]["query"]
+        .as_str()
+        .unwrap();
+    let shown = used(&queries.chain([variable]).collect::<Vec<_>>().join(" "));
+    let documented = documented();
+    let unknown: Vec<_> = shown.difference(&documented).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+    // Of a histogram the buckets or the counts are enough, and of a run its last success.
+    let left: Vec<_> = documented.difference(&shown).collect();
+    let minor = |name: &&&String| {
+        let seconds = name.contains("_seconds_") || name.ends_with("_timestamp_seconds");
+        let label = ["mode", "outcome", "reason", "verb", "key_class"];
+        let label = label
+            .iter()
+            .any(|label| **name == &format!("leasehold_{label}"));
+        !seconds && !label
+    };
+    let missing: Vec<_> = left.iter().filter(minor).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[tokio::test]
+async fn the_help_names_the_file() {
+    let help = leasehold(&["run", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    assert!(
+        help.contains("--metrics-file <FILE>") && help.contains(".prom"),
+        "{help}"
+    );
+}

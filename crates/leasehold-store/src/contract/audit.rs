@@ -44,7 +44,9 @@ pub async fn audit_says_who_held_and_how_it_ended(fixture: &dyn Fixture) {
     };
     let who = ClientInfo::new("host", 7, Some("case"));
     let (first, one) = a.granted(&k, &a.want(1)).await;
-    a.granted(&other, &a.want(1)).await;
+    let mut brief = a.want(1);
+    brief.lease_ttl = fixture.short();
+    a.granted(&other, &brief).await;
     let waiting = b.waiting(&k, &b.want(2)).await;
     a.release(&k, &a.want(1)).await;
     let (second, two) = b.granted(&k, &b.want(2)).await;
@@ -56,13 +58,26 @@ pub async fn audit_says_who_held_and_how_it_ended(fixture: &dyn Fixture) {
     let (third, three) = a.granted(&k, &short).await;
     fixture.pass(2 * fixture.short()).await;
     let (fourth, four) = b.granted(&k, &b.want(4)).await;
+    b.granted(&other, &b.want(1_000)).await;
 
     let records = read(&mut log).await;
     let all = a.store.audit_log(None, StoreTime(0));
     let all = read(&mut all.expect("the log of all keys")).await;
-    let elsewhere: Vec<_> = all.iter().filter(|record| record.key == other).collect();
-    assert_eq!(elsewhere.len(), 1, "{all:?}");
-    assert_eq!(all.len(), records.len() + 1);
+    let elsewhere = all.iter().filter(|record| record.key == other);
+    let events: Vec<_> = elsewhere.map(|record| &record.entry.event).collect();
+    // Nobody waited for it, and it is noted all the same.
+    assert!(
+        matches!(
+            events[..],
+            [
+                AuditEvent::Granted { .. },
+                AuditEvent::Expired { .. },
+                AuditEvent::Granted { .. }
+            ]
+        ),
+        "{events:?}"
+    );
+    assert_eq!(all.len(), records.len() + events.len());
     assert!(!format!("{all:?}").contains(a.want(1).id.expose()));
     let mut last = StoreTime(0);
     let mut said = Vec::new();

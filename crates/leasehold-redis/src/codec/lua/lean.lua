@@ -10,7 +10,7 @@
       if not value and marks % 8 < 4 and closed_for <= 0 then
         local ttl = unpack_from('<d', command, 3)
         if ttl ~= lives_for then
-          lives_for, lives = ttl, string.format('%.0f', millis(ttl))
+          lives_for, lives = ttl, string.format('%.0f', millis(ttl, true))
         end
         local token, deadline = last_token + 1, clock + ttl
         if token < clock then token = clock end
@@ -44,7 +44,7 @@
           local raised = clock + unpack_from('<d', command, 3)
           if raised > deadline then deadline = raised end
           local done = redis.pcall('SET', key, pack('<c0ddc0', sub(value, 1, 11), clock, deadline, sub(value, 28)),
-            'PX', string.format('%.0f', millis(deadline - clock)))
+            'PX', string.format('%.0f', millis(deadline - clock, true)))
           if not done.err then
             touched[key] = CHANGED
             local token = unpack_from('<d', value, 28)

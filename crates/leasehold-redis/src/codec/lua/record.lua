@@ -142,7 +142,7 @@ end
 
 local function save_string(must)
   local claim = find(first_granted)
-  local lives = millis(claim.deadline - now)
+  local lives = millis(claim.deadline - now, true)
   return write(must, lives, 'SET', key, struct.pack('<BBBddddBc0', 108, 104, 2, claim.since, clock, claim.deadline,
     claim.token, #claim.id, claim.id) .. claim.body, 'PX', lives)
 end
@@ -205,7 +205,7 @@ local function save(must)
     return save_string(must)
   end
   local keep = math.max(furthest - now, 0) + SPARE
-  local lives = millis(keep)
+  local lives = millis(keep, granted > 0)
   local extend = expires < clock + keep - SPARE / 16
   if extend then
     expires = clock + keep

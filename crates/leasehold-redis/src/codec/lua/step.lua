@@ -72,8 +72,12 @@ local function refresh(at)
   values[at] = call('MGET', KEYS[at])[1]
 end
 
--- For how long a key lives that is needed for so many microseconds.
-local function millis(micros)
+-- For how long a key lives that is needed for so many microseconds. With an audit log a hold that
+-- has expired stays for a day, so that a step can find and note it.
+local function millis(micros, holds)
+  if holds and log then
+    micros = micros + 86400000000
+  end
   return math.max(math.ceil(micros / 1000), 1)
 end
 

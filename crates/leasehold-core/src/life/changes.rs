@@ -212,7 +212,7 @@ impl Life {
         let reply = said.map(|heard| heard.reply);
         change.outcome = match (&change.aim, heard, reply) {
             // The release of the lease ahead in its run may still be under way.
-            (Aim::Caller(Change::Downgrade), _, Some(Reply::Standing(standing)))
+            (Aim::Caller(Change::Downgrade) | Aim::Settle, _, Some(Reply::Standing(standing)))
                 if !standing.holds() =>
             {
                 None

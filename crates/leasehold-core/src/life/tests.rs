@@ -480,6 +480,20 @@ fn what_is_handed_over_is_relied_on_no_more_and_stays() {
     assert_eq!(life.poll_transmit(at(12), || None), None);
 }
 
+/// Whoever takes it over must find it holding: the release of the lease ahead is awaited.
+#[test]
+fn what_is_handed_over_holds_at_the_store() {
+    let mut life = held(terms());
+    let change = life.hand_over(at(10));
+    let settle = send(&mut life, 10);
+    life.handle_answer(at(11), &settle, Ok(heard(behind(7, 1))));
+    assert_eq!(life.changed(change), None);
+    let due = life.poll_timeout().expect("it asks again");
+    let settle = life.poll_transmit(due, || None).expect("it asks again");
+    life.handle_answer(due, &settle, Ok(heard(standing(Some(7)))));
+    assert_eq!(life.changed(change), Some(Changed::Done));
+}
+
 #[test]
 fn an_adoption_gets_what_is_held_and_nothing_else() {
     let adopt = || {

@@ -82,6 +82,28 @@ pub async fn the_watchdog_rotates(fixture: &dyn Fixture) {
     idle(&client, "k").await;
 }
 
+/// The lease ahead was dropped just now, and the store may not know it yet.
+pub async fn a_lease_right_behind_another_is_handed_over(fixture: &dyn Fixture) {
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
+    let (a, b) = (client(fixture).await, client(fixture).await);
+    let ours = a.mutex("k").expect("a lock");
+    for taker in [&a, &b] {
+        for _ in 0..10 {
+            drop(ours.lock().await.expect("a lease"));
+            let lease = ours.lock().await.expect("a lease");
+            let parts = lease.into_parts().await.expect("parts");
+            let taken = taker.mutex("k").expect("a lock").adopt(&parts).await;
+            taken
+                .expect("the lease")
+                .release()
+                .await
+                .expect("an answer");
+        }
+    }
+}
+
 /// A lease travels as data: the giver's validity ends first, the taker's token
 /// is higher, and nobody comes between.
 pub async fn a_lease_is_handed_over(fixture: &dyn Fixture) {

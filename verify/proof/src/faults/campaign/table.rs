@@ -119,7 +119,7 @@ impl fmt::Display for Table {
             )?;
         }
         f.write_str(
-            "\n| not promised, and seen | exclusion | tokens | fenced writes | order | queue |\n|---|---|---|---|---|---|\n",
+            "\n| not promised, and seen | exclusion | tokens | fenced writes | order | queue | audit |\n|---|---|---|---|---|---|---|\n",
         )?;
         for (name, row) in &self.0 {
             let told = Property::ALL.iter().filter(|it| **it != Property::Service);

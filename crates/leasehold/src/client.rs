@@ -161,7 +161,7 @@ impl Client {
     /// Looks at a key; changes nothing.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`](crate::ErrorKind).
+    /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
     ///
     /// # Cancel safety
     /// Dropping the future costs nothing.
@@ -187,7 +187,7 @@ impl Client {
     /// [`Client::listing`] for very many keys.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`: see [`ErrorKind`](crate::ErrorKind).
+    /// `Unavailable`, `Refused`: see [`ErrorKind`].
     ///
     /// # Cancel safety
     /// Dropping the future costs nothing.
@@ -292,7 +292,7 @@ impl Client {
     /// raised first, so that the old holders are fenced; they are told.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`](crate::ErrorKind).
+    /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
     ///
     /// # Cancel safety
     /// Dropping the future leaves it unknown whether it was done.

@@ -32,6 +32,10 @@ use super::dead;
 /// queue by the same steps: `who_follows_comes_to_the_same` says when.
 pub(super) const FORMAT: u32 = 5;
 
+/// The format before, in which a break does not say who does it. It is read, but for that, and
+/// written as a whole in the present format.
+const LAST: u32 = 4;
+
 /// The size of the first line.
 const HEAD: usize = 128;
 
@@ -92,6 +96,7 @@ impl Half {
 
     pub(super) fn other(self) -> Self {
         Self {
+            leasehold: FORMAT,
             at: self.other,
             other: self.at,
             ..self
@@ -213,7 +218,7 @@ impl Record {
         let line = head.split(|byte| *byte == b'\n').next().unwrap_or(&head);
         let half: Half = serde_json::from_slice(line)?;
         match half.leasehold {
-            FORMAT => {}
+            FORMAT | LAST => {}
             0 | 1 => return Err(Flaw::Torn),
             other => return Err(Flaw::Foreign(other)),
         }
@@ -242,7 +247,10 @@ impl Record {
         while let Some(number) = self.number.checked_add(1)
             && let Some(lines) = frame_at(source, self.end, self.half.end(), number)?
         {
-            let change: Change<'_> = serde_json::from_slice(&lines)?;
+            let change: Change<'_> = match serde_json::from_slice(&lines) {
+                Err(_) if self.half.leasehold == LAST => return Err(Flaw::Foreign(LAST)),
+                change => change?,
+            };
             let possible = self.queue.check_clock(change.at);
             possible.map_err(|_| Flaw::Torn)?;
             dead::apply_without(
@@ -260,6 +268,9 @@ impl Record {
 
     /// The next frame, with the step that has led to the queue as it is now, if there is room.
     pub(super) fn next(&mut self, change: &Change<'_>) -> Result<Option<Writes>, StoreError> {
+        if self.half.leasehold != FORMAT {
+            return Ok(None);
+        }
         let number = self.number.wrapping_add(1);
         let bytes = frame(number, |bytes| serde_json::to_writer(bytes, change))?;
         let (at, end) = (self.end, self.end + bytes.len());

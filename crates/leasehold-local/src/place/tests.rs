@@ -514,6 +514,25 @@ fn a_torn_record_of_an_earlier_boot_is_void_and_so_is_one_of_an_earlier_format()
     }
 }
 
+/// The format before is read, and gone on from in the present one.
+#[test]
+fn a_record_of_the_last_format_goes_on() {
+    let case = Case::new();
+    let queue = case.held();
+    let first_line = |record: &[u8]| record.starts_with(b"{\"leasehold\":5,");
+    let mut record = fs::read(case.path()).unwrap();
+    assert!(first_line(&record));
+    record[13] = b'4';
+    fs::write(case.path(), record).unwrap();
+    case.forget();
+    assert_eq!(case.read().unwrap(), queue);
+    assert!(!first_line(&fs::read(case.path()).unwrap()));
+    let queue = case.held();
+    assert!(first_line(&fs::read(case.path()).unwrap()));
+    case.forget();
+    assert_eq!(case.read().unwrap(), queue);
+}
+
 #[test]
 fn what_is_not_its_record_is_left_as_it_is() {
     let case = Case::new();
@@ -528,7 +547,7 @@ fn what_is_not_its_record_is_left_as_it_is() {
     })
     .unwrap();
     assert_eq!(case.refusal(), ErrorKind::Corrupt);
-    for format in [2, 4, 6] {
+    for format in [2, 3, 6] {
         fs::write(case.path(), format!("{{\"leasehold\":{format}}}\n")).unwrap();
         assert_eq!(case.refusal(), ErrorKind::Unsupported, "{format}");
     }

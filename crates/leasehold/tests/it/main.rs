@@ -34,6 +34,7 @@ mod observing;
 #[cfg(feature = "redis")]
 mod quarantine_support;
 mod redis_acknowledged;
+mod redis_audit;
 mod redis_calls;
 mod redis_cluster;
 mod redis_cluster_faults;

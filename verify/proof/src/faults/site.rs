@@ -218,10 +218,13 @@ impl Site {
             (Servers::One(server, _), _) => server,
             (Servers::Independent(all), Which::At(at)) => &all[at],
             (Servers::Sentinels(all), Which::Replica(at)) => {
-                let replicas = all.replicas();
+                let primary = all.primary_of_one().port();
+                let others = all.servers().iter().filter(|it| it.port() != primary);
+                let replicas: Vec<_> = others.collect();
                 replicas[at % replicas.len()]
             }
-            (Servers::Sentinels(all), _) => all.primary(),
+            // A fault may strike in the middle of a fail-over that nobody ordered.
+            (Servers::Sentinels(all), _) => all.primary_of_one(),
             (Servers::Cluster(all), Which::Replica(at)) => {
                 let replicas = all.replicas_of(self.server(Which::Primary));
                 replicas[at % replicas.len()]

@@ -29,6 +29,12 @@ pub struct Sentinels {
     password: Option<String>,
 }
 
+/// The port of the primary that a Sentinel names.
+fn named_by(sentinel: &RedisServer) -> Result<u16, String> {
+    let (_, port): (String, u16) = ask(sentinel, &["get-master-addr-by-name", NAME])?;
+    Ok(port)
+}
+
 impl Sentinels {
     /// Starts a deployment with the defaults of [`Sentinels::builder`].
     ///
@@ -78,6 +84,20 @@ impl Sentinels {
     /// When those that are up do not agree.
     pub fn primary(&self) -> &RedisServer {
         self.named().unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// The primary as the first Sentinel that is up sees it now: in the middle of a fail-over the
+    /// others may still name another.
+    ///
+    /// # Panics
+    ///
+    /// When no Sentinel is up, or it names none of these servers.
+    pub fn primary_of_one(&self) -> &RedisServer {
+        let mut up = self.sentinels.up();
+        let named = up.next().ok_or_else(|| "no Sentinel is up".to_owned());
+        let named = named.and_then(named_by);
+        let primary = named.and_then(|port| self.members.known_as(port));
+        primary.unwrap_or_else(|why| panic!("{why}"))
     }
 
     /// All servers but the [`primary`](Self::primary), up or down.
@@ -139,7 +159,7 @@ impl Sentinels {
         let sentinel = sentinel.expect("a Sentinel is up");
         let mut ordered: Option<Instant> = None;
         self.until("a fail-over", || {
-            let (_, port): (String, u16) = ask(sentinel, &["get-master-addr-by-name", NAME])?;
+            let port = named_by(sentinel)?;
             // An attempt may come to nothing: no replica has answered in time, say.
             if port == self.members.port(old) && ordered.is_none_or(|at| at.elapsed() > AGAIN) {
                 // Refused while another fail-over is under way.

@@ -9,6 +9,7 @@ use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Style};
 use ratatui::{Frame, Terminal};
 
+use super::break_key;
 use super::model::{Action, Model, Overlay, Update};
 use super::row::Row;
 use super::view::{self, ViewOptions};
@@ -562,4 +563,25 @@ fn ten_thousand_locks_are_drawn_from_memory() {
         "{lines:?}"
     );
     assert_eq!(model.shown().len(), 20);
+}
+
+/// Between the answer to the question and the break another may have been granted the key.
+#[tokio::test]
+async fn a_lock_that_another_holds_by_now_is_not_broken() {
+    let client = leasehold::connect("memory:").await.unwrap();
+    let lock = client.mutex("k").unwrap();
+    let look = async || KeyView::from(&client.inspect("k").await.unwrap());
+    let first = lock.lock().await.unwrap();
+    let asked = look().await;
+    first.release().await.unwrap();
+    let second = lock.lock().await.unwrap();
+    let told = break_key(client.clone(), Box::new(asked)).await;
+    assert!(
+        told.starts_with("nothing was broken: now k is held by"),
+        "{told}"
+    );
+    second.renew().await.expect("it holds");
+    let told = break_key(client.clone(), Box::new(look().await)).await;
+    assert!(told.starts_with("broke k"), "{told}");
+    second.lost().await;
 }

@@ -23,6 +23,8 @@ mod audit;
 mod backoff;
 mod claim;
 mod command;
+mod context;
+pub mod deadlock;
 mod key;
 mod kind;
 mod life;
@@ -44,6 +46,7 @@ pub use command::{
     Adopt, Claim, ClaimView, Command, Event, Holder, Outcome, Release, Renew, Rotate, Snapshot,
     WaiterView,
 };
+pub use context::ClaimContext;
 pub use key::Key;
 pub use kind::{Capacity, Mode};
 pub use life::{

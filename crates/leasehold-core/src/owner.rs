@@ -1,8 +1,9 @@
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Invalid;
+use crate::{ClaimContext, Invalid};
 
 /// The client behind a claim, for people to read: it decides nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -17,6 +18,9 @@ pub struct ClientInfo {
     /// What the caller calls this claim.
     #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// The piece of work that the claim belongs to, if its caller has told.
+    #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
+    pub context: Option<ClaimContext>,
 }
 
 /// As it is read: anybody may have written it.
@@ -26,13 +30,19 @@ struct Written {
     p: u32,
     #[serde(default)]
     l: Option<String>,
+    #[serde(default)]
+    c: Option<String>,
 }
 
 impl From<Written> for ClientInfo {
     fn from(written: Written) -> Self {
-        Self::new(&written.h, written.p, written.l.as_deref())
+        let context = written.c.and_then(|c| ClaimContext::parse(&c).ok());
+        Self::new(&written.h, written.p, written.l.as_deref()).within(context)
     }
 }
+
+/// Between label and context where they are one text. No label contains it.
+const CONTEXT_FOLLOWS: char = '\0';
 
 impl ClientInfo {
     /// Nobody that is known: some records do not say who made them.
@@ -47,7 +57,8 @@ impl ClientInfo {
         *self == Self::default()
     }
 
-    /// The longest host name or label, in bytes; longer ones are cut.
+    /// The longest host name, and the longest label together with the context and a byte between
+    /// them; longer names and labels are cut.
     pub const MAX_BYTES: usize = 255;
 
     /// One whose texts are cut to [`ClientInfo::MAX_BYTES`] and freed of
@@ -55,10 +66,41 @@ impl ClientInfo {
     #[must_use]
     pub fn new(host: &str, pid: u32, label: Option<&str>) -> Self {
         Self {
-            host: tame(host),
+            host: tame(host, Self::MAX_BYTES),
             pid,
-            label: label.map(tame).filter(|l| !l.is_empty()),
+            label: label
+                .map(|l| tame(l, Self::MAX_BYTES))
+                .filter(|l| !l.is_empty()),
+            context: None,
         }
+    }
+
+    /// The same in this context.
+    #[must_use]
+    pub fn within(mut self, context: Option<ClaimContext>) -> Self {
+        let taken = context.as_ref().map_or(0, |c| 1 + c.as_str().len());
+        let label = self.label.map(|l| tame(&l, Self::MAX_BYTES - taken));
+        (self.label, self.context) = (label, context);
+        self
+    }
+
+    /// Label and context as one text, for stores that keep a label alone.
+    #[must_use]
+    pub fn label_and_context(&self) -> Cow<'_, str> {
+        let label = self.label.as_deref().unwrap_or_default();
+        match &self.context {
+            None => label.into(),
+            Some(context) => format!("{label}{CONTEXT_FOLLOWS}{context}").into(),
+        }
+    }
+
+    /// As [`ClientInfo::new`], of what [`ClientInfo::label_and_context`] wrote. A context that is
+    /// none is left out.
+    #[must_use]
+    pub fn of_texts(host: &str, pid: u32, label_and_context: &str) -> Self {
+        let parts = label_and_context.split_once(CONTEXT_FOLLOWS);
+        let (label, context) = parts.unwrap_or((label_and_context, ""));
+        Self::new(host, pid, Some(label)).within(ClaimContext::parse(context).ok())
     }
 }
 
@@ -115,10 +157,10 @@ impl fmt::Debug for OwnerSecret {
     }
 }
 
-fn tame(text: &str) -> String {
+fn tame(text: &str, max: usize) -> String {
     let mut out = String::new();
     for c in text.chars().filter(|c| !c.is_control()) {
-        if out.len() + c.len_utf8() > ClientInfo::MAX_BYTES {
+        if out.len() + c.len_utf8() > max {
             break;
         }
         out.push(c);
@@ -146,6 +188,30 @@ mod tests {
         assert_eq!(owner, ClientInfo::new("ab", 1, Some("[2J")));
         let json = serde_json::to_string(&owner).unwrap();
         assert_eq!(json, r#"{"h":"ab","p":1,"l":"[2J"}"#);
+    }
+
+    #[test]
+    fn a_context_travels_with_the_label() {
+        let context = ClaimContext::from_random(7);
+        for label in [None, Some("é b")] {
+            let plain = ClientInfo::new("h", 1, label);
+            let within = plain.clone().within(Some(context.clone()));
+            for owner in [plain, within] {
+                let text = owner.label_and_context();
+                assert_eq!(ClientInfo::of_texts("h", 1, &text), owner);
+                let json = serde_json::to_string(&owner).unwrap();
+                assert_eq!(serde_json::from_str::<ClientInfo>(&json).unwrap(), owner);
+            }
+        }
+        let long = "é".repeat(ClientInfo::MAX_BYTES);
+        let cut = ClientInfo::new("h", 1, Some(&long)).within(Some(context));
+        assert!(cut.label_and_context().len() <= ClientInfo::MAX_BYTES);
+        for no_context in ["l\0", "l\0no", "l\0\0"] {
+            assert_eq!(
+                ClientInfo::of_texts("h", 1, no_context),
+                ClientInfo::new("h", 1, Some("l"))
+            );
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 )]
 
 mod client_machines;
+mod deadlocks;
 mod kinds;
 mod queue_holds;
 mod queue_properties;

@@ -192,7 +192,7 @@ fn hint(bytes: &[u8]) -> Option<String> {
 fn client(bytes: &mut Bytes<'_>) -> Option<ClientInfo> {
     let (_inbox, pid) = (bytes.text()?, bytes.u32()?);
     let (host, label) = (bytes.text()?, bytes.text()?);
-    Some(ClientInfo::new(host, pid, Some(label)))
+    Some(ClientInfo::of_texts(host, pid, label))
 }
 
 #[cfg(test)]

@@ -378,11 +378,15 @@ fn push_long(out: &mut Vec<u8>, text: &str) {
 
 /// Who claims: the inbox, and the owner.
 fn push_client(out: &mut Vec<u8>, inbox: Option<&Inbox>, owner: &ClientInfo) {
-    let ClientInfo { host, pid, label } = owner;
     push_short(out, inbox.map_or("", |inbox| inbox.as_str()));
-    out.extend_from_slice(&pid.to_le_bytes());
-    push_short(out, host);
-    push_short(out, label.as_deref().unwrap_or(""));
+    push_owner(out, owner);
+}
+
+/// Who it is, for people.
+pub(crate) fn push_owner(out: &mut Vec<u8>, owner: &ClientInfo) {
+    out.extend_from_slice(&owner.pid.to_le_bytes());
+    push_short(out, &owner.host);
+    push_short(out, &owner.label_and_context());
 }
 
 /// A text after its length in one byte; longer ones are cut.

@@ -42,7 +42,8 @@
 //!
 //! **The body**, the part that hardly ever changes: the traits u8, the permits there are u32
 //! (0: a lock), the weight u32, `inbox` text, then the client: `pid` u32, `host` text, `label`
-//! text. The traits are the sum of what only some claims have; these follow in this order:
+//! text, with the context behind a NUL in it where there is one. The traits are the sum of what
+//! only some claims have; these follow in this order:
 //! - 2: its client keeps the order of its claims; nothing follows
 //! - 4: the owner's secret text (32 hexadecimal digits)
 //! - 8: the minimum hold, a number, and until when the client has renewed the claim, a
@@ -378,7 +379,7 @@ impl Body {
         let mut body = Self {
             mode,
             inbox,
-            owner: ClientInfo::new(host, pid, Some(label)),
+            owner: ClientInfo::of_texts(host, pid, label),
             secret: None,
             min_hold: Duration::ZERO,
             renewed: None,

@@ -5,7 +5,9 @@
 
 use std::sync::LazyLock;
 
-pub(crate) use super::call::{Call, Gated, Look, Request, Step, Steps, Terms, micros, push_short};
+pub(crate) use super::call::{
+    Call, Gated, Look, Request, Step, Steps, Terms, micros, push_owner, push_short,
+};
 pub(crate) use super::reply::{each_reply, read_replies, read_reply, unreadable};
 
 /// A script and the hash by which the server knows it.

@@ -11,7 +11,7 @@ use redis::{Cmd, Value};
 
 use super::super::refusal;
 use crate::codec::record::Bytes;
-use crate::codec::script::{MARKER, Script, assemble, micros, push_short, unreadable};
+use crate::codec::script::{MARKER, Script, assemble, micros, push_owner, unreadable};
 
 const PARTS: [(&str, &str); 6] = [
     ("time", include_str!("../codec/lua/time.lua")),
@@ -115,9 +115,7 @@ impl Ask {
 
 fn pack_owner(owner: &ClientInfo) -> Vec<u8> {
     let mut packed = Vec::with_capacity(64);
-    packed.extend_from_slice(&owner.pid.to_le_bytes());
-    push_short(&mut packed, &owner.host);
-    push_short(&mut packed, owner.label.as_deref().unwrap_or(""));
+    push_owner(&mut packed, owner);
     packed
 }
 
@@ -215,7 +213,7 @@ fn parse_node(bytes: &mut Bytes<'_>) -> Option<Node> {
                 since,
                 body: Body {
                     inbox,
-                    owner: ClientInfo::new(host, pid, Some(label)),
+                    owner: ClientInfo::of_texts(host, pid, label),
                     note: Some(note).filter(|note| !note.as_str().is_empty()),
                 },
             })

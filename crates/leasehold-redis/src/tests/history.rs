@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Adopt, Capacity, Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Note, OwnerSecret, Queue,
-    Release, Renew, Reply, Rotate, StoreTime,
+    Adopt, Capacity, Claim, ClaimContext, ClaimId, ClientInfo, Command, Inbox, Mode, Note,
+    OwnerSecret, Queue, Release, Renew, Reply, Rotate, StoreTime,
 };
 use leasehold_testkit::dice::Dice;
 
@@ -23,7 +23,9 @@ fn an_inbox(dice: &mut Dice, inboxes: &[&str]) -> Option<Inbox> {
 }
 
 fn an_owner(dice: &mut Dice) -> ClientInfo {
+    let context = ClaimContext::from_random(7);
     ClientInfo::new("host é", 7, dice.one_in(2).then_some("a label"))
+        .within(dice.one_in(4).then_some(context))
 }
 
 fn a_note(dice: &mut Dice) -> Note {

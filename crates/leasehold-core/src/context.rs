@@ -1,0 +1,156 @@
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Invalid;
+
+/// The piece of work that a claim belongs to, so that readers of the store can tell who waits
+/// for whom.
+///
+/// Claims of one context depend on each other: what the context holds is released only after
+/// what it waits for was granted. A context may have children: work that it waits for, and that
+/// may go on side by side. A holder is then blocked by what its context or any context within
+/// waits for, and not by what another child waits for.
+///
+/// It is no secret, and decides nothing about who is granted a key.
+///
+/// Written as the path from the outermost context: 16 hexadecimal digits for each, with dots
+/// between them.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClaimContext(Arc<str>);
+
+/// The digits of one part of the path.
+const DIGITS: usize = 16;
+
+impl ClaimContext {
+    /// How many contexts can be one within the other.
+    pub const MAX_DEPTH: usize = 7;
+
+    /// An outermost context, made of 64 random bits.
+    #[must_use]
+    pub fn from_random(bits: u64) -> Self {
+        Self(format!("{bits:016x}").into())
+    }
+
+    /// A context within this one, made of 64 random bits; `None` where this one is
+    /// [`MAX_DEPTH`](Self::MAX_DEPTH) deep already.
+    #[must_use]
+    pub fn child(&self, bits: u64) -> Option<Self> {
+        let fits = self.path().count() < Self::MAX_DEPTH;
+        fits.then(|| Self(format!("{}.{bits:016x}", self.0).into()))
+    }
+
+    /// Reads what [`ClaimContext::as_str`] wrote.
+    ///
+    /// # Errors
+    /// [`Invalid`] unless it is 1 to 7 times 16 lower-case hexadecimal digits with dots between.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        let part = |part: &str| part.len() == DIGITS && part.bytes().all(hex);
+        let parts = text.split('.');
+        match parts.clone().count() <= Self::MAX_DEPTH && parts.clone().all(part) {
+            true => Ok(Self(text.into())),
+            false => Err(Invalid::new(
+                format!(
+                    "a context is 1 to {} times {DIGITS} lower-case hexadecimal digits, with dots \
+                     between them",
+                    Self::MAX_DEPTH
+                ),
+                "make one with: openssl rand -hex 8",
+            )),
+        }
+    }
+
+    /// The path, for the wire.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the other is this context, or one within it.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let rest = other.0.strip_prefix(&*self.0);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    /// This context and those around it, the outermost first.
+    pub fn path(&self) -> impl Iterator<Item = &str> {
+        let ends = (DIGITS..=self.0.len()).step_by(DIGITS + 1);
+        ends.map(|end| &self.0[..end])
+    }
+}
+
+impl fmt::Display for ClaimContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ClaimContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClaimContext({})", self.0)
+    }
+}
+
+impl TryFrom<String> for ClaimContext {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        Self::parse(&text)
+    }
+}
+
+impl From<ClaimContext> for String {
+    fn from(context: ClaimContext) -> Self {
+        context.0.as_ref().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_covers_itself_and_what_is_within() {
+        let outer = ClaimContext::from_random(1);
+        let inner = outer.child(2).unwrap();
+        assert_eq!(inner.as_str(), "0000000000000001.0000000000000002");
+        assert!(outer.covers(&outer) && outer.covers(&inner) && !inner.covers(&outer));
+        assert!(!inner.covers(&outer.child(3).unwrap()));
+        assert!(!ClaimContext::from_random(2).covers(&inner));
+        let path: Vec<_> = inner.path().collect();
+        assert_eq!(path, [outer.as_str(), inner.as_str()]);
+    }
+
+    #[test]
+    fn a_context_is_so_deep_at_most() {
+        let mut deepest = ClaimContext::from_random(0);
+        while let Some(child) = deepest.child(7) {
+            deepest = child;
+        }
+        assert_eq!(deepest.path().count(), ClaimContext::MAX_DEPTH);
+        assert_eq!(ClaimContext::parse(deepest.as_str()), Ok(deepest.clone()));
+        let deeper = format!("{deepest}.{:016x}", 1);
+        assert!(ClaimContext::parse(&deeper).is_err());
+    }
+
+    #[test]
+    fn what_is_no_context_is_refused() {
+        for bad in [
+            "",
+            ".",
+            "1",
+            "000000000000000g",
+            "000000000000000A",
+            "0000000000000001.",
+            ".0000000000000001",
+            "0000000000000001,0000000000000002",
+            "é00000000000000",
+        ] {
+            assert!(ClaimContext::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Deadlocks among the claims of a store.
+//!
+//! A holder is blocked while a claim waits in its context: see [`ClaimContext`]. What can still
+//! happen is found by reduction (Holt, "Some Deadlock Properties of Computer Systems", 1972):
+//! take away each holder that is not blocked, grant by the rule of the queue what then fits, and
+//! go on until nothing changes. What still waits can never be granted unless a claim gives up.
+//! This holds for readers and for semaphores too, where a circle of claims alone is no deadlock.
+
+mod graph;
+mod reduction;
+
+use self::reduction::Reduction;
+use crate::{ClaimContext, Token};
+
+/// The claims of one key, as far as it matters who waits for whom.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeyClaims {
+    /// What the key can bear.
+    pub units: u64,
+    /// In order of their grants.
+    pub holders: Vec<ClaimState>,
+    /// In order of arrival.
+    pub waiters: Vec<ClaimState>,
+}
+
+/// One claim of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimState {
+    /// What tells it from the other claims of its key.
+    pub id: String,
+    /// Where its reader finds it.
+    pub index: usize,
+    /// Without one, a holder counts as able to go on.
+    pub context: Option<ClaimContext>,
+    /// What it takes of the key.
+    pub weight: u64,
+    /// Holders with one token weigh once. [`Token::NONE`] while it waits.
+    pub token: Token,
+    /// Whether it leaves by itself: a minimum hold is all that keeps it.
+    pub leaves: bool,
+}
+
+/// A claim that waits in a deadlock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockedClaim {
+    /// The key that it waits for: its place in the list that was given.
+    pub key: usize,
+    /// The [`index`](ClaimState::index) of the claim.
+    pub waiter: usize,
+    /// What its context holds and others of the deadlock wait for: key and index.
+    pub holds: Vec<(usize, usize)>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Deadlocks {
+    /// The keys with claims that wait for ever, in a deadlock or behind one: their places in the
+    /// list that was given.
+    pub stuck: Vec<usize>,
+    /// The claims of each deadlock: each waits for the next, and the last for the first; more
+    /// than one circle may run through them.
+    pub circles: Vec<Vec<BlockedClaim>>,
+}
+
+impl Deadlocks {
+    /// Finds the deadlocks among the claims of these keys.
+    ///
+    /// Where the keys were not read in one step, what is found may never have been at one time:
+    /// read the [stuck](Self::stuck) keys again, keep what [was there
+    /// before](KeyClaims::keep_seen_in), and look for deadlocks in that.
+    #[must_use]
+    pub fn among(keys: &[KeyClaims]) -> Self {
+        let mut reduction = Reduction::new(keys);
+        reduction.run();
+        Self {
+            stuck: reduction.stuck().collect(),
+            circles: graph::circles(&reduction),
+        }
+    }
+}
+
+impl KeyClaims {
+    /// Keeps the claims that were there, and in the same state, when this key was read before.
+    ///
+    /// A claim that both readings found was there all the time between them. So what is kept of
+    /// several keys was there at one time, if the first reading of all of them had ended when the
+    /// second began. What was there beside it can only add to a deadlock.
+    pub fn keep_seen_in(&mut self, before: &Self) {
+        self.units = self.units.max(before.units);
+        let keep = |now: &mut Vec<ClaimState>, before: &[ClaimState]| {
+            now.retain(|claim| before.iter().any(|earlier| claim.is_still(earlier)));
+        };
+        keep(&mut self.holders, &before.holders);
+        keep(&mut self.waiters, &before.waiters);
+    }
+}
+
+impl ClaimState {
+    fn is_still(&self, earlier: &Self) -> bool {
+        (&self.id, self.token, &self.context) == (&earlier.id, earlier.token, &earlier.context)
+    }
+}

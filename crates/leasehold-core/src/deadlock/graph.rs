@@ -1,0 +1,145 @@
+//! Who waits for whom among the claims that are left.
+//!
+//! A graph of claims and keys: a claim waits for its key where it does not fit beside the
+//! holders, and else for the first in line; a key waits for the claims in the contexts of its
+//! holders. Each has somewhere to go, so there is a circle; a deadlock is a strongly connected
+//! component (found as Kosaraju and Sharir do).
+
+use std::collections::HashMap;
+
+use super::reduction::Reduction;
+use super::{BlockedClaim, ClaimState};
+
+/// The claims that wait are numbered first, then the keys.
+struct Graph<'a> {
+    /// Key and claim.
+    claims: Vec<(usize, &'a ClaimState)>,
+    next: Vec<Vec<usize>>,
+}
+
+/// The deadlocks among what is left.
+pub(super) fn circles(left: &Reduction<'_>) -> Vec<Vec<BlockedClaim>> {
+    let graph = Graph::new(left);
+    let mut circles = Vec::new();
+    for component in graph.components() {
+        let claims: Vec<_> = component
+            .into_iter()
+            .filter_map(|node| graph.claims.get(node))
+            .collect();
+        let keys: Vec<_> = claims.iter().map(|(key, _)| *key).collect();
+        let blocked = claims.into_iter().map(|(key, claim)| BlockedClaim {
+            key: *key,
+            waiter: claim.index,
+            holds: holds(left, claim, &keys),
+        });
+        circles.push(blocked.collect());
+    }
+    circles
+}
+
+/// Which of the keys the context of the claim holds.
+fn holds(left: &Reduction<'_>, claim: &ClaimState, keys: &[usize]) -> Vec<(usize, usize)> {
+    let Some(context) = &claim.context else {
+        return Vec::new();
+    };
+    let mut keys = keys.to_vec();
+    keys.sort_unstable();
+    keys.dedup();
+    let covers = |holder: &&&ClaimState| {
+        let around = holder.context.as_ref();
+        around.is_some_and(|around| around.covers(context))
+    };
+    let of_key = |key: usize| {
+        let holders = left.holding(key).iter().filter(covers);
+        holders.map(move |holder| (key, holder.index))
+    };
+    keys.into_iter().flat_map(of_key).collect()
+}
+
+impl<'a> Graph<'a> {
+    fn new(left: &Reduction<'a>) -> Self {
+        let stuck: Vec<_> = left.stuck().collect();
+        let mut claims = Vec::new();
+        let mut first_of = HashMap::new();
+        for key in &stuck {
+            first_of.insert(*key, claims.len());
+            claims.extend(left.waiting(*key).iter().map(|claim| (*key, claim)));
+        }
+        let mut within: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (node, (_, claim)) in claims.iter().enumerate() {
+            for around in claim.context.iter().flat_map(|context| context.path()) {
+                within.entry(around).or_default().push(node);
+            }
+        }
+        let node_of: HashMap<_, _> = stuck.iter().copied().zip(claims.len()..).collect();
+        let next = claims.iter().map(|(key, claim)| {
+            vec![match left.fits(*key, claim) {
+                true => first_of[key],
+                false => node_of[key],
+            }]
+        });
+        let of_key = stuck.iter().map(|key| {
+            let contexts = left.holding(*key).iter();
+            let contexts = contexts.filter_map(|holder| holder.context.as_ref());
+            let waits = contexts.filter_map(|context| within.get(context.as_str()));
+            waits.flatten().copied().collect()
+        });
+        Self {
+            next: next.chain(of_key).collect(),
+            claims,
+        }
+    }
+
+    /// The strongly connected components of more than one node, each in the order in which its
+    /// nodes lead to each other.
+    fn components(&self) -> Vec<Vec<usize>> {
+        let mut back = vec![Vec::new(); self.next.len()];
+        for (node, next) in self.next.iter().enumerate() {
+            for to in next {
+                back[*to].push(node);
+            }
+        }
+        let mut seen = vec![false; self.next.len()];
+        let mut finished = Vec::new();
+        for node in 0..self.next.len() {
+            finished.extend(walk(&self.next, node, &mut seen).1);
+        }
+        let mut left = vec![false; self.next.len()];
+        let mut components = Vec::new();
+        for node in finished.into_iter().rev() {
+            // Against the edges; so the other way round is the order in which they lead on.
+            let mut component = walk(&back, node, &mut left).0;
+            component.reverse();
+            components.push(component);
+        }
+        components.retain(|component| component.len() > 1);
+        components
+    }
+}
+
+/// All nodes that can be reached from one and have not been seen: in the order in which they
+/// were found, and in the order in which they were finished.
+fn walk(next: &[Vec<usize>], from: usize, seen: &mut [bool]) -> (Vec<usize>, Vec<usize>) {
+    let (mut found, mut finished) = (Vec::new(), Vec::new());
+    if std::mem::replace(&mut seen[from], true) {
+        return (found, finished);
+    }
+    found.push(from);
+    let mut path = vec![(from, 0)];
+    while let Some((node, tried)) = path.last_mut() {
+        match next[*node].get(*tried) {
+            None => {
+                finished.push(*node);
+                path.pop();
+            }
+            Some(to) => {
+                *tried += 1;
+                if !std::mem::replace(&mut seen[*to], true) {
+                    found.push(*to);
+                    path.push((*to, 0));
+                }
+            }
+        }
+    }
+    (found, finished)
+}

@@ -1,0 +1,403 @@
+//! Workers that claim several keys one after the other: who can never go on, and what is said.
+
+use std::time::Duration;
+
+use leasehold_core::deadlock::{ClaimState, Deadlocks, KeyClaims};
+use leasehold_core::{
+    Claim, ClaimContext, ClaimId, ClaimView, ClientInfo, Command, Mode, Queue, Release, StoreTime,
+    Token,
+};
+use proptest::prelude::*;
+
+const NOW: StoreTime = StoreTime(1_000_000);
+const KEYS: usize = 4;
+
+/// A lock for the first keys, a semaphore of two permits for the rest.
+fn mode(key: usize, choice: usize) -> Mode {
+    match (key < 2, choice % 2) {
+        (true, 0) => Mode::EXCLUSIVE,
+        (true, _) => Mode::SHARED,
+        (false, choice) => Mode::permits(2, u32::try_from(choice).unwrap() + 1),
+    }
+}
+
+/// One that, in each round, claims its keys in order, and releases them when it has them all.
+#[derive(Debug, Clone)]
+struct Worker {
+    /// The key and mode of each claim, and how many claims its round has after it.
+    plan: Vec<(usize, Mode, usize)>,
+    contexts: Vec<Option<ClaimContext>>,
+    claimed: usize,
+    released: usize,
+}
+
+impl Worker {
+    fn new(number: usize, declared: bool, rounds: &[Vec<(usize, usize)>]) -> Self {
+        let outermost = ClaimContext::from_random(number as u64);
+        let (mut plan, mut contexts) = (Vec::new(), Vec::new());
+        for round in rounds {
+            let mut context = outermost.clone();
+            for (step, (key, choice)) in round.iter().enumerate() {
+                // Every other claim is made in a context within the one before.
+                if step % 2 == 1 {
+                    context = context.child(step as u64).unwrap_or(context);
+                }
+                plan.push((*key, mode(*key, *choice), round.len() - step - 1));
+                contexts.push(declared.then(|| context.clone()));
+            }
+        }
+        Self {
+            plan,
+            contexts,
+            claimed: 0,
+            released: 0,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.released == self.plan.len()
+    }
+
+    /// Whether the next step is a claim: the round is not complete.
+    fn claims(&self) -> bool {
+        let round_is_complete = self.claimed > 0 && self.plan[self.claimed - 1].2 == 0;
+        self.claimed == self.released || !round_is_complete
+    }
+}
+
+#[derive(Debug)]
+struct World {
+    queues: Vec<Queue>,
+    workers: Vec<Worker>,
+}
+
+impl World {
+    fn new(workers: Vec<Worker>) -> Self {
+        Self {
+            queues: vec![Queue::default(); KEYS],
+            workers,
+        }
+    }
+
+    fn id(worker: usize, step: usize) -> ClaimId {
+        // The hints that readers see are the first digits.
+        ClaimId::from_random(((worker * 64 + step + 1) as u128) << 104)
+    }
+
+    /// One step of a worker; false if it waits, or is done.
+    fn step(&mut self, number: usize) -> bool {
+        let worker = &self.workers[number];
+        if worker.is_done() {
+            return false;
+        }
+        if worker.claims() {
+            let (key, mode, _) = worker.plan[worker.claimed];
+            let context = worker.contexts[worker.claimed].clone();
+            let pid = u32::try_from(number).unwrap();
+            let claim = Claim {
+                owner: ClientInfo::new("host", pid, None).within(context),
+                ..Claim::new(
+                    Self::id(number, worker.claimed),
+                    mode,
+                    Duration::from_secs(60),
+                )
+            };
+            let asked_before = self.stands(number).is_some();
+            self.queues[key].apply(&Command::Claim(claim), NOW);
+            let holds = self.stands(number) == Some(true);
+            self.workers[number].claimed += usize::from(holds);
+            return holds || !asked_before;
+        }
+        let (step, key) = (worker.released, worker.plan[worker.released].0);
+        self.workers[number].released += 1;
+        let release = Command::Release(Release {
+            id: Self::id(number, step),
+            hand_off: true,
+            settled: true,
+            unused: false,
+        });
+        self.queues[key].apply(&release, NOW);
+        true
+    }
+
+    /// Whether the claim that the worker makes now holds, if it was made.
+    fn stands(&self, number: usize) -> Option<bool> {
+        let worker = &self.workers[number];
+        let (key, ..) = worker.plan[worker.claimed];
+        let hint = Self::id(number, worker.claimed).to_string();
+        let look = self.queues[key].look(NOW);
+        let holds = look
+            .holders
+            .iter()
+            .any(|holder| holder.claim.id_hint == hint);
+        let waits = look
+            .waiters
+            .iter()
+            .any(|waiter| waiter.claim.id_hint == hint);
+        (holds || waits).then_some(holds)
+    }
+
+    /// Goes on until nobody can.
+    fn settle(&mut self) {
+        while (0..self.workers.len()).fold(false, |moved, worker| self.step(worker) || moved) {}
+    }
+
+    fn read(&self, key: usize) -> KeyClaims {
+        let look = self.queues[key].look(NOW);
+        let state = |index: usize, claim: &ClaimView, token| ClaimState {
+            id: claim.id_hint.clone(),
+            index,
+            context: claim.owner.context.clone(),
+            weight: claim.mode.weight(),
+            token,
+            leaves: claim.kept,
+        };
+        let holders = look.holders.iter().enumerate();
+        let waiters = look.waiters.iter().enumerate();
+        KeyClaims {
+            units: mode(key, 0).capacity().units(),
+            holders: holders
+                .map(|(at, it)| state(at, &it.claim, it.token))
+                .collect(),
+            waiters: waiters
+                .map(|(at, it)| state(at, &it.claim, Token::NONE))
+                .collect(),
+        }
+    }
+
+    fn read_all(&self) -> Vec<KeyClaims> {
+        (0..KEYS).map(|key| self.read(key)).collect()
+    }
+
+    /// The workers in these deadlocks.
+    fn blocked(&self, keys: &[KeyClaims], found: &Deadlocks) -> Vec<usize> {
+        let claims = found.circles.iter().flatten().map(|claim| {
+            let waiters = &keys[claim.key].waiters;
+            let waiter = waiters.iter().find(|waiter| waiter.index == claim.waiter);
+            waiter.unwrap().id.clone()
+        });
+        let worker = |hint: String| {
+            let mine =
+                |number: &usize| (0..64).any(|step| Self::id(*number, step).to_string() == hint);
+            (0..self.workers.len()).find(mine).unwrap()
+        };
+        claims.map(worker).collect()
+    }
+}
+
+/// Reads the keys one after the other, twice, while the workers go on; answers what was seen
+/// both times.
+fn read_twice(world: &mut World, schedule: &[usize]) -> Vec<KeyClaims> {
+    let mut readings: Vec<Vec<KeyClaims>> = vec![Vec::new(), Vec::new()];
+    let mut turns = schedule.iter();
+    for reading in &mut readings {
+        for key in 0..KEYS {
+            for worker in turns.by_ref().take(1 + schedule.len() / 10) {
+                world.step(worker % world.workers.len());
+            }
+            reading.push(world.read(key));
+        }
+    }
+    let [before, mut now] = <[_; 2]>::try_from(readings).unwrap();
+    for (now, before) in now.iter_mut().zip(&before) {
+        now.keep_seen_in(before);
+    }
+    now
+}
+
+/// Keys without repetition, in any order: nobody waits for itself.
+fn plan() -> impl Strategy<Value = Vec<(usize, usize)>> {
+    let keys = proptest::sample::subsequence((0..KEYS).collect::<Vec<_>>(), 1..=KEYS);
+    let choices = proptest::collection::vec(0..2_usize, KEYS);
+    (keys.prop_shuffle(), choices)
+        .prop_map(|(keys, choices)| keys.into_iter().zip(choices).collect())
+}
+
+/// What each of some workers does, round by round.
+fn plans() -> impl Strategy<Value = Vec<Vec<Vec<(usize, usize)>>>> {
+    proptest::collection::vec(proptest::collection::vec(plan(), 1..8), 2..6)
+}
+
+fn schedule() -> impl Strategy<Value = Vec<usize>> {
+    proptest::collection::vec(0..6_usize, 0..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    /// Who takes keys in one order is never in a deadlock, and never said to be.
+    #[test]
+    fn no_deadlock_is_found_where_there_is_none(plans in plans(), schedule in schedule()) {
+        let ordered = plans.iter().enumerate().map(|(number, rounds)| {
+            let mut rounds = rounds.clone();
+            rounds.iter_mut().for_each(|plan| plan.sort_unstable());
+            Worker::new(number, true, &rounds)
+        });
+        let mut world = World::new(ordered.collect());
+        let keys = read_twice(&mut world, &schedule);
+        prop_assert_eq!(Deadlocks::among(&keys), Deadlocks::default());
+        world.settle();
+        prop_assert!(world.workers.iter().all(Worker::is_done));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Who is said to be in a deadlock never ends, however the keys were read.
+    #[test]
+    fn what_is_found_is_one(
+        plans in plans(),
+        declared in proptest::collection::vec(proptest::bool::weighted(0.8), 6),
+        schedule in schedule(),
+    ) {
+        let workers = plans.iter().zip(declared).enumerate();
+        let workers = workers.map(|(number, (plan, declared))| Worker::new(number, declared, plan));
+        let mut world = World::new(workers.collect());
+        let keys = read_twice(&mut world, &schedule);
+        let blocked = world.blocked(&keys, &Deadlocks::among(&keys));
+        world.settle();
+        for worker in blocked {
+            prop_assert!(!world.workers[worker].is_done(), "worker {worker} went on: {keys:#?}");
+        }
+    }
+
+    /// When nobody can go on, a deadlock is found, and each claim of it has somebody to wait for
+    /// in it.
+    #[test]
+    fn what_is_one_is_found(plans in plans(), schedule in schedule()) {
+        let workers = plans.iter().enumerate();
+        let workers = workers.map(|(number, plan)| Worker::new(number, true, plan));
+        let mut world = World::new(workers.collect());
+        for worker in schedule {
+            world.step(worker % world.workers.len());
+        }
+        world.settle();
+        let keys = world.read_all();
+        let found = Deadlocks::among(&keys);
+        let stuck = world.workers.iter().any(|worker| !worker.is_done());
+        prop_assert_eq!(!found.circles.is_empty(), stuck, "{:#?}", world);
+        prop_assert_eq!(!found.stuck.is_empty(), stuck);
+        for circle in &found.circles {
+            let held: Vec<_> = circle.iter().flat_map(|claim| &claim.holds).collect();
+            prop_assert!(!held.is_empty());
+            for claim in circle {
+                let ahead = circle.iter().any(|other| other.key == claim.key && other.waiter < claim.waiter);
+                let holder = held.iter().any(|(key, _)| *key == claim.key);
+                prop_assert!(ahead || holder, "{:#?}", circle);
+            }
+        }
+    }
+}
+
+fn claim(context: Option<&ClaimContext>, id: &str, weight: u64) -> ClaimState {
+    ClaimState {
+        id: id.to_owned(),
+        index: 0,
+        context: context.cloned(),
+        weight,
+        token: Token::NONE,
+        leaves: false,
+    }
+}
+
+fn mutex(holder: &ClaimState, waiters: &[&ClaimState]) -> KeyClaims {
+    let with_index = |(index, claim): (usize, &&ClaimState)| ClaimState {
+        index,
+        ..(*claim).clone()
+    };
+    KeyClaims {
+        units: 1,
+        holders: vec![holder.clone()],
+        waiters: waiters.iter().enumerate().map(with_index).collect(),
+    }
+}
+
+/// What one child of a context waits for does not block what another holds.
+#[test]
+fn children_of_one_context_do_not_block_each_other() {
+    let [outer, other] = [1, 2].map(ClaimContext::from_random);
+    let [one, two] = [3, 4].map(|bits| outer.child(bits).unwrap());
+    let keys = |waiting: &ClaimContext| {
+        [
+            mutex(&claim(Some(&one), "a", 1), &[&claim(Some(&other), "b", 1)]),
+            mutex(
+                &claim(Some(&other), "c", 1),
+                &[&claim(Some(waiting), "d", 1)],
+            ),
+        ]
+    };
+    assert_eq!(Deadlocks::among(&keys(&two)), Deadlocks::default());
+    assert_eq!(Deadlocks::among(&keys(&one)).circles.len(), 1);
+    // A holder waits for all that is within its context.
+    let held_outside = mutex(
+        &claim(Some(&outer), "a", 1),
+        &[&claim(Some(&other), "b", 1)],
+    );
+    let [_, second] = keys(&two);
+    assert_eq!(Deadlocks::among(&[held_outside, second]).circles.len(), 1);
+}
+
+#[test]
+fn who_waits_for_itself_is_found() {
+    let outer = ClaimContext::from_random(1);
+    let inner = outer.child(2).unwrap();
+    let keys = [mutex(
+        &claim(Some(&outer), "a", 1),
+        &[&claim(Some(&inner), "b", 1)],
+    )];
+    let found = Deadlocks::among(&keys);
+    assert_eq!(found.circles.len(), 1);
+    assert_eq!(found.circles[0][0].holds, [(0, 0)]);
+}
+
+/// Those behind a deadlock are not of it, and are counted among the stuck.
+#[test]
+fn who_waits_behind_a_deadlock_is_not_part_of_it() {
+    let [a, b] = [1, 2].map(ClaimContext::from_random);
+    let keys = [
+        mutex(
+            &claim(Some(&a), "a", 1),
+            &[
+                &claim(None, "x", 1),
+                &claim(Some(&b), "b", 1),
+                &claim(None, "y", 1),
+            ],
+        ),
+        mutex(&claim(Some(&b), "c", 1), &[&claim(Some(&a), "d", 1)]),
+        mutex(&claim(None, "e", 1), &[&claim(Some(&a), "f", 1)]),
+    ];
+    let found = Deadlocks::among(&keys);
+    assert_eq!(found.stuck, [0, 1]);
+    let mut circle: Vec<_> = found.circles[0]
+        .iter()
+        .map(|it| (it.key, it.waiter))
+        .collect();
+    circle.sort_unstable();
+    assert_eq!((found.circles.len(), circle), (1, vec![(0, 1), (1, 0)]));
+}
+
+/// Who is only kept by a minimum hold, or does not say what it waits for, can go on.
+#[test]
+fn who_leaves_by_itself_blocks_nobody() {
+    let [a, b] = [1, 2].map(ClaimContext::from_random);
+    let circle = |first: ClaimState| {
+        [
+            mutex(&first, &[&claim(Some(&b), "b", 1)]),
+            mutex(&claim(Some(&b), "c", 1), &[&claim(Some(&a), "d", 1)]),
+        ]
+    };
+    assert_eq!(
+        Deadlocks::among(&circle(claim(Some(&a), "a", 1)))
+            .circles
+            .len(),
+        1
+    );
+    let kept = ClaimState {
+        leaves: true,
+        ..claim(Some(&a), "a", 1)
+    };
+    for first in [kept, claim(None, "a", 1)] {
+        assert_eq!(Deadlocks::among(&circle(first)), Deadlocks::default());
+    }
+}

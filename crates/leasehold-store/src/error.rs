@@ -12,6 +12,9 @@ use leasehold_core::Invalid;
 pub enum ErrorKind {
     /// Somebody else had the key for all the time allowed. Try later.
     Timeout,
+    /// The claim was part of a deadlock, and gave up as its caller had asked. Release what the
+    /// same piece of work holds, and begin it anew.
+    Deadlock,
     /// The lease is not ours any more. Stop now: another may hold the key.
     Lost,
     /// The store gave no answer. The outcome is unknown; asking again is safe.
@@ -34,6 +37,7 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Timeout => "timeout",
+            Self::Deadlock => "deadlock",
             Self::Lost => "lost",
             Self::Unavailable => "unavailable",
             Self::Refused => "refused",

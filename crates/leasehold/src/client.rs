@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join;
-use leasehold_core::{BreakReply, ClientInfo, Key, Mode, StoreTime};
+use leasehold_core::{BreakReply, ClaimContext, ClientInfo, Key, Mode, StoreTime};
 
 pub use self::builder::ClientBuilder;
 use crate::audit::AuditLog;
+use crate::deadlock::{self, Deadlock};
 use crate::election::Election;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::{Broken, Inspection, Shutdown};
@@ -21,7 +22,7 @@ use crate::mutex::Mutex;
 use crate::reentrant::{Owner, Reentrant};
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
-use crate::session::{Session, unanswered};
+use crate::session::{Session, random_u64, unanswered};
 use crate::store::{Capabilities, Verbs as _};
 use crate::sync::timeout;
 
@@ -242,6 +243,91 @@ impl Client {
     #[must_use]
     pub fn listing(&self, pattern: impl AsRef<str>) -> Listing<'_> {
         Listing::new(self, self.session.store.listing(pattern.as_ref()))
+    }
+
+    /// A context for a piece of work that holds several locks at once: see
+    /// [`Client::deadlocks`].
+    #[must_use]
+    pub fn context(&self) -> ClaimContext {
+        ClaimContext::from_random(random_u64())
+    }
+
+    /// A context for a part of a piece of work that goes on beside other parts: what holds a
+    /// lock in the `outer` context waits for this part too, and the other parts do not.
+    ///
+    /// Contexts are [seven deep](ClaimContext::MAX_DEPTH) at most. Where that is not enough it is
+    /// a context of its own, and deadlocks through the outer one are not found.
+    ///
+    /// # Examples
+    /// See [`Client::deadlocks`].
+    #[must_use]
+    pub fn context_within(&self, outer: &ClaimContext) -> ClaimContext {
+        let inner = outer.child(random_u64());
+        inner.unwrap_or_else(|| self.context())
+    }
+
+    /// Finds deadlocks: claims that wait for each other, so that none is ever granted.
+    ///
+    /// The store knows who holds what and who waits, and not that a holder waits itself. So
+    /// claims must say which piece of work they belong to: those
+    /// [with one context](Lock::with_context) depend on each other. A holder without a context
+    /// counts as able to go on, as does one that waits elsewhere: in another store, for its turn
+    /// at a database, or by asking again and again ([`Retry`](crate::Retry)). A store that does
+    /// not know who waits (`redlock:`, `layout=classic`) has no deadlocks to show.
+    ///
+    /// Reads all keys, and those that may be in a deadlock once more: what is found was there at
+    /// one time between the two. A process that has crashed may be part of it until its leases
+    /// expire.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Refused`: see [`ErrorKind`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future costs nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// use leasehold::{Acquire, ErrorKind, Wait};
+    /// let client = leasehold::connect("memory:").await?;
+    /// let transfer = client.context();
+    /// let account = client.mutex("account/1")?.with_context(&transfer).lock().await?;
+    ///
+    /// // Deep inside, somebody takes the same lock again:
+    /// let how = Acquire::from(Wait::Forever).deadlock_timeout(Duration::from_millis(100));
+    /// let again = client.mutex("account/1")?.with_context(&transfer).acquire(how).await;
+    /// let error = again.expect_err("it waits for itself");
+    /// assert_eq!(error.kind(), ErrorKind::Deadlock);
+    ///
+    /// assert!(client.deadlocks().await?.is_empty(), "it gave up");
+    /// account.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn deadlocks(&self) -> Result<Vec<Deadlock>, Error> {
+        deadlock::find(&self.session).await
+    }
+
+    /// The same among keys that were looked at already: [`Client::list`] has them all.
+    ///
+    /// # Errors
+    /// As [`Client::deadlocks`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future costs nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let seen = client.list("orders/*").await?;
+    /// assert!(client.deadlocks_among(&seen).await?.is_empty());
+    /// # Ok(()) }
+    /// ```
+    pub async fn deadlocks_among(&self, seen: &[Inspection]) -> Result<Vec<Deadlock>, Error> {
+        deadlock::confirm(&self.session, seen).await
     }
 
     /// The audit log from `since` on, of one key or of all: who was granted which key, and how

@@ -26,6 +26,7 @@ pub mod audit;
 mod background;
 pub mod blocking;
 mod client;
+mod deadlock;
 pub mod doctor;
 mod election;
 mod error;
@@ -60,6 +61,7 @@ mod verbs;
 mod waiting;
 
 pub use client::{Client, ClientBuilder, connect};
+pub use deadlock::{BlockedClaim, Deadlock};
 pub use election::{Election, Leader, Leaders, Leadership};
 pub use error::{Error, ErrorKind, Operation, StoreError};
 pub use hold::Released;
@@ -71,8 +73,8 @@ pub use lease::{Any, Exclusive, GrantNumber, Lease, LeaseKind, Permits, Shared};
 pub use leasehold_core as core;
 #[doc(inline)]
 pub use leasehold_core::{
-    Capacity, ClaimId, ClientInfo, Invalid, Key, Loss, Marked, Mode, Note, RenewalPolicy, Retry,
-    Standpoint, Token,
+    Capacity, ClaimContext, ClaimId, ClientInfo, Invalid, Key, Loss, Marked, Mode, Note,
+    RenewalPolicy, Retry, Standpoint, Token,
 };
 #[doc(inline)]
 pub use leasehold_store::access::{Access, TlsFiles};

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{ClientInfo, Key, Mode, Note, RenewalPolicy, Retry, Terms};
+use leasehold_core::{ClaimContext, ClientInfo, Key, Mode, Note, RenewalPolicy, Retry, Terms};
 
 use crate::client::check_keys;
 use crate::clock;
@@ -134,6 +134,7 @@ impl Lock {
             secret: None,
             min_hold: Duration::ZERO,
             note: None,
+            deadlock: None,
         };
         Self { session, wish }
     }
@@ -191,7 +192,13 @@ impl Lock {
 
     pub(crate) fn set_label(&mut self, label: &str) {
         let owner = &self.wish.owner;
-        self.wish.owner = ClientInfo::new(&owner.host, owner.pid, Some(label));
+        let context = owner.context.clone();
+        self.wish.owner = ClientInfo::new(&owner.host, owner.pid, Some(label)).within(context);
+    }
+
+    pub(crate) fn set_context(&mut self, context: &ClaimContext) {
+        let owner = std::mem::take(&mut self.wish.owner);
+        self.wish.owner = owner.within(Some(context.clone()));
     }
 
     /// An owner's claims stay fair: the queue does not let them pass others.
@@ -218,11 +225,21 @@ impl Lock {
         let valid = self.wish.mode.check();
         valid.map_err(|invalid| self.error(invalid.into()))?;
         let tells = how.progress.is_some();
-        let grant = self.session.acquire(&self.wish, patience, tells, tell);
+        let checked = self.checked(&how);
+        let wish = checked.as_ref().unwrap_or(&self.wish);
+        let grant = self.session.acquire(wish, patience, tells, tell);
         let grant = grant.await;
         let grant = grant.map_err(|error| self.error(error))?;
         let lease = |grant| Lease::new(grant, &self.wish, waited());
         Ok(grant.map(|grant| lease(grant).hand_out()))
+    }
+
+    /// The wish with what is to be done about deadlocks, if anything is.
+    pub(crate) fn checked(&self, how: &Acquire) -> Option<Wish> {
+        how.deadlock.as_ref().map(|check| Wish {
+            deadlock: Some(check.clone()),
+            ..self.wish.clone()
+        })
     }
 
     /// Acquires or fails: busy is a time-out here.

@@ -192,7 +192,13 @@ impl<K: LeaseKind> MultiLock<K> {
         let patience = patience(how.wait);
         let mut keys = self.keys.clone();
         keys.sort();
-        let wishes: Vec<_> = keys.into_iter().map(|key| self.wish(key)).collect();
+        let checked = self.lock.checked(&how);
+        let wish = checked.as_ref().unwrap_or(&self.lock.wish);
+        let with_key = |key| Wish {
+            key,
+            ..wish.clone()
+        };
+        let wishes: Vec<_> = keys.into_iter().map(with_key).collect();
         let together = self.lock.session.acquire_all(&wishes).await;
         match together.map_err(|(part, failed)| error(&wishes[part], failed))? {
             Together::Granted(grants) => {
@@ -261,13 +267,6 @@ impl<K: LeaseKind> MultiLock<K> {
         }
         release_all(leases).await.ok();
         Ok(OneByOne::Lost)
-    }
-
-    fn wish(&self, key: Key) -> Wish {
-        Wish {
-            key,
-            ..self.lock.wish.clone()
-        }
     }
 
     /// The lease of these parts, which are in the order of their names.

@@ -62,6 +62,14 @@ macro_rules! options {
                 Ok(self)
             }
 
+            /// The piece of work that the claims belong to: see
+            /// [`Client::deadlocks`](crate::Client::deadlocks).
+            #[must_use]
+            pub fn with_context(mut self, context: &leasehold_core::ClaimContext) -> Self {
+                self $(.$inner)? .set_context(context);
+                self
+            }
+
             /// How others see who holds or waits.
             #[must_use]
             pub fn with_label(mut self, label: impl AsRef<str>) -> Self {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::deadlock::{Deadlock, DeadlockCheck};
+
 /// How to acquire: every option of the verb. Made from how long to wait.
 ///
 /// # Examples
@@ -12,6 +14,7 @@ use std::time::Duration;
 pub struct Acquire {
     pub(crate) wait: Wait,
     pub(crate) progress: Option<OnProgress>,
+    pub(crate) deadlock: Option<DeadlockCheck>,
 }
 
 /// Hears of a waiting claim's progress.
@@ -23,6 +26,37 @@ impl Acquire {
     #[must_use]
     pub fn on_progress(mut self, hear: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(hear));
+        self
+    }
+
+    /// Looks for a deadlock when the claim has waited for `after`, and calls `hear` with the one
+    /// that it is part of, again and again while that lasts.
+    ///
+    /// Takes a lock [with a context](crate::Lock::with_context). A look reads the keys that
+    /// somebody waits for, if a holder of this key has a context too. The next look comes `after`
+    /// later while there is a deadlock, and else each time twice as late, up to a minute.
+    ///
+    /// # Examples
+    /// See [`Client::deadlocks`](crate::Client::deadlocks).
+    #[must_use]
+    pub fn on_deadlock(
+        mut self,
+        after: Duration,
+        hear: impl Fn(&Deadlock) + Send + Sync + 'static,
+    ) -> Self {
+        let check = self.deadlock.get_or_insert_default();
+        check.after = after;
+        check.hear = Some(Arc::new(hear));
+        self
+    }
+
+    /// Gives up with [`ErrorKind::Deadlock`](crate::ErrorKind::Deadlock) if the claim is part of
+    /// a deadlock, for which it looks as [`Acquire::on_deadlock`] does. Of several claims that
+    /// would give up the one that began to wait last does.
+    #[must_use]
+    pub fn deadlock_timeout(mut self, after: Duration) -> Self {
+        let check = self.deadlock.get_or_insert_default();
+        (check.after, check.gives_up) = (after, true);
         self
     }
 
@@ -42,6 +76,7 @@ impl From<Wait> for Acquire {
         Self {
             wait,
             progress: None,
+            deadlock: None,
         }
     }
 }

@@ -12,8 +12,8 @@ use super::locks::{Lock, MultiLock, Mutex, Reentrant, RwLock, Semaphore};
 use crate::background::{block_on, enter};
 use crate::store::{AuditRecord, Capabilities, LockStore};
 use crate::{
-    Access, Broken, ClaimIds, Error, Initialised, Inspection, Listed, Owner, Settings, Shutdown,
-    TlsFiles,
+    Access, Broken, ClaimContext, ClaimIds, Deadlock, Error, Initialised, Inspection, Listed,
+    Owner, Settings, Shutdown, TlsFiles,
 };
 
 face! {
@@ -48,6 +48,14 @@ face! { impl Client {
     wait fn list(&self, pattern: impl AsRef<str>) -> Result<Vec<Inspection>, Error>;
     /// The same part by part.
     now fn listing(&self, pattern: impl AsRef<str>) -> Listing<'_>;
+    /// A context for a piece of work that holds several locks at once.
+    now fn context(&self) -> ClaimContext;
+    /// A context for a part of a piece of work that goes on beside other parts.
+    now fn context_within(&self, outer: &ClaimContext) -> ClaimContext;
+    /// Finds deadlocks.
+    wait fn deadlocks(&self) -> Result<Vec<Deadlock>, Error>;
+    /// The same among keys that were looked at already.
+    wait fn deadlocks_among(&self, seen: &[Inspection]) -> Result<Vec<Deadlock>, Error>;
     /// The audit log.
     now fn audit_log(&self, key: Option<&str>, since: SystemTime) -> Result<AuditLog<'_>, Error>;
     /// Takes the key from all who hold it.

@@ -24,6 +24,8 @@ macro_rules! options {
             now fn with_max_hold(self, max_hold: Duration) -> Result<Self, Error>;
             /// The least that the key stays taken.
             now fn with_min_hold(self, min_hold: Duration) -> Result<Self, Error>;
+            /// The piece of work that the claims belong to.
+            now fn with_context(self, context: &leasehold_core::ClaimContext) -> Self;
             /// How others see who holds or waits.
             now fn with_label(self, label: impl AsRef<str>) -> Self;
         }}

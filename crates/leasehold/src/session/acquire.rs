@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::Either;
 use leasehold_core::{Adopt, ClaimId, Collected, End, Life, Limits, Phase, Rejoining, Rotate};
 
 use tracing::Instrument as _;
@@ -14,6 +15,7 @@ use super::state::State;
 use super::wish::{Patience, Wish, mismatch, quarantined, timed_out};
 use super::{Session, random_u64, unanswered};
 use crate::clock;
+use crate::deadlock::DeadlockCheck;
 use crate::error::{ErrorKind, StoreError};
 use crate::observe::{AcquireOutcome, Acquiring};
 use crate::sync::sleep;
@@ -70,6 +72,10 @@ impl Session {
         let acquiring = self.acquiring(wish);
         // By itself: whatever awaits this would have to move all of it otherwise.
         let acquire = Box::pin(acquire);
+        let acquire = match wish.deadlock.as_ref().filter(|_| waits) {
+            None => Either::Left(acquire),
+            Some(check) => Either::Right(Box::pin(self.unless_deadlocked(wish, check, acquire))),
+        };
         let acquired = self.while_open(acquire).instrument(acquiring.span()).await;
         let acquired = acquired.flatten();
         match &acquired {
@@ -82,6 +88,21 @@ impl Session {
             self.own_departures(&wish.key).await;
         }
         acquired
+    }
+
+    /// Acquires, and gives up in a deadlock if that is asked for.
+    async fn unless_deadlocked<T>(
+        &self,
+        wish: &Wish,
+        check: &DeadlockCheck,
+        acquire: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let context = DeadlockCheck::context(wish)?;
+        tokio::select! {
+            biased;
+            acquired = acquire => acquired,
+            deadlock = check.watch(self, wish, context) => Err(deadlock),
+        }
     }
 
     /// One claim after the other until one is granted, or busy. `waits` is what the

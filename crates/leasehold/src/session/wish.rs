@@ -10,6 +10,7 @@ use leasehold_core::{
 
 use super::{GRACE, Session, random_u64};
 use crate::clock;
+use crate::deadlock::DeadlockCheck;
 use crate::error::{ErrorKind, StoreError};
 
 /// What is wanted, and how.
@@ -25,6 +26,7 @@ pub(crate) struct Wish {
     pub(crate) secret: Option<OwnerSecret>,
     pub(crate) min_hold: Duration,
     pub(crate) note: Option<Note>,
+    pub(crate) deadlock: Option<DeadlockCheck>,
 }
 
 impl Wish {

@@ -1,0 +1,295 @@
+//! Who waits for whom: finding deadlocks among the claims of a store.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::try_join_all;
+use leasehold_core::deadlock::{ClaimState, Deadlocks, KeyClaims};
+use leasehold_core::{Capacity, ClaimContext, ClientInfo, Key, Token};
+
+use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::inspection::{HolderInfo, Inspection, WaiterInfo};
+use crate::session::wish::Wish;
+use crate::session::{Session, unanswered};
+use crate::sync::{sleep, timeout};
+
+/// The shortest and the longest pause between two looks for a deadlock.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+
+/// How many keys are read again at a time.
+const AT_ONCE: usize = 64;
+
+/// Claims that wait for each other: none of them is ever granted unless one gives up.
+///
+/// `Display` says it in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Deadlock {
+    /// The claims that wait, each for the next and the last for the first. More than one circle
+    /// may run through them.
+    pub claims: Vec<BlockedClaim>,
+}
+
+/// A claim that waits in a [`Deadlock`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockedClaim {
+    /// The key that it waits for.
+    pub key: Key,
+    /// Who waits.
+    pub waiter: WaiterInfo,
+    /// What its context holds and others of the deadlock wait for. Empty: others wait behind it.
+    pub holds: Vec<(Key, HolderInfo)>,
+}
+
+impl Deadlock {
+    /// Since when nobody can go on: when the last of the claims began to wait, by the store's
+    /// clock.
+    #[must_use]
+    pub fn since(&self) -> SystemTime {
+        let waiters = self.claims.iter().map(|claim| claim.waiter.since);
+        waiters.max().unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// How many of its claims have begun to wait after the claim that this context waits with
+    /// for `key`: the youngest has 0. `None`: that claim is not of this deadlock.
+    fn younger_than(&self, key: &Key, context: &ClaimContext) -> Option<usize> {
+        let order = |claim: &BlockedClaim| {
+            let waiter = &claim.waiter;
+            (waiter.since, claim.key.clone(), waiter.id_hint.clone())
+        };
+        let mine = |claim: &&BlockedClaim| {
+            claim.key == *key && claim.waiter.owner.context.as_ref() == Some(context)
+        };
+        let mine = order(self.claims.iter().find(mine)?);
+        Some(
+            self.claims
+                .iter()
+                .filter(|claim| order(claim) > mine)
+                .count(),
+        )
+    }
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let claims: Vec<_> = self.claims.iter().map(BlockedClaim::to_string).collect();
+        f.write_str(&claims.join("; "))
+    }
+}
+
+impl fmt::Display for BlockedClaim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiter = &self.waiter.owner;
+        let Some((_, holder)) = self.holds.first() else {
+            return write!(f, "{} waits for {}", who(waiter), self.key);
+        };
+        let keys: BTreeSet<_> = self.holds.iter().map(|(key, _)| key.as_str()).collect();
+        let keys: Vec<_> = keys.into_iter().collect();
+        let holder = &holder.owner;
+        write!(
+            f,
+            "{} holds {} and waits for {}",
+            who(holder),
+            keys.join(", "),
+            self.key
+        )?;
+        match (holder.pid, &holder.host) == (waiter.pid, &waiter.host) {
+            true => Ok(()),
+            false => write!(f, " in {}", who(waiter)),
+        }
+    }
+}
+
+/// `deploy (pid 812 on build7)`.
+fn who(owner: &ClientInfo) -> String {
+    let ClientInfo { host, pid, .. } = owner;
+    match &owner.label {
+        Some(label) => format!("{label} (pid {pid} on {host})"),
+        None => format!("pid {pid} on {host}"),
+    }
+}
+
+/// Finds the deadlocks of the whole store.
+pub(crate) async fn find(session: &Session) -> Result<Vec<Deadlock>, Error> {
+    let limit = session.settings.operation_timeout;
+    let error = |error| Error::new(Operation::Inspect, None, error);
+    let mut listing = session.store.listing("*");
+    let mut seen = Vec::new();
+    loop {
+        let page = timeout(limit, listing.next_page()).await;
+        let page = page.unwrap_or_else(|_| Err(unanswered(limit)));
+        let Some(page) = page.map_err(error)? else {
+            break;
+        };
+        let waited_for = page
+            .found
+            .into_iter()
+            .filter(|(_, look)| !look.waiters.is_empty());
+        seen.extend(waited_for.map(|(key, look)| Inspection::new(key, look)));
+    }
+    confirm(session, &seen).await
+}
+
+/// Finds the deadlocks among keys that were seen one after the other: what may be one is read
+/// again.
+pub(crate) async fn confirm(
+    session: &Session,
+    seen: &[Inspection],
+) -> Result<Vec<Deadlock>, Error> {
+    let before: Vec<_> = seen.iter().map(claims).collect();
+    let stuck = Deadlocks::among(&before).stuck;
+    let mut again = Vec::with_capacity(stuck.len());
+    for some in stuck.chunks(AT_ONCE) {
+        let looks = some
+            .iter()
+            .map(|at| Inspection::of(session, &seen[*at].key));
+        again.extend(try_join_all(looks).await?);
+    }
+    let now = again.iter().zip(stuck).map(|(seen, at)| {
+        let mut now = claims(seen);
+        now.keep_seen_in(&before[at]);
+        now
+    });
+    let now: Vec<_> = now.collect();
+    let circles = Deadlocks::among(&now).circles.into_iter();
+    let deadlocks = circles.map(|circle| Deadlock {
+        claims: circle
+            .into_iter()
+            .map(|claim| blocked(&again, claim))
+            .collect(),
+    });
+    Ok(deadlocks.collect())
+}
+
+fn blocked(seen: &[Inspection], claim: leasehold_core::deadlock::BlockedClaim) -> BlockedClaim {
+    let held = |(key, index): (usize, usize)| {
+        let seen = &seen[key];
+        (seen.key.clone(), seen.holders[index].clone())
+    };
+    BlockedClaim {
+        key: seen[claim.key].key.clone(),
+        waiter: seen[claim.key].waiters[claim.waiter].clone(),
+        holds: claim.holds.into_iter().map(held).collect(),
+    }
+}
+
+/// What matters of a key.
+fn claims(seen: &Inspection) -> KeyClaims {
+    let holders = seen.holders.iter().enumerate();
+    let waiters = seen.waiters.iter().enumerate();
+    KeyClaims {
+        units: seen
+            .permits
+            .map_or(Capacity::Lock, Capacity::Permits)
+            .units(),
+        holders: holders
+            .map(|(index, holder)| ClaimState {
+                id: holder.id_hint.clone(),
+                index,
+                context: holder.owner.context.clone(),
+                weight: holder.mode.weight(),
+                token: holder.token,
+                leaves: holder.kept,
+            })
+            .collect(),
+        waiters: waiters
+            .map(|(index, waiter)| ClaimState {
+                id: waiter.id_hint.clone(),
+                index,
+                context: waiter.owner.context.clone(),
+                weight: waiter.mode.weight(),
+                token: Token::NONE,
+                leaves: false,
+            })
+            .collect(),
+    }
+}
+
+/// What a waiting claim does about deadlocks.
+#[derive(Clone, Default)]
+pub(crate) struct DeadlockCheck {
+    /// For how long it waits before it looks for one.
+    pub(crate) after: Duration,
+    /// Whether it gives up in one.
+    pub(crate) gives_up: bool,
+    pub(crate) hear: Option<Arc<dyn Fn(&Deadlock) + Send + Sync>>,
+}
+
+impl fmt::Debug for DeadlockCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadlockCheck")
+            .field("after", &self.after)
+            .field("gives_up", &self.gives_up)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DeadlockCheck {
+    /// Refuses what cannot be checked.
+    pub(crate) fn context(wish: &Wish) -> Result<&ClaimContext, StoreError> {
+        wish.owner.context.as_ref().ok_or_else(|| {
+            let message = "deadlocks are found among claims with a context, and this one has none";
+            StoreError::new(ErrorKind::Invalid, message)
+                .with_hint("give all claims of a piece of work one context: `with_context`")
+        })
+    }
+
+    /// Looks for a deadlock again and again. Completes when the claim is to give up: at the first
+    /// look that finds one if it is the youngest, and one look later for each that is younger, in
+    /// case those do not give up.
+    pub(crate) async fn watch(
+        &self,
+        session: &Session,
+        wish: &Wish,
+        context: &ClaimContext,
+    ) -> StoreError {
+        let (shortest, longest) = PAUSES;
+        let mut pause = self.after.max(shortest);
+        let mut looks = 0;
+        loop {
+            sleep(pause).await;
+            // What cannot be read now is read later.
+            let found = find_of(session, &wish.key, context).await.ok().flatten();
+            let Some((deadlock, younger)) = found else {
+                looks = 0;
+                pause = (pause * 2).min(longest.max(self.after));
+                continue;
+            };
+            if let Some(hear) = &self.hear {
+                hear(&deadlock);
+            }
+            if self.gives_up && younger <= looks {
+                let message = format!("it is in a deadlock, and gives up: {deadlock}");
+                return StoreError::new(ErrorKind::Deadlock, message);
+            }
+            looks += 1;
+            pause = self.after.max(shortest);
+        }
+    }
+}
+
+/// The deadlock in which this context waits for the key, if there is one.
+async fn find_of(
+    session: &Session,
+    key: &Key,
+    context: &ClaimContext,
+) -> Result<Option<(Deadlock, usize)>, Error> {
+    let seen = Inspection::of(session, key).await?;
+    // Most often one look tells that the holders can go on, for all that is known.
+    if seen
+        .holders
+        .iter()
+        .all(|holder| holder.owner.context.is_none())
+    {
+        return Ok(None);
+    }
+    let all = find(session).await?.into_iter();
+    let mut mine = all.filter_map(|deadlock| {
+        let younger = deadlock.younger_than(key, context)?;
+        Some((deadlock, younger))
+    });
+    Ok(mine.next())
+}

@@ -37,7 +37,7 @@ pub(crate) fn signalled(signal: i32) -> u8 {
 /// The status for an error of the library.
 pub(crate) fn of_error(kind: ErrorKind) -> u8 {
     match kind {
-        ErrorKind::Timeout => CONFLICT,
+        ErrorKind::Timeout | ErrorKind::Deadlock => CONFLICT,
         ErrorKind::Lost => LOST,
         ErrorKind::Invalid => USAGE,
         ErrorKind::Corrupt => CORRUPT,

@@ -208,6 +208,9 @@ fn claims(seen: &Inspection) -> KeyClaims {
     }
 }
 
+/// Hears of the deadlock that a waiting claim is part of.
+type Hear = Arc<dyn Fn(&Deadlock) + Send + Sync>;
+
 /// What a waiting claim does about deadlocks.
 #[derive(Clone, Default)]
 pub(crate) struct DeadlockCheck {
@@ -215,7 +218,7 @@ pub(crate) struct DeadlockCheck {
     pub(crate) after: Duration,
     /// Whether it gives up in one.
     pub(crate) gives_up: bool,
-    pub(crate) hear: Option<Arc<dyn Fn(&Deadlock) + Send + Sync>>,
+    pub(crate) hear: Option<Hear>,
 }
 
 impl fmt::Debug for DeadlockCheck {

@@ -139,7 +139,13 @@ impl World {
 
     /// Goes on until nobody can.
     fn settle(&mut self) {
-        while (0..self.workers.len()).fold(false, |moved, worker| self.step(worker) || moved) {}
+        let mut moved = true;
+        while moved {
+            moved = false;
+            for worker in 0..self.workers.len() {
+                moved |= self.step(worker);
+            }
+        }
     }
 
     fn read(&self, key: usize) -> KeyClaims {

@@ -13,6 +13,7 @@ mod api;
 mod classic;
 mod classic_python;
 mod classic_store;
+mod deadlocks;
 mod fence_redis;
 mod fencing_examples;
 mod local_deaths;

@@ -1,0 +1,111 @@
+//! Deadlocks of a store that needs no server: found, told and ended.
+
+use std::time::Duration;
+
+use leasehold::{Acquire, ClaimContext, Client, Error, ErrorKind, Wait};
+use tokio::sync::mpsc;
+
+const AFTER: Duration = Duration::from_millis(100);
+
+async fn clients() -> (Client, Client) {
+    let client = leasehold::connect("memory:").await;
+    let client = client.expect("a store in memory");
+    (client.clone(), client)
+}
+
+/// Waits for the key, and gives up in a deadlock.
+async fn wait_for(client: Client, key: &str, context: ClaimContext) -> Result<(), Error> {
+    let how = Acquire::from(Wait::Forever).deadlock_timeout(AFTER);
+    let lock = client.mutex(key)?.with_context(&context);
+    let lease = lock.acquire(how).await?;
+    lease.expect("it waits forever").release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_two_that_wait_for_each_other_the_younger_gives_up() {
+    let (client, other) = clients().await;
+    let (first, second) = (client.context(), other.context());
+    let x = client.mutex("x").expect("a key").with_context(&first);
+    let y = other.mutex("y").expect("a key").with_context(&second);
+    let x = x.lock().await.expect("x is free");
+    let y = y.lock().await.expect("y is free");
+
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let how = Acquire::from(Wait::Forever).on_deadlock(AFTER, move |deadlock| {
+        let _ = tell.send(deadlock.to_string());
+    });
+    let waiting = client.mutex("y").expect("a key").with_context(&first);
+    let older = tokio::spawn(async move { waiting.acquire(how).await });
+    while client
+        .inspect("y")
+        .await
+        .expect("memory answers")
+        .waiters
+        .is_empty()
+    {
+        tokio::task::yield_now().await;
+    }
+    assert!(
+        client.deadlocks().await.expect("memory answers").is_empty(),
+        "x is not waited for"
+    );
+
+    let younger = wait_for(other.clone(), "x", second).await;
+    let error = younger.expect_err("it is in a deadlock");
+    assert_eq!(error.kind(), ErrorKind::Deadlock);
+    assert!(
+        error.to_string().contains("holds y and waits for x"),
+        "{error}"
+    );
+
+    y.release().await.expect("y was held");
+    let older = older.await.expect("no panic").expect("y is free");
+    older
+        .expect("it waits forever")
+        .release()
+        .await
+        .expect("y is held");
+    x.release().await.expect("x is held");
+    if let Ok(sentence) = told.try_recv() {
+        assert!(sentence.contains("holds x and waits for y"), "{sentence}");
+    }
+}
+
+#[tokio::test]
+async fn readers_and_permits_wait_for_each_other_too() {
+    let (client, other) = clients().await;
+    let contexts = [client.context(), client.context(), client.context()];
+    let [a, b, c] = &contexts;
+    let doc = client.rwlock("doc").expect("a key").with_context(a);
+    let doc = doc.read().await.expect("doc is free");
+    let pool = other.semaphore("pool", 1).expect("a key").with_context(b);
+    let pool = pool.lock().await.expect("a permit is free");
+    let job = other.mutex("job").expect("a key").with_context(c);
+    let job = job.lock().await.expect("job is free");
+
+    let write = other.rwlock("doc").expect("a key").with_context(b);
+    let write = tokio::spawn(async move { write.write().await.map(drop) });
+    let permit = client.semaphore("pool", 1).expect("a key").with_context(c);
+    let permit = tokio::spawn(async move { permit.lock().await.map(drop) });
+    let gives_up = wait_for(client.clone(), "job", a.clone()).await;
+    assert_eq!(
+        gives_up.expect_err("a circle of three").kind(),
+        ErrorKind::Deadlock
+    );
+
+    doc.release().await.expect("doc is held");
+    write.await.expect("no panic").expect("doc is free");
+    pool.release().await.expect("the permit is held");
+    permit.await.expect("no panic").expect("a permit is free");
+    job.release().await.expect("job is held");
+    assert!(client.deadlocks().await.expect("memory answers").is_empty());
+}
+
+#[tokio::test]
+async fn a_check_needs_a_context() {
+    let (client, _) = clients().await;
+    let how = Acquire::from(Wait::Forever).deadlock_timeout(AFTER);
+    let refused = client.mutex("x").expect("a key").acquire(how).await;
+    assert_eq!(refused.expect_err("no context").kind(), ErrorKind::Invalid);
+}

@@ -161,12 +161,16 @@ impl EntryView {
     /// Whether it is about this owner: its label, its host, its process id, or `host:pid`.
     pub(crate) fn is_of(&self, owner: &str) -> bool {
         let view = self.hold.as_ref().and_then(|hold| hold.owner.as_ref());
-        view.is_some_and(|OwnerView { host, pid, label }| {
-            label.as_deref() == Some(owner)
-                || host == owner
-                || pid.to_string() == owner
-                || format!("{host}:{pid}") == owner
-        })
+        view.is_some_and(
+            |OwnerView {
+                 host, pid, label, ..
+             }| {
+                label.as_deref() == Some(owner)
+                    || host == owner
+                    || pid.to_string() == owner
+                    || format!("{host}:{pid}") == owner
+            },
+        )
     }
 
     /// What happened, without time and key.

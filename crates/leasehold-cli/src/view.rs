@@ -58,6 +58,9 @@ pub(crate) struct OwnerView {
     pub(crate) host: String,
     pub(crate) pid: u32,
     pub(crate) label: Option<String>,
+    /// The piece of work that the claim belongs to, where it tells: see `deadlocks`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) context: Option<String>,
 }
 
 impl From<&Inspection> for KeyView {
@@ -227,13 +230,16 @@ impl OwnerView {
             host: owner.host.clone(),
             pid: owner.pid,
             label: owner.label.clone(),
+            context: owner.context.as_ref().map(ToString::to_string),
         })
     }
 }
 
 impl fmt::Display for OwnerView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, pid, label } = self;
+        let Self {
+            host, pid, label, ..
+        } = self;
         match label {
             None => write!(f, "{host} (pid {pid})"),
             Some(label) => write!(f, "{host} (pid {pid}, label {label})"),

@@ -80,14 +80,14 @@ async fn readers_and_permits_wait_for_each_other_too() {
     let doc = client.rwlock("doc").expect("a key").with_context(a);
     let doc = doc.read().await.expect("doc is free");
     let pool = other.semaphore("pool", 1).expect("a key").with_context(b);
-    let pool = pool.lock().await.expect("a permit is free");
+    let pool = pool.acquire().await.expect("a permit is free");
     let job = other.mutex("job").expect("a key").with_context(c);
     let job = job.lock().await.expect("job is free");
 
     let write = other.rwlock("doc").expect("a key").with_context(b);
     let write = tokio::spawn(async move { write.write().await.map(drop) });
     let permit = client.semaphore("pool", 1).expect("a key").with_context(c);
-    let permit = tokio::spawn(async move { permit.lock().await.map(drop) });
+    let permit = tokio::spawn(async move { permit.acquire().await.map(drop) });
     let gives_up = wait_for(client.clone(), "job", a.clone()).await;
     assert_eq!(
         gives_up.expect_err("a circle of three").kind(),

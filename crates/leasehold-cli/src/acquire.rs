@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold::{Acquire, Any, Client, ErrorKind, MultiLease, Wait};
+use leasehold::{Any, Client, Deadlock, ErrorKind, MultiLease, Wait};
 use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio::time::{Instant, interval, timeout};
@@ -198,7 +198,17 @@ impl Scene<'_, '_> {
     /// One try.
     async fn play(&mut self, wait: Wait, signals: &mut Signals) -> Result<Ending, Failure> {
         let (report, mut progress) = watch::channel((0, 0));
-        let how = Acquire::from(wait).on_progress(move |now| {
+        let (tell, mut deadlock) = watch::channel(None);
+        let hear = move |found: &Deadlock| {
+            let found = Some(found.to_string());
+            tell.send_if_modified(|told| {
+                *told != found && {
+                    *told = found;
+                    true
+                }
+            });
+        };
+        let how = self.wanted.how(wait, hear).on_progress(move |now| {
             report.send_replace((now.position, now.rejoined));
         });
         let (client, wanted, start) = (self.client, self.wanted, self.retries.start());
@@ -221,6 +231,13 @@ impl Scene<'_, '_> {
                     if self.moved(position, rejoined) || first {
                         who = Some(look(client, wanted, start, CURIOSITY));
                     }
+                }
+                Ok(()) = deadlock.changed() => {
+                    let found = deadlock.borrow_and_update().clone();
+                    self.printer.event(&Event::Deadlocked {
+                        keys: Keys::from(&*wanted.keys),
+                        deadlock: found.unwrap_or_default(),
+                    });
                 }
                 seen = settled(&mut who) => {
                     who = None;

@@ -19,7 +19,7 @@ use crate::output::Printer;
 use crate::retries::Retries;
 use crate::signals::Signals;
 use crate::wanted::Wanted;
-use crate::{env, place};
+use crate::{env, exit, place};
 
 /// How long giving back may take at the end.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -54,6 +54,11 @@ impl Connected<'_> {
             Ok(Outcome::Granted(held)) => work(client, held, signals).await,
             Ok(Outcome::Conflict) => Ok((conflict, None)),
             Ok(Outcome::Signalled(signal)) => Ok(ended_by(signal)),
+            // It gave up in a deadlock.
+            Err(failure) if failure.status == exit::CONFLICT => Err(Failure {
+                status: conflict,
+                ..failure
+            }),
             Err(failure) => Err(failure),
         };
         leave(client).await;

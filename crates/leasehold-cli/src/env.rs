@@ -26,6 +26,8 @@ pub(crate) const TOKEN: &str = "LEASEHOLD_TOKEN";
 pub(crate) const TOKENS: &str = "LEASEHOLD_TOKENS";
 /// The owner's secret, with `--reentrant`.
 pub(crate) const OWNER: &str = "LEASEHOLD_OWNER";
+/// The context of the claims, for a leasehold that the guarded command starts.
+pub(crate) const CONTEXT: &str = "LEASEHOLD_CONTEXT";
 /// The term, for the command of a leader.
 pub(crate) const TERM: &str = "LEASEHOLD_TERM";
 
@@ -41,6 +43,8 @@ LEASEHOLD_TLS_CA         PEM file of the certificates to believe
 LEASEHOLD_TLS_CERT       PEM file of the client's certificate
 LEASEHOLD_TLS_KEY        PEM file of the client's key
 LEASEHOLD_OWNER          whose lock --reentrant enters again: 32 hexadecimal digits, a secret
+LEASEHOLD_CONTEXT        set by an outer leasehold, which waits for what runs within it; `leasehold \
+                         deadlocks` needs it
 LEASEHOLD_LOG            which log lines to show, e.g. leasehold=trace
 NO_COLOR                 no colours in help texts and in top when set";
 
@@ -55,6 +59,7 @@ LEASEHOLD_TOKENS      all keys with their tokens, as a JSON object on one line: 
 LEASEHOLD_TERM        elect: the term, which is the fencing token
 LEASEHOLD_OWNER       with --reentrant: the owner, a secret that lets an inner leasehold enter \
                       again
+LEASEHOLD_CONTEXT     says that an inner leasehold belongs to this one: see deadlocks
 LEASEHOLD_STORE       the store, without password
 LEASEHOLD_STORE_FILE  what an inner leasehold opens that store with, secrets included: a file \
                       in memory that only this user can read, and only while we live (on Linux)";
@@ -84,6 +89,7 @@ mod tests {
             TOKEN,
             TOKENS,
             OWNER,
+            CONTEXT,
             TERM,
         ] {
             assert!(names.iter().any(|(it, _)| *it == name), "{name}");

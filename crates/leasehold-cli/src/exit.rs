@@ -6,6 +6,8 @@ use leasehold::ErrorKind;
 pub(crate) const OK: u8 = 0;
 /// Asked, and the answer was no.
 pub(crate) const DECLINED: u8 = 1;
+/// `deadlocks`: there are some.
+pub(crate) const DEADLOCKED: u8 = 1;
 /// `doctor`: locks work, and something endangers them.
 pub(crate) const ENDANGERED: u8 = 1;
 /// `doctor`: locks do not work, or exclude nobody.
@@ -50,7 +52,7 @@ pub(crate) fn of_error(kind: ErrorKind) -> u8 {
 pub(crate) const TABLE: &str = "\
 the command's own  it ran to its end under the lock
 128+n              signal n ended it, or ended the waiting (Ctrl-C: 130)
-1                  break: the question was answered with no; doctor: warnings
+1                  break: the question was answered with no; doctor: warnings; deadlocks: some
 2                  doctor: the store is not safe for locks
 64                 wrong usage: options, key, duration, URL
 65                 the key holds something that is not leasehold's, or is damaged
@@ -58,7 +60,8 @@ the command's own  it ran to its end under the lock
                    over
 71                 the system refused (no processes, no signals, no state file)
 74                 the output cannot be written
-75                 the lock was not obtained in time; -E chooses another (--every: 0 instead)
+75                 the lock was not obtained in time, or --deadlock-timeout gave up; -E chooses \
+                   another (--every: 0 instead)
 79                 the lease was lost while the command ran, or --max-hold was over
 126                the command cannot be run
 127                the command was not found";

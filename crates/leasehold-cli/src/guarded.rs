@@ -101,7 +101,7 @@ impl<'a> Guarded<'a> {
         signals: &mut Signals,
         printer: &Printer,
     ) -> Result<Done, Failure> {
-        let mut given = wanted.given(&held);
+        let mut given = wanted.given(client, &held);
         given.push((env::STORE, client.store_url().to_owned()));
         let mut withheld = vec![env::PASSWORD];
         let handed_on = self.hand_on(client, printer);

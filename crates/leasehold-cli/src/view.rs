@@ -47,6 +47,9 @@ pub(crate) struct ClaimView {
     /// What a leader tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
+    /// The keys that its context waits for: see `show`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) waits_for: Vec<String>,
     /// Until when the key stays taken although its holder has left or died.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kept_until: Option<Timestamp>,
@@ -130,11 +133,12 @@ impl ClaimView {
             token: None,
             position: None,
             note: None,
+            waits_for: Vec::new(),
             kept_until: None,
         }
     }
 
-    fn of_holder(holder: &HolderInfo, at: SystemTime) -> Self {
+    pub(crate) fn of_holder(holder: &HolderInfo, at: SystemTime) -> Self {
         let view = Self::new(holder.mode, &holder.owner, holder.since, holder.expires_in);
         Self {
             id_hint: hint_of(&holder.owner, &holder.id_hint),
@@ -295,7 +299,7 @@ pub(crate) fn since(since: Option<Timestamp>) -> String {
 }
 
 /// A time that can be written; others do not come from a clock.
-fn time(time: SystemTime) -> Timestamp {
+pub(crate) fn time(time: SystemTime) -> Timestamp {
     Timestamp::try_from(time).unwrap_or_default()
 }
 

@@ -1,10 +1,11 @@
 //! Which lock is wanted: from the arguments to the library's verbs.
 
+use std::cell::OnceCell;
 use std::time::Duration;
 
 use leasehold::{
-    Acquire, Any, Client, Error, Key, LeaseParts, Lock, Mode, MultiLease, Note, Owner, Settings,
-    Wait,
+    Acquire, Any, ClaimContext, Client, Deadlock, Error, Key, LeaseParts, Lock, Mode, MultiLease,
+    Note, Owner, Settings, Wait,
 };
 
 use crate::cli::{LeaseArgs, LockArgs};
@@ -13,18 +14,27 @@ use crate::failure::Failure;
 use crate::output::ByKey;
 use crate::standing::tokens;
 
+/// How long a nested run waits before it looks for a deadlock.
+const DEADLOCK_CHECK: Duration = Duration::from_secs(1);
+
 /// What is asked of the store.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     /// At least one.
     pub(crate) keys: Vec<String>,
     mode: Mode,
+    /// That of the outer leasehold.
+    outer: Option<ClaimContext>,
+    /// That of all our claims.
+    context: OnceCell<ClaimContext>,
     /// Held again where this owner holds already.
     owner: Option<Owner>,
     /// As a leader who tells this.
     note: Option<String>,
     pub(crate) min_hold: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
+    /// After so long it gives up if it is the youngest in a deadlock.
+    pub(crate) deadlock_timeout: Option<Duration>,
     /// The lease of a crashed process, to be recovered.
     pub(crate) recover: Option<LeaseParts<Any>>,
 }
@@ -49,10 +59,13 @@ impl Wanted {
         let wanted = Self {
             keys: lock.key.iter().chain(&lock.keys).cloned().collect(),
             mode,
+            outer: outer_context()?,
+            context: OnceCell::new(),
             owner: reentrant.then(owner).transpose()?,
             note: None,
             min_hold: lock.min_hold,
             max_hold: lock.max_hold,
+            deadlock_timeout: None,
             recover: None,
         };
         wanted.check(lease)?;
@@ -70,10 +83,13 @@ impl Wanted {
         let wanted = Self {
             keys: vec![key.to_owned()],
             mode: Mode::EXCLUSIVE,
+            outer: outer_context()?,
+            context: OnceCell::new(),
             owner: None,
             note: Some(note),
             min_hold: None,
             max_hold: None,
+            deadlock_timeout: None,
             recover: None,
         };
         wanted.check(lease)?;
@@ -98,6 +114,31 @@ impl Wanted {
         self.max_hold.map_or(lease.ttl, |max| max.min(lease.ttl))
     }
 
+    /// How it is asked for, with what is done about deadlocks. An outer leasehold waits for us:
+    /// then others may wait for what it holds while we wait.
+    pub(crate) fn how(
+        &self,
+        wait: Wait,
+        hear: impl Fn(&Deadlock) + Send + Sync + 'static,
+    ) -> Acquire {
+        let mut how = Acquire::from(wait);
+        if self.outer.is_some() {
+            how = how.on_deadlock(DEADLOCK_CHECK, hear);
+        }
+        if let Some(after) = self.deadlock_timeout {
+            how = how.deadlock_timeout(after);
+        }
+        how
+    }
+
+    /// The context of our claims, within that of the outer leasehold.
+    fn context(&self, client: &Client) -> &ClaimContext {
+        self.context.get_or_init(|| match &self.outer {
+            Some(outer) => client.context_within(outer),
+            None => client.context(),
+        })
+    }
+
     /// Asks for it. `None`: busy, where that is an answer.
     pub(crate) async fn acquire(
         &self,
@@ -117,7 +158,8 @@ impl Wanted {
     }
 
     fn lock(&self, client: &Client) -> Result<Lock, Error> {
-        let mut lock = client.lock(self.key(), self.mode)?;
+        let lock = client.lock(self.key(), self.mode)?;
+        let mut lock = lock.with_context(self.context(client));
         if let Some(owner) = &self.owner {
             lock = lock.with_owner(owner)?;
         }
@@ -150,10 +192,17 @@ impl Wanted {
     }
 
     /// What the guarded command is told beside its keys and tokens.
-    pub(crate) fn given(&self, held: &MultiLease<Any>) -> Vec<(&'static str, String)> {
+    pub(crate) fn given(
+        &self,
+        client: &Client,
+        held: &MultiLease<Any>,
+    ) -> Vec<(&'static str, String)> {
         let tokens = tokens(held);
         let token = tokens.first().and_then(|(_, token)| *token);
-        let mut given = vec![(env::KEY, self.key().to_owned())];
+        let mut given = vec![
+            (env::KEY, self.key().to_owned()),
+            (env::CONTEXT, self.context(client).to_string()),
+        ];
         if let Some(token) = token {
             given.push((env::TOKEN, token.to_string()));
             given.push((env::TOKENS, object(&tokens)));
@@ -182,6 +231,18 @@ fn owner() -> Result<Owner, Failure> {
         ))),
         _ => Ok(Owner::new()),
     }
+}
+
+/// The context that an outer leasehold has left us, if there is one.
+fn outer_context() -> Result<Option<ClaimContext>, Failure> {
+    let Some(text) = std::env::var_os(env::CONTEXT).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let context = ClaimContext::parse(&text.to_string_lossy());
+    context.map(Some).map_err(|_| {
+        Failure::usage(format!("{} is not the context of a claim", env::CONTEXT))
+            .hint("unset it: leasehold sets it for the command that it runs")
+    })
 }
 
 /// A JSON object in the order given: what any key survives.

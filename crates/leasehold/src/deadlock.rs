@@ -30,6 +30,8 @@ pub struct Deadlock {
     /// The claims that wait, each for the next and the last for the first. More than one circle
     /// may run through them.
     pub claims: Vec<BlockedClaim>,
+    /// When it was found, by the store's clock.
+    pub at: SystemTime,
 }
 
 /// A claim that waits in a [`Deadlock`].
@@ -155,11 +157,13 @@ pub(crate) async fn confirm(
     });
     let now: Vec<_> = now.collect();
     let circles = Deadlocks::among(&now).circles.into_iter();
+    let looked = again.iter().map(|seen| seen.at).max();
     let deadlocks = circles.map(|circle| Deadlock {
         claims: circle
             .into_iter()
             .map(|claim| blocked(&again, claim))
             .collect(),
+        at: looked.unwrap_or(SystemTime::UNIX_EPOCH),
     });
     Ok(deadlocks.collect())
 }

@@ -56,6 +56,7 @@ pub(crate) enum Command {
     Ls(LsArgs),
     Log(LogArgs),
     Top(TopArgs),
+    Deadlocks(DeadlocksArgs),
     Break(BreakArgs),
     Resize(ResizeArgs),
     Doctor(DoctorArgs),
@@ -110,7 +111,7 @@ pub(crate) struct RunArgs {
     #[arg(
         long, help_heading = "Jobs", value_name = "DURATION", value_parser = duration::parse_period,
         conflicts_with_all = [
-            "wait", "shared", "limit", "reentrant", "keys", "min_hold", "recover_as"
+            "wait", "deadlock_timeout", "shared", "limit", "reentrant", "keys", "min_hold", "recover_as"
         ]
     )]
     pub(crate) every: Option<Duration>,
@@ -316,6 +317,20 @@ pub(crate) struct TopArgs {
     pub(crate) interval: Duration,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+}
+
+/// Find locks that wait for each other
+///
+/// Prints a line for each deadlock: who holds what and waits for what, and for how long. Ends with
+/// 0 if there is none, and 1 if there are some. It finds those among runs that say who runs within
+/// whom: nested runs of leasehold do so by themselves, programs with the library's contexts. It does
+/// not see what a program waits for outside of this store.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold deadlocks -S redis://host/ || mail -s deadlock ops")]
+#[command(mut_arg("json", |json| json.help("Print one JSON object per deadlock")))]
+pub(crate) struct DeadlocksArgs {
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
 }
 
 /// Take a lock from whoever holds it, for administrators

@@ -172,6 +172,16 @@ pub(crate) struct WaitArgs {
     /// once.
     #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
+    /// Look for a deadlock after so long, and give up if we are the youngest in one
+    ///
+    /// A deadlock is found among runs that say who runs within whom, as nested runs do by
+    /// themselves. The exit status is that of a lock that was not obtained in time. Without this,
+    /// a nested run says after a second that it is in a deadlock, and goes on waiting.
+    #[arg(
+        long, value_name = "DURATION", value_parser = duration::parse,
+        conflicts_with = "no_wait"
+    )]
+    pub(crate) deadlock_timeout: Option<Duration>,
     /// The exit status when the lock was not obtained in time [default: 75; with --every: 0]
     #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,

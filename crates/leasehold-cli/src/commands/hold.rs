@@ -26,7 +26,8 @@ struct Shown<'a> {
 
 /// Holds until a signal or the loss.
 pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failure> {
-    let wanted = Wanted::of(&args.lock, &args.lease)?;
+    let mut wanted = Wanted::of(&args.lock, &args.lease)?;
+    wanted.deadlock_timeout = args.wait.deadlock_timeout;
     let patience = Patience::from(&args.wait);
     let (store, keys) = (&args.common.store, &wanted.keys);
     let connecting = connect_to_hold(store, &args.lease, patience.wait(), keys, printer);

@@ -24,6 +24,7 @@ const LONGEST_CUT: Duration = Duration::from_secs(30);
 pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
     let store = &args.common.store;
     let mut wanted = Wanted::of(&args.lock, &args.lease)?;
+    wanted.deadlock_timeout = args.wait.deadlock_timeout;
     let (patience, conflict) = match args.every {
         None => (Patience::from(&args.wait), args.wait.conflict_status()),
         Some(period) => {

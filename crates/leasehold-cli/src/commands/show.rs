@@ -1,21 +1,68 @@
 //! `leasehold show`: one key, its holders and its queue.
 
-use leasehold::Key;
+use std::time::Duration;
+
+use leasehold::{Client, Error, Inspection, Key};
+use tokio::time::timeout;
 
 use crate::cli::ShowArgs;
 use crate::connect::connect;
+use crate::duration::spoken;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Column, Printer, table};
 use crate::view::{ClaimView, KeyView, to_the_second};
 
+/// How long it may take to find out what the holders wait for.
+const WAITS_LIMIT: Duration = Duration::from_secs(1);
+
 /// Shows who holds the key and who waits for it.
 pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failure> {
     Key::new(&args.key)?;
     let client = connect(&args.common.store).await?;
-    let view = KeyView::from(&client.inspect(&args.key).await?);
+    let seen = client.inspect(&args.key).await?;
+    let mut view = KeyView::from(&seen);
+    match timeout(WAITS_LIMIT, add_waits(&client, &seen, &mut view)).await {
+        Ok(added) => added?,
+        Err(_) => printer.warn(format!(
+            "what the holders wait for was not found within {}",
+            spoken(WAITS_LIMIT)
+        )),
+    }
     printer.show(&view, || text(&view))?;
     Ok(exit::OK)
+}
+
+/// Adds what the holders wait for elsewhere. All keys are read, if a holder has told which piece of
+/// work it belongs to.
+async fn add_waits(client: &Client, seen: &Inspection, view: &mut KeyView) -> Result<(), Error> {
+    let contexts = seen.holders.iter().zip(&mut view.holders);
+    let mut contexts: Vec<_> = contexts
+        .filter_map(|(holder, view)| Some((holder.owner.context.as_ref()?, view)))
+        .collect();
+    if contexts.is_empty() {
+        return Ok(());
+    }
+    let mut listing = client.listing("*");
+    while let Some(part) = listing.next().await? {
+        for other in part.keys {
+            let waiting = || {
+                other
+                    .waiters
+                    .iter()
+                    .filter_map(|w| w.owner.context.as_ref())
+            };
+            for (context, view) in &mut contexts {
+                if waiting().any(|waiting| context.covers(waiting)) {
+                    view.waits_for.push(other.key.to_string());
+                }
+            }
+        }
+    }
+    for (_, view) in contexts {
+        view.waits_for.sort();
+    }
+    Ok(())
 }
 
 fn text(view: &KeyView) -> String {
@@ -24,12 +71,14 @@ fn text(view: &KeyView) -> String {
         return heading + "\n";
     }
     let claims = || view.holders.iter().chain(&view.waiters);
-    // Only leaders have notes.
-    let columns = match claims().any(|claim| claim.note.is_some()) {
-        true => COLUMNS,
-        false => COLUMNS.split_last().map_or(COLUMNS, |(_, others)| others),
+    let is_shown = |(heading, _): &&Column<ClaimView>| match *heading {
+        // Only leaders have notes.
+        "NOTE" => claims().any(|claim| claim.note.is_some()),
+        "WAITS FOR" => claims().any(|claim| !claim.waits_for.is_empty()),
+        _ => true,
     };
-    let rows = table(columns, claims()).trim_fmt();
+    let columns: Vec<_> = COLUMNS.iter().filter(is_shown).copied().collect();
+    let rows = table(&columns, claims()).trim_fmt();
     format!("{heading}\n{rows}\n")
 }
 
@@ -64,6 +113,7 @@ pub(super) const COLUMNS: &[Column<ClaimView>] = &[
     ("SINCE", ClaimView::began),
     ("EXPIRES IN", ClaimView::lapse),
     ("TOKEN", |claim| shown(claim.token)),
+    ("WAITS FOR", |claim| claim.waits_for.join(", ")),
     ("NOTE", |claim| shown(claim.note.as_ref())),
 ];
 

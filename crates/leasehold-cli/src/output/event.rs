@@ -45,6 +45,13 @@ pub(crate) enum Event {
         keys: Keys,
         times: u32,
     },
+    /// The claim waits for itself, by way of others.
+    Deadlocked {
+        #[serde(flatten)]
+        keys: Keys,
+        /// Who holds what and waits for what.
+        deadlock: String,
+    },
     /// The waiting was ended by a signal.
     Withdrawn {
         #[serde(flatten)]

@@ -43,6 +43,10 @@ impl Event {
             Self::Rejoined { keys, .. } => {
                 format!("warning: the place in the queue of {keys} was lost; waiting at its end")
             }
+            Self::Deadlocked { keys, deadlock } => format!(
+                "warning: the wait for {keys} is a deadlock: {deadlock}\n\
+                 hint: end one of them; --deadlock-timeout ends the youngest by itself"
+            ),
             Self::Withdrawn {
                 keys, waited_ms, ..
             } => format!("stopped waiting for {keys} after {}", millis(*waited_ms)),

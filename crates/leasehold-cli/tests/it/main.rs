@@ -13,6 +13,7 @@ mod child;
 mod classic;
 mod common;
 mod connecting;
+mod deadlocks;
 mod descendants;
 mod doctor;
 mod elect;

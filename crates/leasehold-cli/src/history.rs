@@ -173,6 +173,20 @@ impl EntryView {
         )
     }
 
+    /// `2026-01-31T12:00:00.123Z`.
+    fn at(&self) -> String {
+        let rounding = TimestampRound::new()
+            .smallest(Unit::Millisecond)
+            .mode(RoundMode::Floor);
+        let at = self.at.round(rounding).unwrap_or(self.at);
+        format!("{at:.3}")
+    }
+
+    /// What happened and when, of a key that is known.
+    pub(crate) fn without_key(&self) -> String {
+        format!("{}  {}", self.at(), escape(&self.sentence()))
+    }
+
     /// What happened, without time and key.
     fn sentence(&self) -> String {
         let details = &self.details;
@@ -237,14 +251,10 @@ impl EntryView {
 
 impl fmt::Display for EntryView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rounding = TimestampRound::new()
-            .smallest(Unit::Millisecond)
-            .mode(RoundMode::Floor);
-        let at = self.at.round(rounding).unwrap_or(self.at);
-        let key = escape(&self.key);
-        write!(f, "{at:.3}  {key}  {}", escape(&self.sentence()))
+        let (at, key) = (self.at(), escape(&self.key));
+        write!(f, "{at}  {key}  {}", escape(&self.sentence()))
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -98,9 +98,10 @@ impl fmt::Display for BlockedClaim {
             keys.join(", "),
             self.key
         )?;
-        match (holder.pid, &holder.host) == (waiter.pid, &waiter.host) {
-            true => Ok(()),
-            false => write!(f, " in {}", who(waiter)),
+        match (holder.host == waiter.host, holder.pid == waiter.pid) {
+            (true, true) => Ok(()),
+            (true, false) => write!(f, " (in pid {})", waiter.pid),
+            (false, _) => write!(f, " (in {})", who(waiter)),
         }
     }
 }
@@ -269,7 +270,7 @@ impl DeadlockCheck {
                 hear(&deadlock);
             }
             if self.gives_up && younger <= looks {
-                let message = format!("it is in a deadlock, and gives up: {deadlock}");
+                let message = format!("gave up in a deadlock: {deadlock}");
                 return StoreError::new(ErrorKind::Deadlock, message);
             }
             looks += 1;

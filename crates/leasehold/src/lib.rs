@@ -118,6 +118,7 @@ mod pages {
         holding: "docs/holding.md",
         identity: "docs/identity.md",
         blocking: "docs/blocking.md",
+        deadlocks: "docs/deadlocks.md",
         cluster: "docs/stores/cluster.md",
         mutex: "docs/kinds/mutex.md",
         rwlock: "docs/kinds/rwlock.md",

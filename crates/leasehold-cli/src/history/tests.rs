@@ -29,6 +29,16 @@ fn record(event: AuditEvent) -> AuditRecord {
     }
 }
 
+/// Some entries, for what shows them.
+pub(crate) fn entries() -> Vec<EntryView> {
+    let granted = || AuditEvent::Granted {
+        asked: AT,
+        behind: None,
+    };
+    let records = [record(granted()), record(AuditEvent::Returned)];
+    records.iter().map(EntryView::from).collect()
+}
+
 #[test]
 fn sentences() {
     let kept_until = Some(AT + Duration::from_secs(60));

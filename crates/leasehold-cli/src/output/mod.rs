@@ -137,10 +137,7 @@ impl Printer {
             }
         } else if let Some(sentence) = event.sentence(self.0.options.verbose) {
             self.sentence(&sentence);
-            if let Event::Error {
-                hint: Some(hint), ..
-            } = event
-            {
+            if let Some(hint) = event.hint() {
                 self.sentence(&format!("hint: {hint}"));
             }
         }

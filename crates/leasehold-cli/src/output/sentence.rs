@@ -19,6 +19,20 @@ impl Event {
         sentence.or_else(|| self.of_the_rest(verbose))
     }
 
+    /// What to do about it; a line of its own.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Error { hint, .. } => hint.as_deref(),
+            Self::Deadlocked { .. } => {
+                Some("end one of them; --deadlock-timeout ends the youngest by itself")
+            }
+            Self::Refused { .. } => {
+                Some("run leasehold as a user who may, such as root, or end what is left yourself")
+            }
+            _ => None,
+        }
+    }
+
     /// The way to the lock, and the store on that way.
     fn of_waiting(&self) -> Option<String> {
         Some(match self {
@@ -43,10 +57,9 @@ impl Event {
             Self::Rejoined { keys, .. } => {
                 format!("warning: the place in the queue of {keys} was lost; waiting at its end")
             }
-            Self::Deadlocked { keys, deadlock } => format!(
-                "warning: the wait for {keys} is a deadlock: {deadlock}\n\
-                 hint: end one of them; --deadlock-timeout ends the youngest by itself"
-            ),
+            Self::Deadlocked { keys, deadlock } => {
+                format!("warning: the wait for {keys} is a deadlock: {deadlock}")
+            }
             Self::Withdrawn {
                 keys, waited_ms, ..
             } => format!("stopped waiting for {keys} after {}", millis(*waited_ms)),
@@ -210,8 +223,7 @@ fn refused(key: &str, signal: i32, processes: &[Refusal], then: Option<Sequel>) 
         }
     };
     format!(
-        "cannot {does} {} of the command: {}{then}\n\
-         hint: run leasehold as a user who may, such as root, or end what is left yourself",
+        "cannot {does} {} of the command: {}{then}",
         names.join(", "),
         Errno::PERM,
     )
@@ -261,16 +273,16 @@ mod tests {
         for (then, says) in [
             (
                 Sequel::Kept,
-                "; k stays locked and is renewed until it ends\n",
+                "; k stays locked and is renewed until it ends",
             ),
             (
                 Sequel::MayOverlap,
-                "; it still runs, and the next holder of k may begin meanwhile\n",
+                "; it still runs, and the next holder of k may begin meanwhile",
             ),
         ] {
             let sentence = refused(Some(then)).sentence(false).unwrap();
             assert!(sentence.starts_with(&named), "{sentence}");
-            assert!(sentence.contains(says), "{sentence}");
+            assert!(sentence.ends_with(says), "{sentence}");
         }
         let shown = serde_json::to_value(refused(Some(Sequel::MayOverlap))).unwrap();
         assert_eq!(shown["then"], "may_overlap");

@@ -118,6 +118,8 @@ async fn three_of_all_kinds_are_found_and_shown(store: &Store) {
     let shown = store.run(&["show", "doc"]).await;
     assert!(shown.stdout.contains("WAITS FOR"), "{}", shown.stdout);
 
+    let hint = "leasehold: hint: end one of them";
+    a.process.stderr().wait_for(hint).await;
     // Whoever ends one of them lets the others go on.
     a.process.signal(rustix::process::Signal::TERM);
     a.finish().await;

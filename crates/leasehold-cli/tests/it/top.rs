@@ -70,6 +70,28 @@ async fn a_lock_moves_on_and_goes_on_120_by_40() {
     a_lock_is_seen_to_move_on_and_to_go(SIZES[2]).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn details_have_the_history_and_the_status_has_deadlocks() {
+    let mut store = Store::redis();
+    store.url += "?audit=1000";
+    let before = store
+        .run(&["run", "--label", "earlier", "x", "--", "true"])
+        .await;
+    assert_eq!(before.code(), Some(0), "{}", before.stderr);
+    let mut terminal = top(&store, SIZES[0]);
+    let inner = r#""$L" run -k x"#;
+    let mut command = store.command(&["run", "x", "--", "sh", "-c", &format!("{inner} -- true")]);
+    command.env("L", env!("CARGO_BIN_EXE_leasehold"));
+    let process = Process::spawn(command);
+    terminal.wait_screen(|shown| shown.contains("deadlock: ") && shown.contains("waits for x"));
+    terminal.types("\r");
+    terminal.wait_screen(|shown| shown.contains("released by") && shown.contains("label earlier"));
+    process.signal(Signal::TERM);
+    terminal.wait_screen(|shown| shown.contains("x: free") && shown.contains("history"));
+    terminal.types("q");
+    assert_eq!(terminal.end().code(), Some(0));
+}
+
 #[test]
 fn signals_and_ctrl_c_end_it_and_restore_the_terminal() {
     let store = Store::local();

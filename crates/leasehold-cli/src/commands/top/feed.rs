@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use leasehold::Client;
+use leasehold::{Client, Inspection};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -112,6 +112,7 @@ impl Feed {
         self.load.measure_round_trip(&self.client).await;
         let client = self.client.clone();
         let mut listing = client.listing(pattern);
+        let mut waited_for = Vec::new();
         loop {
             if !first && self.refreshed.elapsed() >= self.interval {
                 self.refresh(round).await?;
@@ -133,12 +134,30 @@ impl Feed {
             let views = page.keys.iter().map(KeyView::from).collect();
             self.tell(round, Update::Page(views, page.skipped.len()))
                 .await?;
+            let waited = page.keys.into_iter().filter(|key| !key.waiters.is_empty());
+            waited_for.extend(waited);
             if !first {
                 sleep(self.load.take_pause()).await;
             }
         }
+        self.find_deadlocks(round, &waited_for).await?;
         self.refreshed = Instant::now();
         self.tell(round, Update::Ended).await
+    }
+
+    /// Finds the deadlocks among what the pass has read.
+    async fn find_deadlocks(
+        &mut self,
+        round: u64,
+        waited_for: &[Inspection],
+    ) -> Result<(), Closed> {
+        let asked = Instant::now();
+        // If the store does not answer, the next pass says so.
+        let found = self.client.deadlocks_among(waited_for).await;
+        self.load.record(asked.elapsed(), 1);
+        let found = found.unwrap_or_default();
+        let found = found.iter().map(ToString::to_string).collect();
+        self.tell(round, Update::Deadlocks(found)).await
     }
 
     /// Looks at those on the screen.

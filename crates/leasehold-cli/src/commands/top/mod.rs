@@ -2,6 +2,7 @@
 
 mod columns;
 mod feed;
+mod history;
 mod model;
 mod row;
 mod screen;
@@ -21,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use self::feed::Wanted;
-use self::model::{Action, Model};
+use self::model::{Action, Model, Update};
 use self::screen::Screen;
 use self::view::ViewOptions;
 use super::break_key::outcome;
@@ -93,6 +94,8 @@ impl Top {
     async fn run(&mut self, mut signals: Signals) -> Result<(), Failure> {
         let (want, wants) = watch::channel(self.wants());
         let mut updates = feed::begin(self.client.clone(), self.options.interval, wants);
+        let (want_history, key) = watch::channel(None);
+        let mut history = history::begin(self.client.clone(), self.options.interval, key);
         let mut screen = enter()?;
         let mut input = EventStream::new();
         let mut draw_at = Instant::now();
@@ -103,12 +106,9 @@ impl Top {
                 self.draw(&mut screen)?;
                 gather = GATHER.max(now.elapsed() * GATHER_FACTOR);
                 draw_at = Instant::now() + TICK;
-                let wants = self.wants();
-                want.send_if_modified(|last| {
-                    let changed = *last != wants;
-                    *last = wants;
-                    changed
-                });
+                send_if_other(&want, self.wants());
+                let key = self.model.details.as_ref().map(|(key, _)| key.to_string());
+                send_if_other(&want_history, key);
             }
             tokio::select! {
                 typed = input.next() => {
@@ -130,6 +130,10 @@ impl Top {
                         self.model.take(update, self.now())?;
                         draw_at = draw_at.min(Instant::now() + gather);
                     }
+                }
+                Some(told) = history.recv() => {
+                    self.model.take(Update::History(told), self.now())?;
+                    draw_at = draw_at.min(Instant::now() + gather);
                 }
                 Some(told) = OptionFuture::from(self.breaking.as_mut()) => {
                     self.breaking = None;
@@ -168,6 +172,14 @@ impl Top {
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
+}
+
+fn send_if_other<T: PartialEq>(to: &watch::Sender<T>, value: T) {
+    to.send_if_modified(|last| {
+        let changed = *last != value;
+        *last = value;
+        changed
+    });
 }
 
 fn enter() -> Result<Screen, Failure> {

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) use self::keys::Action;
+use super::history::History;
 use super::row::Row;
 use crate::failure::Failure;
+use crate::history::EntryView;
 use crate::view::{KeyView, same_claims};
 
 /// For how long the outcome of a command stays on the screen.
@@ -33,6 +35,10 @@ pub(super) enum Update {
     Ended,
     /// Locks of the screen, looked at between parts of a pass.
     Shown(Vec<KeyView>),
+    /// The deadlocks among the locks of a pass.
+    Deadlocks(Vec<String>),
+    /// The newest entries of a key in the audit log, the newest first, or why there are none.
+    History(History),
     /// A request failed; it is made again.
     Failed(Failure),
 }
@@ -86,6 +92,8 @@ pub(super) struct Model {
     asked: Option<Duration>,
     answered: Option<Duration>,
     failure: Option<String>,
+    deadlocks: Vec<String>,
+    history: Option<History>,
     notice: Option<(String, Duration)>,
 }
 
@@ -112,6 +120,8 @@ impl Model {
             asked: None,
             answered: None,
             failure: None,
+            deadlocks: Vec::new(),
+            history: None,
             notice: None,
         }
     }
@@ -190,6 +200,21 @@ impl Model {
         (now.saturating_sub(*since) < NOTICE).then_some(text)
     }
 
+    /// Who waits for whom, and never ends.
+    pub(super) fn deadlock(&self) -> Option<String> {
+        let (first, more) = self.deadlocks.split_first()?;
+        Some(match more.len() {
+            0 => format!("deadlock: {first}"),
+            more => format!("{} deadlocks, such as: {first}", more + 1),
+        })
+    }
+
+    /// What the audit log says of that key.
+    pub(super) fn history(&self, key: &str) -> Option<&Result<Vec<EntryView>, String>> {
+        let of_key = self.history.as_ref().filter(|(of, _)| of == key);
+        of_key.map(|(_, history)| history)
+    }
+
     /// Why the store does not answer, if it does not.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
@@ -243,6 +268,11 @@ impl Model {
                     self.see(view, now);
                 }
             }
+            Update::Deadlocks(found) => {
+                self.answered(now);
+                self.deadlocks = found;
+            }
+            Update::History(history) => self.history = Some(history),
             Update::Failed(failure) => {
                 if self.answered.is_none() && !failure.passing {
                     return Err(failure);

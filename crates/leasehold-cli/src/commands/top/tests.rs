@@ -366,6 +366,65 @@ fn details_on_three_screens() {
     }
 }
 
+#[test]
+fn details_have_the_history_of_the_key() {
+    let mut model = model(vec![held("orders/42", 7, 3)]);
+    model.arrange(9, secs(0));
+    typed(&mut model, "\n");
+    let entries = crate::history::tests::entries();
+    let newest = entries[0].without_key();
+    let history = ("orders/42".to_owned(), Ok(entries));
+    model.take(Update::History(history), secs(1)).unwrap();
+    for size in SIZES {
+        let shown = lines(&screen(&mut model, size, true, 12));
+        let at = shown
+            .iter()
+            .position(|line| line == "history, the newest first");
+        let at = at.expect("a heading");
+        let line = &shown[at + 1];
+        let begins: String = newest.chars().take(38).collect();
+        assert!(line.starts_with(&begins), "{shown:?}");
+        assert!(
+            shown.iter().any(|line| line.starts_with("holds ")),
+            "{shown:?}"
+        );
+    }
+    pass(&mut model, vec![], secs(20));
+    let shown = lines(&screen(&mut model, SIZES[0], true, 21));
+    assert!(shown.contains(&"orders/42: free".to_owned()), "{shown:?}");
+    assert!(
+        shown.contains(&"history, the newest first".to_owned()),
+        "{shown:?}"
+    );
+    // That of another key is not shown.
+    let other = ("other".to_owned(), Ok(vec![]));
+    model.take(Update::History(other), secs(1)).unwrap();
+    let shown = lines(&screen(&mut model, SIZES[0], true, 21));
+    assert!(
+        !shown.iter().any(|line| line.starts_with("history")),
+        "{shown:?}"
+    );
+}
+
+#[test]
+fn deadlocks_stand_in_the_status() {
+    let mut model = model(vec![held("x", 7, 1)]);
+    let found =
+        |count: usize| Update::Deadlocks(vec!["a holds x and waits for y".to_owned(); count]);
+    for (count, says) in [
+        (1, "deadlock: a holds x and waits for y"),
+        (2, "2 deadlocks, such as: a holds x and waits"),
+    ] {
+        model.take(found(count), secs(1)).unwrap();
+        for size in SIZES {
+            let shown = lines(&screen(&mut model, size, true, 2)).join(" ");
+            assert!(shown.contains(says), "{shown}");
+        }
+    }
+    model.take(found(0), secs(1)).unwrap();
+    assert_eq!(model.deadlock(), None);
+}
+
 const DETAILS_80: &[&str] = &[
     "1 lock, 3 waiting, by waiters                                       redis://db1/",
     "orders/42: lock, last token 7",

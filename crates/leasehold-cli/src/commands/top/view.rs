@@ -221,6 +221,9 @@ fn state(model: &Model, options: &ViewOptions, now: Duration) -> (String, Style)
     if let Some(notice) = model.notice(now) {
         return (notice.to_owned(), BOLD);
     }
+    if let Some(deadlock) = model.deadlock() {
+        return (deadlock, warning);
+    }
     let plain = |text: String| (text, Style::new());
     if !model.complete {
         return plain("reading".to_owned());

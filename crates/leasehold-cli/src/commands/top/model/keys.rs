@@ -132,6 +132,7 @@ impl Model {
         pattern.clone_into(&mut self.pattern);
         self.round += 1;
         self.rows.clear();
+        self.deadlocks.clear();
         (self.complete, self.cycle, self.unreadable) = (false, None, 0);
         self.sort_by(self.sort);
     }

@@ -16,6 +16,8 @@ pub(crate) const TLS_CA: &str = "LEASEHOLD_TLS_CA";
 pub(crate) const TLS_CERT: &str = "LEASEHOLD_TLS_CERT";
 /// The client's key for TLS.
 pub(crate) const TLS_KEY: &str = "LEASEHOLD_TLS_KEY";
+/// The token that `serve` asks for.
+pub(crate) const SERVE_TOKEN: &str = "LEASEHOLD_SERVE_TOKEN";
 /// Which log lines to show.
 pub(crate) const LOG: &str = "LEASEHOLD_LOG";
 /// The key, for the guarded command.
@@ -45,6 +47,7 @@ LEASEHOLD_TLS_KEY        PEM file of the client's key
 LEASEHOLD_OWNER          whose lock --reentrant enters again: 32 hexadecimal digits, a secret
 LEASEHOLD_CONTEXT        set by an outer leasehold, which waits for what runs within it; `leasehold \
                          deadlocks` needs it
+LEASEHOLD_SERVE_TOKEN    serve: the token that it asks for, when --token-file names none
 LEASEHOLD_LOG            which log lines to show, e.g. leasehold=trace
 NO_COLOR                 no colours in help texts and in top when set";
 
@@ -85,6 +88,7 @@ mod tests {
             TLS_CERT,
             TLS_KEY,
             LOG,
+            SERVE_TOKEN,
             KEY,
             TOKEN,
             TOKENS,

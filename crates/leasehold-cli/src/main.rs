@@ -16,6 +16,7 @@ mod duration;
 mod env;
 mod exit;
 mod failure;
+mod feed;
 mod guarded;
 mod history;
 mod load_limit;
@@ -85,6 +86,7 @@ async fn dispatch(command: Command) -> u8 {
         Command::Show(args) => Printer::new(&args.common.output, false),
         Command::Log(args) => Printer::new(&args.common.output, false),
         Command::Deadlocks(args) => Printer::new(&args.common.output, false),
+        Command::Serve(args) => Printer::new(&args.common.output, false),
         Command::Ls(args) => Printer::new(&args.common.output, false),
         Command::Break(args) => Printer::new(&args.common.output, false),
         Command::Resize(args) => Printer::new(&args.common.output, false),
@@ -118,6 +120,7 @@ async fn carry_out(command: &Command, printer: &Printer) -> u8 {
         Command::Ls(args) => commands::ls::ls(args, printer).await,
         Command::Top(args) => commands::top::top(args, printer).await,
         Command::Deadlocks(args) => commands::deadlocks::deadlocks(args, printer).await,
+        Command::Serve(args) => commands::serve::serve(args, printer).await,
         Command::Break(args) => commands::break_key::break_key(args, printer).await,
         Command::Resize(args) => commands::resize::resize(args, printer).await,
         Command::Doctor(args) => commands::doctor::doctor(args, printer).await,

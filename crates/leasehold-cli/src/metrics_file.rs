@@ -315,7 +315,7 @@ fn now() -> f64 {
 }
 
 /// Escapes the value of a label.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")

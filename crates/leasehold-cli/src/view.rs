@@ -96,6 +96,19 @@ impl From<&Inspection> for KeyView {
 }
 
 impl KeyView {
+    /// Whether somebody holds it or waits for it.
+    pub(crate) fn is_used(&self) -> bool {
+        !(self.holders.is_empty() && self.waiters.is_empty())
+    }
+
+    /// Whether the same claims stand there, however much of their time is left.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.key == other.key
+            && self.permits == other.permits
+            && same_claims(&self.holders, &other.holders)
+            && same_claims(&self.waiters, &other.waiters)
+    }
+
     /// How long ago that claim was made, when the key was looked at.
     pub(crate) fn age(&self, claim: &ClaimView) -> Duration {
         let age = claim.since.map(|since| self.at.duration_since(since));

@@ -8,6 +8,9 @@
 pub use leasehold_store::{
     Acknowledged, Acknowledges, AuditLimit, AuditRecord, Capabilities, LockStore,
 };
+// For the command, which compares names as stores do.
+#[doc(hidden)]
+pub use leasehold_store::glob;
 // For the tests of the stores beside this crate.
 #[doc(hidden)]
 pub use leasehold_store::{

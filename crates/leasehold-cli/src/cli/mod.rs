@@ -3,7 +3,8 @@
 mod shared;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Log(LogArgs),
     Top(TopArgs),
     Deadlocks(DeadlocksArgs),
+    Serve(ServeArgs),
     Break(BreakArgs),
     Resize(ResizeArgs),
     Doctor(DoctorArgs),
@@ -331,6 +333,44 @@ pub(crate) struct TopArgs {
 pub(crate) struct DeadlocksArgs {
     #[command(flatten)]
     pub(crate) common: CommonArgs,
+}
+
+/// Serve the locks of a store as a page, as JSON and as metrics
+///
+/// The page shows all locks as they change, the queue and the history of a key, who waits for whom,
+/// and what doctor says of the servers. It is read-only, and only this machine reaches it, unless you
+/// say otherwise. /api/v1 has the same as JSON, /metrics for Prometheus. The store is read only while
+/// somebody looks, with a twentieth of a core at most. Ends with 0 on a signal.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  leasehold serve -S redis://host/\n  \
+                        leasehold serve -S redis://host/ --listen 0.0.0.0:7480 --host locks.example \\\n    \
+                        --token-file /etc/leasehold/token --allow-break")]
+pub(crate) struct ServeArgs {
+    /// Where to listen; an address that other machines reach takes a token
+    #[arg(
+        long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7480",
+        value_parser = listen_address
+    )]
+    pub(crate) listen: SocketAddr,
+    /// A name that the page is opened by, beside addresses and localhost: say it once for each
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) host: Vec<String>,
+    /// A file whose first line is a token: whoever reads locks or metrics must send it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Let those with the token break locks
+    #[arg(long)]
+    pub(crate) allow_break: bool,
+    /// How many prefixes of keys have metrics of their own; the others are counted together
+    #[arg(long, value_name = "N", default_value = "100")]
+    pub(crate) max_series: usize,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let hint = "name an address and a port, e.g. 127.0.0.1:7480 or [::1]:7480";
+    text.parse().map_err(|_| hint.to_owned())
 }
 
 /// Take a lock from whoever holds it, for administrators

@@ -82,6 +82,18 @@ impl From<&Deadlock> for DeadlockView {
     }
 }
 
+#[cfg(test)]
+impl DeadlockView {
+    pub(crate) fn saying(sentence: &str) -> Self {
+        Self {
+            sentence: sentence.to_owned(),
+            since: Timestamp::UNIX_EPOCH,
+            for_ms: 0,
+            claims: Vec::new(),
+        }
+    }
+}
+
 impl BlockedView {
     fn of(claim: &BlockedClaim, at: SystemTime) -> Self {
         let held = claim.holds.iter().map(|(key, holder)| HeldView {

@@ -14,6 +14,7 @@ pub(crate) mod man;
 pub(crate) mod observe;
 pub(crate) mod resize;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod top;
 pub(crate) mod watch;

@@ -401,6 +401,8 @@ async fn show_and_ls_have_their_shape(store: &Store) {
     // A store may have one for all its keys.
     let last_token = &shown["last_token"];
     assert!(last_token.as_u64() >= Some(token), "{shown}");
+    let context = |claim: &Value| claim["owner"]["context"].clone();
+    assert_ne!(context(held), context(waits));
     assert_eq!(
         shown,
         json!({
@@ -410,14 +412,20 @@ async fn show_and_ls_have_their_shape(store: &Store) {
             "at": shown["at"],
             "holders": [{
                 "mode": "exclusive",
-                "owner": { "host": host, "pid": holder.pid(), "label": "first" },
+                "owner": {
+                    "host": host, "pid": holder.pid(), "label": "first",
+                    "context": context(held),
+                },
                 "since": held["since"],
                 "expires_in_ms": held["expires_in_ms"],
                 "token": token,
             }],
             "waiters": [{
                 "mode": "exclusive",
-                "owner": { "host": host, "pid": waiter.pid(), "label": null },
+                "owner": {
+                    "host": host, "pid": waiter.pid(), "label": null,
+                    "context": context(waits),
+                },
                 "since": waits["since"],
                 "expires_in_ms": waits["expires_in_ms"],
                 "position": 1,

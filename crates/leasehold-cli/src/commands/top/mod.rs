@@ -1,8 +1,6 @@
 //! `leasehold top`: the locks of a store on a full screen, as they change.
 
 mod columns;
-mod feed;
-mod history;
 mod model;
 mod row;
 mod screen;
@@ -21,14 +19,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use self::feed::Wanted;
-use self::model::{Action, Model, Update};
+use self::model::{Action, Model};
 use self::screen::Screen;
 use self::view::ViewOptions;
 use super::break_key::outcome;
 use crate::cli::TopArgs;
 use crate::connect::connect;
 use crate::failure::Failure;
+use crate::feed::{self, Wanted, history};
 use crate::output::Printer;
 use crate::signals::Signals;
 use crate::view::{KeyView, held_by, same_claims};
@@ -132,7 +130,7 @@ impl Top {
                     }
                 }
                 Some(told) = history.recv() => {
-                    self.model.take(Update::History(told), self.now())?;
+                    self.model.history = Some(told);
                     draw_at = draw_at.min(Instant::now() + gather);
                 }
                 Some(told) = OptionFuture::from(self.breaking.as_mut()) => {

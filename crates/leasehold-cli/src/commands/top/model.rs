@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) use self::keys::Action;
-use super::history::History;
 use super::row::Row;
+use crate::commands::deadlocks::DeadlockView;
 use crate::failure::Failure;
+use crate::feed::{History, Update};
 use crate::history::EntryView;
 use crate::view::{KeyView, same_claims};
 
@@ -21,27 +22,6 @@ const NOTICE: Duration = Duration::from_secs(10);
 /// For how long a lock that is free is remembered. So the changes of one that is free at many looks
 /// are counted, too.
 const REMEMBERED: Duration = Duration::from_secs(10);
-
-/// What the store answered, or did not.
-#[derive(Debug)]
-pub(super) enum Update {
-    /// A request was sent.
-    Asked,
-    /// A pass over all locks has begun.
-    Began,
-    /// A part of a pass: the locks that were found, and how many names cannot be read.
-    Page(Vec<KeyView>, usize),
-    /// The pass is complete.
-    Ended,
-    /// Locks of the screen, looked at between parts of a pass.
-    Shown(Vec<KeyView>),
-    /// The deadlocks among the locks of a pass.
-    Deadlocks(Vec<String>),
-    /// The newest entries of a key in the audit log, the newest first, or why there are none.
-    History(History),
-    /// A request failed; it is made again.
-    Failed(Failure),
-}
 
 /// By what the table is sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,8 +72,9 @@ pub(super) struct Model {
     asked: Option<Duration>,
     answered: Option<Duration>,
     failure: Option<String>,
-    deadlocks: Vec<String>,
-    history: Option<History>,
+    deadlocks: Vec<DeadlockView>,
+    /// The newest entries of a key in the audit log.
+    pub(super) history: Option<History>,
     notice: Option<(String, Duration)>,
 }
 
@@ -203,6 +184,7 @@ impl Model {
     /// Who waits for whom, and never ends.
     pub(super) fn deadlock(&self) -> Option<String> {
         let (first, more) = self.deadlocks.split_first()?;
+        let first = &first.sentence;
         Some(match more.len() {
             0 => format!("deadlock: {first}"),
             more => format!("{} deadlocks, such as: {first}", more + 1),
@@ -272,7 +254,6 @@ impl Model {
                 self.answered(now);
                 self.deadlocks = found;
             }
-            Update::History(history) => self.history = Some(history),
             Update::Failed(failure) => {
                 if self.answered.is_none() && !failure.passing {
                     return Err(failure);

@@ -10,10 +10,12 @@ use ratatui::style::{Color, Style};
 use ratatui::{Frame, Terminal};
 
 use super::break_key;
-use super::model::{Action, Model, Overlay, Update};
+use super::model::{Action, Model, Overlay};
 use super::row::Row;
 use super::view::{self, ViewOptions};
+use crate::commands::deadlocks::DeadlockView;
 use crate::failure::Failure;
+use crate::feed::Update;
 use crate::view::{ClaimView, KeyView, tests::claim};
 
 pub(super) fn secs(seconds: u64) -> Duration {
@@ -374,7 +376,7 @@ fn details_have_the_history_of_the_key() {
     let entries = crate::history::tests::entries();
     let newest = entries[0].without_key();
     let history = ("orders/42".to_owned(), Ok(entries));
-    model.take(Update::History(history), secs(1)).unwrap();
+    model.history = Some(history);
     for size in SIZES {
         let shown = lines(&screen(&mut model, size, true, 12));
         let at = shown
@@ -398,7 +400,7 @@ fn details_have_the_history_of_the_key() {
     );
     // That of another key is not shown.
     let other = ("other".to_owned(), Ok(vec![]));
-    model.take(Update::History(other), secs(1)).unwrap();
+    model.history = Some(other);
     let shown = lines(&screen(&mut model, SIZES[0], true, 21));
     assert!(
         !shown.iter().any(|line| line.starts_with("history")),
@@ -409,8 +411,10 @@ fn details_have_the_history_of_the_key() {
 #[test]
 fn deadlocks_stand_in_the_status() {
     let mut model = model(vec![held("x", 7, 1)]);
-    let found =
-        |count: usize| Update::Deadlocks(vec!["a holds x and waits for y".to_owned(); count]);
+    let found = |count: usize| {
+        let deadlock = DeadlockView::saying("a holds x and waits for y");
+        Update::Deadlocks(vec![deadlock; count])
+    };
     for (count, says) in [
         (1, "deadlock: a holds x and waits for y"),
         (2, "2 deadlocks, such as: a holds x and waits"),

@@ -1,7 +1,10 @@
-//! Reads the locks for `top`, once in an interval, within a limit on the load of the store.
+//! Reads the locks of a store for `top` and `serve`, once in an interval, within a limit on the load
+//! of the store.
 //!
 //! All locks are read in passes, page by page, with a pause after each page. A pass over many locks
-//! takes longer than the interval: then those on the screen are looked at in between.
+//! takes longer than the interval: then those that are shown are looked at in between.
+
+pub(crate) mod history;
 
 use std::time::Duration;
 
@@ -10,27 +13,48 @@ use leasehold::{Client, Inspection};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::model::Update;
+pub(crate) use self::history::History;
+use crate::commands::deadlocks::DeadlockView;
+use crate::failure::Failure;
 use crate::load_limit::LoadLimit;
 use crate::view::KeyView;
 
 /// The pause after an error, at least.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
-/// How many answers the channel to the screen holds.
+/// How many answers the channel holds.
 const BUFFER: usize = 16;
+
+/// What the store answered, or did not.
+#[derive(Debug)]
+pub(crate) enum Update {
+    /// A request was sent.
+    Asked,
+    /// A pass over all locks has begun.
+    Began,
+    /// A part of a pass: the locks that were found, and how many names cannot be read.
+    Page(Vec<KeyView>, usize),
+    /// The pass is complete.
+    Ended,
+    /// Locks that are shown, looked at between parts of a pass.
+    Shown(Vec<KeyView>),
+    /// The deadlocks among the locks of a pass.
+    Deadlocks(Vec<DeadlockView>),
+    /// A request failed; it is made again.
+    Failed(Failure),
+}
 
 /// What is to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// Goes up with each new pattern, and comes back with each answer.
-    pub(super) round: u64,
-    pub(super) pattern: String,
-    /// The keys on the screen.
-    pub(super) shown: Vec<String>,
+    pub(crate) round: u64,
+    pub(crate) pattern: String,
+    /// The keys that are shown.
+    pub(crate) shown: Vec<String>,
 }
 
 /// Begins to ask; ends when the receiver is dropped.
-pub(super) fn begin(
+pub(crate) fn begin(
     client: Client,
     interval: Duration,
     wants: watch::Receiver<Wanted>,
@@ -54,7 +78,7 @@ struct Feed {
     wants: watch::Receiver<Wanted>,
     updates: mpsc::Sender<(u64, Update)>,
     load: LoadLimit,
-    /// When those on the screen were looked at last.
+    /// When those that are shown were looked at last.
     refreshed: Instant,
 }
 
@@ -156,11 +180,11 @@ impl Feed {
         let found = self.client.deadlocks_among(waited_for).await;
         self.load.record(asked.elapsed(), 1);
         let found = found.unwrap_or_default();
-        let found = found.iter().map(ToString::to_string).collect();
+        let found = found.iter().map(DeadlockView::from).collect();
         self.tell(round, Update::Deadlocks(found)).await
     }
 
-    /// Looks at those on the screen.
+    /// Looks at those that are shown.
     async fn refresh(&mut self, round: u64) -> Result<(), Closed> {
         let shown = self.wants.borrow().shown.clone();
         if shown.is_empty() {

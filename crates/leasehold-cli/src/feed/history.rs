@@ -1,11 +1,12 @@
-//! Reads the history of the key whose details `top` shows, from the audit log, within a limit on
-//! the load of the store.
+//! Reads the history of a key whose details are shown, from the audit log, within a limit on the
+//! load of the store.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
 
 use leasehold::Client;
+use leasehold::audit::{AuditLog, AuditRecord};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
@@ -18,10 +19,10 @@ const SPAN: Duration = Duration::from_secs(24 * 60 * 60);
 const MOST: usize = 100;
 
 /// A key, and its newest entries, the newest first; or why there are none.
-pub(super) type History = (String, Result<Vec<EntryView>, String>);
+pub(crate) type History = (String, Result<Vec<EntryView>, String>);
 
 /// Begins to read; ends when the receiver is dropped.
-pub(super) fn begin(
+pub(crate) fn begin(
     client: Client,
     interval: Duration,
     mut wanted: watch::Receiver<Option<String>>,
@@ -44,6 +45,32 @@ pub(super) fn begin(
     told
 }
 
+/// The newest entries of a key now, the newest first.
+pub(crate) async fn newest(client: &Client, key: &str) -> Result<Vec<EntryView>, String> {
+    let mut log = open(client, key)?;
+    let mut newest = VecDeque::new();
+    loop {
+        let page = log.next().await.map_err(|error| error.to_string())?;
+        if page.is_empty() {
+            return Ok(newest.into());
+        }
+        add(&mut newest, &page);
+    }
+}
+
+fn open<'a>(client: &'a Client, key: &str) -> Result<AuditLog<'a>, String> {
+    let since = SystemTime::now().checked_sub(SPAN);
+    let log = client.audit_log(Some(key), since.unwrap_or(SystemTime::UNIX_EPOCH));
+    log.map_err(|error| error.to_string())
+}
+
+fn add(newest: &mut VecDeque<EntryView>, page: &[AuditRecord]) {
+    for record in page {
+        newest.push_front(EntryView::from(record));
+    }
+    newest.truncate(MOST);
+}
+
 /// The receiver was dropped.
 struct Closed;
 
@@ -59,12 +86,10 @@ async fn follow(
         return Err(Closed);
     };
     let tell = async |said| tell.send((key.clone(), said)).await.map_err(|_| Closed);
-    let since = SystemTime::now().checked_sub(SPAN);
-    let log = client.audit_log(Some(&key), since.unwrap_or(SystemTime::UNIX_EPOCH));
-    let mut log = match log {
+    let mut log = match open(client, &key) {
         Ok(log) => log,
-        Err(error) => {
-            tell(Err(error.to_string())).await?;
+        Err(why) => {
+            tell(Err(why)).await?;
             return std::future::pending().await;
         }
     };
@@ -77,10 +102,7 @@ async fn follow(
         load.record(asked.elapsed(), 1);
         let ended = match page {
             Ok(page) => {
-                for record in &page {
-                    newest.push_front(EntryView::from(record));
-                }
-                newest.truncate(MOST);
+                add(&mut newest, &page);
                 page.is_empty()
             }
             Err(error) => {

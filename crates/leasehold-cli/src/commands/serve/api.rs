@@ -1,0 +1,263 @@
+//! What is asked once: `/api/v1`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query, State};
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use leasehold::doctor::{Report, examine};
+use leasehold::{Error, Key};
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use super::graph::WaitsView;
+use super::table::{Selection, TableView};
+use crate::commands::break_key::outcome;
+use crate::failure::Failure;
+use crate::feed::history;
+use crate::history::EntryView;
+use crate::view::{KeyView, held_by};
+
+/// For how long an examination of the servers is shown.
+const EXAMINED: Duration = Duration::from_secs(60);
+/// The longest table that is made.
+const LONGEST_TABLE: usize = 500;
+
+/// What was asked cannot be answered.
+#[derive(Debug, Serialize)]
+pub(super) struct Problem {
+    #[serde(skip)]
+    status: StatusCode,
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self {
+            status,
+            error: error.into(),
+            hint: None,
+        }
+    }
+
+    pub(super) fn hint(mut self, hint: &str) -> Self {
+        self.hint = Some(hint.to_owned());
+        self
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        (self.status, Json(self)).into_response()
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        let status = match failure.status {
+            crate::exit::USAGE => StatusCode::BAD_REQUEST,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self {
+            hint: failure.hint,
+            ..Self::new(status, failure.message)
+        }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Failure::from(error).into()
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+pub(super) async fn not_found(uri: Uri) -> Problem {
+    let message = format!("there is nothing at {:?}", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, message).hint("docs/serve.md has what there is")
+}
+
+pub(super) async fn not_allowed(method: Method, uri: Uri) -> Problem {
+    let message = format!("{method} cannot be used at {:?}", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, message)
+}
+
+/// What is served.
+#[derive(Serialize)]
+pub(super) struct Info {
+    store: String,
+    version: &'static str,
+    may_break: bool,
+    /// Whether it keeps who waits.
+    queueing: bool,
+}
+
+pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
+    Json(Info {
+        store: shared.client.store_url().to_owned(),
+        version: env!("CARGO_PKG_VERSION"),
+        may_break: shared.gate.may_break,
+        queueing: shared.client.capabilities().queueing,
+    })
+}
+
+impl Selection {
+    /// Refuses a table that is too long.
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        match self.limit {
+            1..=LONGEST_TABLE => Ok(()),
+            _ => {
+                let message = format!("limit is a number from 1 to {LONGEST_TABLE}");
+                Err(Problem::new(StatusCode::BAD_REQUEST, message))
+            }
+        }
+    }
+}
+
+pub(super) async fn locks(
+    State(shared): State<Arc<Shared>>,
+    selection: Result<Query<Selection>, QueryRejection>,
+) -> Result<Json<TableView>, Problem> {
+    let Query(selection) = selection?;
+    selection.check()?;
+    shared.reader.read().await;
+    Ok(Json(TableView::clone(&shared.reader.select(&selection))))
+}
+
+/// One key, and what the audit log says of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct LockView {
+    pub(super) key: String,
+    /// Null: it is free.
+    pub(super) lock: Option<KeyView>,
+    /// The newest entries, the newest first.
+    pub(super) history: Vec<EntryView>,
+    pub(super) history_error: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct OfKey {
+    key: String,
+}
+
+pub(super) async fn lock(
+    State(shared): State<Arc<Shared>>,
+    key: Result<Query<OfKey>, QueryRejection>,
+) -> Result<Json<LockView>, Problem> {
+    let Query(OfKey { key }) = key?;
+    Key::new(&key).map_err(Failure::from)?;
+    let view = KeyView::from(&shared.client.inspect(&key).await?);
+    let (history, history_error) = match history::newest(&shared.client, &key).await {
+        Ok(entries) => (entries, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    Ok(Json(LockView {
+        key,
+        lock: view.is_used().then_some(view),
+        history,
+        history_error,
+    }))
+}
+
+pub(super) async fn waits(State(shared): State<Arc<Shared>>) -> Json<WaitsView> {
+    shared.reader.read().await;
+    Json(shared.reader.with(|table| WaitsView::of(table)))
+}
+
+/// An examination of the servers, and when it was made.
+pub(super) struct Examined {
+    at: Instant,
+    made: SystemTime,
+    report: Report,
+}
+
+#[derive(Serialize)]
+struct Servers<'a> {
+    at: jiff::Timestamp,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+pub(super) async fn servers(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+    // One examination at a time: others wait for it, and have the same.
+    let mut examined = shared.examined.lock().await;
+    let known = examined
+        .take()
+        .filter(|known| known.at.elapsed() < EXAMINED);
+    let known = match known {
+        Some(known) => known,
+        None => Examined {
+            report: examine(&shared.opening.url, &shared.opening.access)
+                .await
+                .map_err(Failure::from)?,
+            at: Instant::now(),
+            made: SystemTime::now(),
+        },
+    };
+    let known = examined.insert(known);
+    let servers = Servers {
+        at: crate::view::time(known.made),
+        report: &known.report,
+    };
+    Ok(Json(servers).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Breaking {
+    key: String,
+    /// That of a holder who was seen.
+    token: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct Broke {
+    holders: u64,
+    said: String,
+}
+
+/// Breaks a lock, if its holders still are those that were seen.
+pub(super) async fn break_key(
+    State(shared): State<Arc<Shared>>,
+    breaking: Result<Json<Breaking>, JsonRejection>,
+) -> Result<Json<Broke>, Problem> {
+    if !shared.gate.may_break {
+        return Err(
+            Problem::new(StatusCode::FORBIDDEN, "this page breaks no locks")
+                .hint("leasehold serve --allow-break lets it"),
+        );
+    }
+    let Json(Breaking { key, token }) = breaking?;
+    Key::new(&key).map_err(Failure::from)?;
+    let seen = KeyView::from(&shared.client.inspect(&key).await?);
+    if !seen
+        .holders
+        .iter()
+        .any(|holder| holder.token == Some(token))
+    {
+        let held = held_by(&seen.holders).unwrap_or_else(|| "free".to_owned());
+        let message = format!("nothing was broken: now {key} is {held}");
+        return Err(Problem::new(StatusCode::CONFLICT, message));
+    }
+    let broken = shared.client.break_key(&key).await?;
+    Ok(Json(Broke {
+        holders: broken.holders,
+        said: outcome(&key, &broken),
+    }))
+}

@@ -1,0 +1,255 @@
+//! Who may ask: names of hosts, sites and tokens; and the headers of every answer.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::api::Problem;
+use super::{REQUEST_LIMIT, Shared, is_loopback};
+use crate::cli::ServeArgs;
+use crate::env;
+use crate::failure::Failure;
+
+/// A shorter token can be guessed.
+const SHORTEST_TOKEN: usize = 16;
+
+/// On every answer: the page runs its own files only, and no other site shows or reads it.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (
+        CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+         img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    (X_FRAME_OPTIONS, "DENY"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+    (CACHE_CONTROL, "no-store"),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+];
+
+/// Who may ask for what.
+pub(super) struct Gate {
+    token: Option<String>,
+    /// Whether reading takes the token, too.
+    closed: bool,
+    pub(super) may_break: bool,
+    hosts: Vec<String>,
+}
+
+impl Gate {
+    /// Refuses what would let others in.
+    pub(super) fn of(args: &ServeArgs) -> Result<Self, Failure> {
+        let token = token(args)?;
+        let is_public = !is_loopback(args.listen.ip());
+        if is_public && token.is_none() {
+            let message = format!("other machines reach {}: that takes a token", args.listen);
+            return Err(Failure::usage(message).hint(TOKEN_HINT));
+        }
+        if args.allow_break && token.is_none() {
+            let message = "--allow-break takes a token";
+            return Err(Failure::usage(message).hint(TOKEN_HINT));
+        }
+        Ok(Self {
+            closed: token.is_some(),
+            token,
+            may_break: args.allow_break,
+            hosts: args.host.iter().map(|host| host.to_lowercase()).collect(),
+        })
+    }
+
+    /// Refuses other sites: a name that leads here can be anybody's.
+    fn check_site(&self, request: &Request) -> Result<(), Problem> {
+        let host = header(request.headers(), HOST);
+        // With HTTP/2 it stands in the URL.
+        let host = host.or_else(|| {
+            request
+                .uri()
+                .authority()
+                .map(|authority| authority.as_str())
+        });
+        let known = host.is_some_and(|host| self.is_known(host));
+        if !known {
+            let host = host.unwrap_or_default();
+            return Err(Problem::new(
+                StatusCode::MISDIRECTED_REQUEST,
+                format!("this server is not called {host:?}"),
+            )
+            .hint("leasehold serve --host NAME allows a name"));
+        }
+        let from_here = |origin: &str| {
+            let name = origin.split_once("://").map(|(_, name)| name);
+            name.is_some() && name == host
+        };
+        let site = header(request.headers(), HeaderName::from_static("sec-fetch-site"));
+        let same_site = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
+        let same_origin = header(request.headers(), ORIGIN).is_none_or(from_here);
+        if request.method() != Method::GET && !(same_site && same_origin) {
+            let message = "another site may not ask for this";
+            return Err(Problem::new(StatusCode::FORBIDDEN, message));
+        }
+        Ok(())
+    }
+
+    fn is_known(&self, host: &str) -> bool {
+        if host.parse::<SocketAddr>().is_ok() {
+            return true;
+        }
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.parse::<u16>().is_ok() => name,
+            _ => host,
+        };
+        let bare = name.trim_start_matches('[').trim_end_matches(']');
+        let name = name.to_lowercase();
+        bare.parse::<IpAddr>().is_ok() || name == "localhost" || self.hosts.contains(&name)
+    }
+
+    fn check_token(&self, request: &Request) -> Result<(), Problem> {
+        let path = request.uri().path();
+        let has_data = path == "/metrics" || path.starts_with("/api/");
+        let Some(token) = self.token.as_ref().filter(|_| self.closed && has_data) else {
+            return Ok(());
+        };
+        let given = header(request.headers(), AUTHORIZATION);
+        let given = given.and_then(|given| given.strip_prefix("Bearer "));
+        if given.is_some_and(|given| same(given.trim(), token)) {
+            return Ok(());
+        }
+        let message = match given {
+            None => "this takes a token",
+            Some(_) => "this is not the token",
+        };
+        Err(Problem::new(StatusCode::UNAUTHORIZED, message)
+            .hint("send it as Authorization: Bearer TOKEN"))
+    }
+}
+
+const TOKEN_HINT: &str =
+    "name a file with --token-file, such as one that openssl rand -hex 32 has written";
+
+fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
+    let text = match (&args.token_file, std::env::var(env::SERVE_TOKEN)) {
+        (Some(file), _) => std::fs::read_to_string(file).map_err(|error| {
+            Failure::usage(format!(
+                "cannot read the token of {}: {error}",
+                file.display()
+            ))
+        })?,
+        (None, Ok(text)) if !text.is_empty() => text,
+        _ => return Ok(None),
+    };
+    let token = text.lines().next().unwrap_or_default().trim().to_owned();
+    if token.len() < SHORTEST_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let message = format!(
+            "the token is too short, or has spaces: it takes {SHORTEST_TOKEN} printable characters"
+        );
+        return Err(Failure::usage(message).hint(TOKEN_HINT));
+    }
+    Ok(Some(token))
+}
+
+/// Compares in a time that does not tell where they differ.
+fn same(given: &str, token: &str) -> bool {
+    let differ = given
+        .bytes()
+        .zip(token.bytes())
+        .fold(0, |all, (a, b)| all | (a ^ b));
+    given.len() == token.len() && std::hint::black_box(differ) == 0
+}
+
+fn header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Every request comes through here.
+pub(super) async fn admit(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let gate = &shared.gate;
+    let admitted = gate
+        .check_site(&request)
+        .and_then(|()| gate.check_token(&request));
+    let mut answer = match admitted {
+        Err(problem) => problem.into_response(),
+        Ok(()) => match tokio::time::timeout(REQUEST_LIMIT, next.run(request)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let message = format!("no answer within {} s", REQUEST_LIMIT.as_secs());
+                Problem::new(StatusCode::GATEWAY_TIMEOUT, message).into_response()
+            }
+        },
+    };
+    if answer.status() == StatusCode::UNAUTHORIZED {
+        let scheme = HeaderValue::from_static("Bearer");
+        answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+    }
+    for (name, value) in HEADERS {
+        answer
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts() {
+        let gate = Gate {
+            token: None,
+            closed: false,
+            may_break: false,
+            hosts: vec!["locks.example".into()],
+        };
+        for known in [
+            "127.0.0.1:7480",
+            "127.0.0.1",
+            "[::1]:7480",
+            "[::1]",
+            "localhost:7480",
+            "LocalHost",
+            "Locks.Example:7480",
+        ] {
+            assert!(gate.is_known(known), "{known}");
+        }
+        for unknown in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "evil.example:7480",
+        ] {
+            assert!(!gate.is_known(unknown), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn tokens() {
+        assert!(same("0123456789abcdef", "0123456789abcdef"));
+        for other in [
+            "",
+            "0123456789abcdeF",
+            "0123456789abcde",
+            "0123456789abcdef0",
+        ] {
+            assert!(!same(other, "0123456789abcdef"), "{other}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! One reader of the store for all who look: it reads while somebody does, and rests otherwise.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold::Client;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::table::{Selection, Table, TableView};
+use crate::feed::{self, Wanted};
+
+/// For how long the reader goes on after a request.
+const LINGER: Duration = Duration::from_secs(5);
+/// How long a request waits for the first data.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many keys are read once in an interval, because somebody looks at them.
+const MOST_SHOWN: usize = 1000;
+/// How many tables are kept for those who ask for the same.
+const MOST_TABLES: usize = 64;
+
+/// Reads the store for all who look.
+#[derive(Clone)]
+pub(super) struct Reader {
+    state: Arc<Mutex<State>>,
+    /// The version of the table.
+    changed: watch::Receiver<u64>,
+    /// Wakes the task that reads.
+    wake: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct State {
+    table: Table,
+    /// What each of those who look shows.
+    looks: HashMap<u64, Vec<String>>,
+    next_look: u64,
+    /// When the store need not be read any more, if nobody looks.
+    until: Option<Instant>,
+    tables: HashMap<Selection, (u64, Arc<TableView>)>,
+}
+
+/// Somebody looks, until this is dropped.
+pub(super) struct Look {
+    reader: Reader,
+    id: u64,
+}
+
+impl Reader {
+    /// Begins the task that reads.
+    pub(super) fn begin(client: Client, interval: Duration) -> Self {
+        let (wake, woken) = watch::channel(());
+        let (tell, changed) = watch::channel(0);
+        let reader = Self {
+            state: Arc::default(),
+            changed,
+            wake,
+        };
+        let task = Task {
+            client,
+            interval,
+            state: Arc::clone(&reader.state),
+            woken,
+            tell,
+        };
+        tokio::spawn(task.run());
+        reader
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Somebody looks from now on.
+    pub(super) fn look(&self) -> Look {
+        let mut state = self.state();
+        state.next_look += 1;
+        let id = state.next_look;
+        state.looks.insert(id, Vec::new());
+        drop(state);
+        self.wake.send_replace(());
+        Look {
+            reader: self.clone(),
+            id,
+        }
+    }
+
+    /// Waits until all locks were read once, for a request that looks once.
+    pub(super) async fn read(&self) {
+        let look = self.look();
+        self.state().until = Some(Instant::now() + LINGER);
+        look.ready().await;
+    }
+
+    /// Asks something of the table.
+    pub(super) fn with<T>(&self, ask: impl FnOnce(&Table) -> T) -> T {
+        ask(&self.state().table)
+    }
+
+    /// A table, made once for all who ask for the same.
+    pub(super) fn select(&self, selection: &Selection) -> Arc<TableView> {
+        let mut state = self.state();
+        let version = state.table.version;
+        if let Some((made, table)) = state.tables.get(selection)
+            && *made == version
+        {
+            return Arc::clone(table);
+        }
+        let table = Arc::new(state.table.select(selection));
+        if state.tables.len() >= MOST_TABLES {
+            state.tables.clear();
+        }
+        let entry = (version, Arc::clone(&table));
+        state.tables.insert(selection.clone(), entry);
+        table
+    }
+}
+
+impl Look {
+    /// Waits until all locks were read once, or could not be.
+    pub(super) async fn ready(&self) {
+        let mut changed = self.reader.changed.clone();
+        let is_ready = |_: &u64| {
+            let state = self.reader.state();
+            state.table.complete || state.table.error.is_some()
+        };
+        let ready = timeout(PATIENCE, changed.wait_for(is_ready)).await;
+        drop(ready);
+    }
+
+    /// The keys that it shows: these are read more often.
+    pub(super) fn shows(&self, keys: Vec<String>) {
+        let mut state = self.reader.state();
+        let shown = state.looks.insert(self.id, keys.clone());
+        drop(state);
+        if shown.as_ref() != Some(&keys) {
+            self.reader.wake.send_replace(());
+        }
+    }
+
+    /// Hears of each change.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.reader.changed.clone()
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.reader.state().looks.remove(&self.id);
+        self.reader.wake.send_replace(());
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The task that reads.
+struct Task {
+    client: Client,
+    interval: Duration,
+    state: Arc<Mutex<State>>,
+    woken: watch::Receiver<()>,
+    tell: watch::Sender<u64>,
+}
+
+impl Task {
+    async fn run(mut self) {
+        loop {
+            while !self.is_wanted() {
+                if self.woken.changed().await.is_err() {
+                    return;
+                }
+            }
+            self.read().await;
+            if self.woken.has_changed().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Reads until nobody looks.
+    async fn read(&mut self) {
+        let (want, wants) = watch::channel(self.wants());
+        let mut updates = feed::begin(self.client.clone(), self.interval, wants);
+        lock(&self.state).table.complete = false;
+        while self.is_wanted() {
+            let until = lock(&self.state).until;
+            let until = until.unwrap_or_else(|| Instant::now() + LINGER);
+            tokio::select! {
+                told = updates.recv() => {
+                    let Some((_, update)) = told else { return };
+                    let mut state = lock(&self.state);
+                    state.table.take(update);
+                    let version = state.table.version;
+                    drop(state);
+                    self.tell.send_if_modified(|told| std::mem::replace(told, version) != version);
+                }
+                woken = self.woken.changed() => if woken.is_err() {
+                    return;
+                },
+                () = sleep_until(until) => lock(&self.state).until = None,
+            }
+            let wants = self.wants();
+            want.send_if_modified(|last| {
+                let changed = *last != wants;
+                *last = wants;
+                changed
+            });
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        let state = lock(&self.state);
+        !state.looks.is_empty() || state.until.is_some_and(|until| until > Instant::now())
+    }
+
+    fn wants(&self) -> Wanted {
+        let state = lock(&self.state);
+        let mut shown: Vec<_> = state.looks.values().flatten().cloned().collect();
+        drop(state);
+        shown.sort_unstable();
+        shown.dedup();
+        shown.truncate(MOST_SHOWN);
+        Wanted {
+            round: 0,
+            pattern: "*".to_owned(),
+            shown,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What the page shows, as a value: answers of the store go in, and tables come out.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use jiff::Timestamp;
+use leasehold::store::glob;
+use serde::{Deserialize, Serialize};
+
+use crate::commands::deadlocks::DeadlockView;
+use crate::duration::millis;
+use crate::feed::Update;
+use crate::view::{ClaimView, KeyView};
+
+/// How many waiters of a lock stand in a table.
+const FIRST_WAITERS: usize = 5;
+
+/// The locks of the store, as they were read.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    locks: BTreeMap<String, Lock>,
+    /// The pass that reads all locks now.
+    pass: u64,
+    /// Whether a pass has ended since somebody looks.
+    pub(super) complete: bool,
+    read: Option<Instant>,
+    pub(super) error: Option<String>,
+    pub(super) deadlocks: Vec<DeadlockView>,
+    /// Goes up with each change.
+    pub(super) version: u64,
+}
+
+#[derive(Debug)]
+struct Lock {
+    view: KeyView,
+    /// The pass that saw it last.
+    seen: u64,
+}
+
+/// By what a table is sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum SortBy {
+    #[default]
+    Waiters,
+    Age,
+    Key,
+}
+
+/// Which part of the locks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub(super) struct Selection {
+    pub(super) pattern: String,
+    pub(super) sort: SortBy,
+    pub(super) limit: usize,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self {
+            pattern: "*".to_owned(),
+            sort: SortBy::default(),
+            limit: 100,
+        }
+    }
+}
+
+/// A table, as the API has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct TableView {
+    pattern: String,
+    /// Of all that match.
+    total: usize,
+    waiting: usize,
+    pub(super) rows: Vec<RowView>,
+    /// Why the store could not be read the last time.
+    error: Option<String>,
+    /// How old the data is.
+    read_ms_ago: Option<u64>,
+    deadlocks: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct RowView {
+    #[serde(flatten)]
+    pub(super) view: KeyView,
+    waiting: usize,
+}
+
+impl Table {
+    /// Takes an answer of the store.
+    pub(super) fn take(&mut self, update: Update) {
+        self.version += 1;
+        match update {
+            Update::Asked => self.version -= 1,
+            Update::Began => self.pass += 1,
+            Update::Page(views, _) | Update::Shown(views) => {
+                self.answered();
+                for view in views {
+                    self.see(view);
+                }
+            }
+            Update::Deadlocks(found) => {
+                self.answered();
+                self.deadlocks = found;
+            }
+            Update::Ended => {
+                let pass = self.pass;
+                self.locks.retain(|_, lock| lock.seen >= pass);
+                self.complete = true;
+                self.answered();
+            }
+            Update::Failed(failure) => self.error = Some(failure.message),
+        }
+    }
+
+    fn answered(&mut self) {
+        (self.error, self.read) = (None, Some(Instant::now()));
+    }
+
+    fn see(&mut self, view: KeyView) {
+        if !view.is_used() {
+            self.locks.remove(&view.key);
+            return;
+        }
+        let lock = Lock {
+            view,
+            seen: self.pass,
+        };
+        self.locks.insert(lock.view.key.clone(), lock);
+    }
+
+    pub(super) fn lock(&self, key: &str) -> Option<&KeyView> {
+        self.locks.get(key).map(|lock| &lock.view)
+    }
+
+    pub(super) fn locks(&self) -> impl Iterator<Item = &KeyView> {
+        self.locks.values().map(|lock| &lock.view)
+    }
+
+    pub(super) fn age(&self) -> Option<std::time::Duration> {
+        self.read.map(|read| read.elapsed())
+    }
+
+    /// The part that was chosen.
+    pub(super) fn select(&self, selection: &Selection) -> TableView {
+        let all = selection.pattern == "*";
+        let fits = |view: &&KeyView| all || glob::matches(&selection.pattern, &view.key);
+        let mut matching: Vec<_> = self.locks().filter(fits).collect();
+        let (total, waiting) = (
+            matching.len(),
+            matching.iter().map(|view| view.waiters.len()).sum(),
+        );
+        match selection.sort {
+            // The map has them by key, and the sort is stable.
+            SortBy::Key => {}
+            SortBy::Waiters => matching.sort_by_key(|view| std::cmp::Reverse(view.waiters.len())),
+            SortBy::Age => matching.sort_by_key(|view| held_since(view)),
+        }
+        matching.truncate(selection.limit);
+        TableView {
+            pattern: selection.pattern.clone(),
+            total,
+            waiting,
+            rows: matching.into_iter().map(RowView::from).collect(),
+            error: self.error.clone(),
+            read_ms_ago: self.age().map(millis),
+            deadlocks: self.deadlocks.len(),
+        }
+    }
+}
+
+/// The longest hold comes first, and what nobody holds last.
+fn held_since(view: &KeyView) -> (bool, Option<Timestamp>) {
+    let since = view.holders.first().and_then(|holder| holder.since);
+    (since.is_none(), since)
+}
+
+impl From<&KeyView> for RowView {
+    fn from(view: &KeyView) -> Self {
+        let first: Vec<ClaimView> = view.waiters.iter().take(FIRST_WAITERS).cloned().collect();
+        Self {
+            waiting: view.waiters.len(),
+            view: KeyView {
+                waiters: first,
+                holders: view.holders.clone(),
+                key: view.key.clone(),
+                ..*view
+            },
+        }
+    }
+}
+
+impl TableView {
+    /// Whether it shows the same, however much time has passed.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let timeless = |table: &Self| {
+            (
+                table.total,
+                table.waiting,
+                table.deadlocks,
+                table.error.clone(),
+            )
+        };
+        let same_row = |(one, other): (&RowView, &RowView)| {
+            one.waiting == other.waiting && one.view.is_same(&other.view)
+        };
+        timeless(self) == timeless(other)
+            && self.rows.len() == other.rows.len()
+            && self.rows.iter().zip(&other.rows).all(same_row)
+    }
+}

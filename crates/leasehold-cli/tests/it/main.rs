@@ -29,6 +29,7 @@ mod pages;
 mod patience;
 mod place;
 mod recover;
+mod serve;
 mod server;
 mod terminal;
 mod top;

@@ -1,7 +1,7 @@
 //! What is asked once: `/api/v1`.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use leasehold::doctor::{Report, examine};
 use leasehold::{Error, Key};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::Shared;
 use super::graph::WaitsView;
@@ -151,6 +152,17 @@ pub(super) struct LockView {
     pub(super) history_error: Option<String>,
 }
 
+impl LockView {
+    /// Whether it shows the same, however much time has passed.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let same_lock = match (&self.lock, &other.lock) {
+            (Some(one), Some(other)) => one.is_same(other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        same_lock && self.history == other.history && self.history_error == other.history_error
+    }
+}
+
 #[derive(Deserialize)]
 pub(super) struct OfKey {
     key: String,
@@ -177,7 +189,7 @@ pub(super) async fn lock(
 
 pub(super) async fn waits(State(shared): State<Arc<Shared>>) -> Json<WaitsView> {
     shared.reader.read().await;
-    Json(shared.reader.with(|table| WaitsView::of(table)))
+    Json(shared.reader.with(WaitsView::of))
 }
 
 /// An examination of the servers, and when it was made.

@@ -98,6 +98,7 @@ struct Watching {
     lock: Option<LockView>,
     sent: Option<Instant>,
     lock_due: bool,
+    lock_sent: Option<Instant>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -113,10 +114,11 @@ impl Watching {
         let histories = key
             .as_ref()
             .map(|_| history::begin(shared.client.clone(), INTERVAL, wants));
-        look.shows(key.iter().cloned().collect());
+        look.shows(key.as_slice());
         Self {
             changes: look.changes(),
             lock_due: key.is_some(),
+            lock_sent: None,
             shared,
             selection,
             key,
@@ -175,7 +177,8 @@ impl Watching {
     fn table_event(&mut self) -> Event {
         let table = self.shared.reader.select(&self.selection);
         let keys = table.rows.iter().map(|row| row.view.key.clone());
-        self.look.shows(keys.chain(self.key.clone()).collect());
+        let keys: Vec<_> = keys.chain(self.key.clone()).collect();
+        self.look.shows(&keys);
         self.sent = Some(Instant::now());
         self.lock_due = self.key.is_some();
         let event = data("locks", &*table);
@@ -197,9 +200,12 @@ impl Watching {
             history,
             history_error,
         };
-        if self.lock.as_ref() == Some(&lock) {
+        let is_same = self.lock.as_ref().is_some_and(|sent| sent.is_same(&lock));
+        let due = self.lock_sent.map(|sent| sent + LONGEST_PAUSE);
+        if is_same && due.is_some_and(|due| due > Instant::now()) {
             return None;
         }
+        self.lock_sent = Some(Instant::now());
         let event = data("lock", &lock);
         self.lock = Some(lock);
         Some(event)

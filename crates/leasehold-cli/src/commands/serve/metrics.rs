@@ -17,7 +17,9 @@ use crate::view::KeyView;
 const OTHER: &str = "other";
 
 /// Name, help, and value for the keys with one prefix.
-const OF_PREFIX: [(&str, &str, fn(&Prefix) -> f64); 4] = [
+type OfPrefix = (&'static str, &'static str, fn(&Prefix) -> f64);
+
+const OF_PREFIX: [OfPrefix; 4] = [
     (
         "leasehold_store_locks_held",
         "keys that somebody holds",

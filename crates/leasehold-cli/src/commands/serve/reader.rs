@@ -130,11 +130,15 @@ impl Look {
     }
 
     /// The keys that it shows: these are read more often.
-    pub(super) fn shows(&self, keys: Vec<String>) {
+    pub(super) fn shows(&self, keys: &[String]) {
         let mut state = self.reader.state();
-        let shown = state.looks.insert(self.id, keys.clone());
+        let shown = state.looks.entry(self.id).or_default();
+        let changed = shown != keys;
+        if changed {
+            *shown = keys.to_vec();
+        }
         drop(state);
-        if shown.as_ref() != Some(&keys) {
+        if changed {
             self.reader.wake.send_replace(());
         }
     }

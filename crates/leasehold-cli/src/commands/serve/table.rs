@@ -1,11 +1,12 @@
 //! What the page shows, as a value: answers of the store go in, and tables come out.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use leasehold::store::glob;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::commands::deadlocks::DeadlockView;
 use crate::duration::millis;
@@ -139,7 +140,7 @@ impl Table {
         self.locks.values().map(|lock| &lock.view)
     }
 
-    pub(super) fn age(&self) -> Option<std::time::Duration> {
+    pub(super) fn age(&self) -> Option<Duration> {
         self.read.map(|read| read.elapsed())
     }
 

@@ -1,0 +1,376 @@
+//! `leasehold serve`: its API, its metrics, and who may ask.
+
+use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::server::RedisServer;
+use serde_json::{Value, json};
+
+use crate::common::http::Request;
+use crate::common::{Store, leasehold};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// A server, and where it listens.
+pub(crate) struct Serving {
+    pub(crate) process: Process,
+    pub(crate) address: String,
+}
+
+pub(crate) async fn serve(store: &Store, arguments: &[&str]) -> Serving {
+    let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
+    let process = store.spawn(&arguments);
+    let line = process.stdout().wait_for("serving").await;
+    let url = line.rsplit_once(" at http://").expect("a URL").1;
+    let address = url.trim_end_matches('/').to_owned();
+    Serving { process, address }
+}
+
+/// A file with the token.
+pub(crate) fn token_file(store: &Store) -> String {
+    let file = store.path("token");
+    std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+impl Serving {
+    pub(crate) fn get<'a>(&'a self, path: &'a str) -> Request<'a> {
+        Request::get(&self.address, path)
+    }
+
+    fn post<'a>(&'a self, path: &'a str, body: &Value) -> Request<'a> {
+        Request::post(&self.address, path, body)
+    }
+}
+
+fn row<'a>(table: &'a Value, key: &str) -> Option<&'a Value> {
+    let rows = table["rows"].as_array().expect("rows");
+    rows.iter().find(|row| row["key"] == key)
+}
+
+#[tokio::test]
+async fn a_lock_of_another_process_appears_moves_on_and_goes() {
+    let store = Store::redis();
+    let serving = serve(&store, &[]).await;
+    let mut events = serving.get("/api/v1/events").send().await;
+    assert!(events.head.contains("content-type: text/event-stream"));
+    events.event("locks", |table| table["total"] == 0).await;
+
+    let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
+    let held = |label: &'static str| {
+        move |table: &Value| {
+            let owner = row(table, "orders/42").map(|row| &row["holders"][0]["owner"]);
+            owner.is_some_and(|owner| owner["label"] == label)
+        }
+    };
+    events.event("locks", held("first")).await;
+    let second = store.spawn(&["hold", "orders/42", "--label", "second"]);
+    let waiting = |table: &Value| row(table, "orders/42").is_some_and(|row| row["waiting"] == 1);
+    let table = events.event("locks", waiting).await;
+    assert_eq!(table["waiting"], 1);
+    first.signal(Signal::TERM);
+    events.event("locks", held("second")).await;
+    second.signal(Signal::TERM);
+    events.event("locks", |table| table["total"] == 0).await;
+
+    serving.process.signal(Signal::TERM);
+    assert_eq!(serving.process.wait().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_key_has_its_queue_and_its_history() {
+    let mut store = Store::local();
+    store.url += "?audit=1000";
+    let serving = serve(&store, &[]).await;
+    let key = "orders/é <b>&?#\"";
+    let path = "/api/v1/events?limit=1&key=orders%2F%C3%A9%20%3Cb%3E%26%3F%23%22";
+    let mut events = serving.get(path).send().await;
+    events.event("lock", |lock| lock["lock"].is_null()).await;
+    let done = store
+        .run(&["run", "--label", "<script>", key, "--", "true"])
+        .await;
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let ended = |lock: &Value| lock["history"][0]["event"] == "released";
+    let lock = events.event("lock", ended).await;
+    assert_eq!((&lock["key"], &lock["lock"]), (&json!(key), &Value::Null));
+    assert_eq!(lock["history"][0]["owner"]["label"], "<script>");
+    assert_eq!(lock["history"][1]["event"], "granted");
+
+    let (holder, token) = store.holder(&[key]).await;
+    let (status, lock) = serving
+        .get(&path.replace("events?limit=1&", "lock?"))
+        .json()
+        .await;
+    assert_eq!(
+        (status, &lock["lock"]["holders"][0]["token"]),
+        (200, &json!(token))
+    );
+    assert_eq!(lock["history_error"], Value::Null);
+    assert_eq!(lock["lock"]["holders"][0]["owner"]["pid"], holder.pid());
+
+    let (status, problem) = serving.get("/api/v1/lock?key=").json().await;
+    assert_eq!(status, 400, "{problem}");
+    assert!(problem["error"].is_string());
+}
+
+#[tokio::test]
+async fn who_waits_for_whom_and_a_deadlock() {
+    let store = Store::local();
+    let serving = serve(&store, &[]).await;
+    let (_, graph) = serving.get("/api/v1/waits").json().await;
+    assert_eq!(
+        (&graph["keys"], &graph["deadlocks"]),
+        (&json!([]), &json!([]))
+    );
+    let inner = format!("{} run k -- true", env!("CARGO_BIN_EXE_leasehold"));
+    let nested = store.spawn(&["run", "k", "--", "sh", "-c", &inner]);
+    nested.stderr().wait_for("deadlock").await;
+    let graph = async || loop {
+        let (status, graph) = serving.get("/api/v1/waits").json().await;
+        assert_eq!(status, 200);
+        if graph["deadlocks"] != json!([]) {
+            return graph;
+        }
+    };
+    let graph = graph().await;
+    let sentence = graph["deadlocks"][0]["sentence"].as_str().unwrap();
+    assert!(sentence.contains("holds k and waits for k"), "{sentence}");
+    // Both claims are of one piece of work.
+    assert_eq!(graph["claims"].as_array().unwrap().len(), 1, "{graph}");
+    assert_eq!(graph["holds"], graph["waits"]);
+}
+
+#[tokio::test]
+async fn only_this_machine_and_this_site_may_ask() {
+    let store = Store::memory();
+    let serving = serve(&store, &["--host", "locks.example"]).await;
+    let info = || serving.get("/api/v1/info");
+    let headers = info().send().await.head;
+    for header in [
+        "content-security-policy: default-src 'none'; script-src 'self';",
+        "x-frame-options: deny",
+        "x-content-type-options: nosniff",
+        "cache-control: no-store",
+        "cross-origin-resource-policy: same-origin",
+    ] {
+        assert!(headers.contains(header), "{headers}");
+    }
+    assert_eq!(info().header("Host: locks.example:80").json().await.0, 200);
+    let (status, problem) = info().header("Host: evil.example").json().await;
+    assert_eq!(
+        (status, &problem["error"]),
+        (421, &json!("this server is not called \"evil.example\""))
+    );
+
+    let body = json!({ "key": "k", "token": 1 });
+    for foreign in ["Origin: http://evil.example", "Sec-Fetch-Site: cross-site"] {
+        let breaking = serving.post("/api/v1/break", &body).header(foreign);
+        assert_eq!(breaking.json().await.0, 403, "{foreign}");
+    }
+    let (status, problem) = serving.post("/api/v1/break", &body).json().await;
+    assert_eq!(
+        (status, &problem["error"]),
+        (403, &json!("this page breaks no locks"))
+    );
+    assert_eq!(serving.get("/nothing").json().await.0, 404);
+    assert_eq!(serving.post("/api/v1/locks", &body).json().await.0, 405);
+    let long = json!("x".repeat(5000));
+    assert_eq!(serving.get("/api/v1/locks?limit=0").json().await.0, 400);
+    assert_eq!(
+        serving.get("/api/v1/locks?sort=nothing").json().await.0,
+        400
+    );
+    let page = serving.get("/").send().await.text().await;
+    assert!(page.starts_with("<!doctype html>"), "{page}");
+
+    let breaks = serve(
+        &store,
+        &["--allow-break", "--token-file", &token_file(&store)],
+    )
+    .await;
+    let too_long = breaks.post("/api/v1/break", &long);
+    let too_long = too_long.header(&format!("Authorization: Bearer {TOKEN}"));
+    assert_eq!(too_long.json().await.0, 413);
+}
+
+#[tokio::test]
+async fn with_a_token_all_data_takes_it_and_a_lock_can_be_broken() {
+    let store = Store::local();
+    let serving = serve(
+        &store,
+        &["--allow-break", "--token-file", &token_file(&store)],
+    )
+    .await;
+    let right = format!("Authorization: Bearer {TOKEN}");
+    for path in [
+        "/api/v1/info",
+        "/api/v1/events",
+        "/api/v1/locks",
+        "/metrics",
+    ] {
+        let refused = serving.get(path).send().await;
+        assert_eq!(refused.status, 401, "{path}");
+        assert!(
+            refused.head.contains("www-authenticate: bearer"),
+            "{}",
+            refused.head
+        );
+        let wrong = serving
+            .get(path)
+            .header("Authorization: Bearer 0123456789abcdef");
+        assert_eq!(wrong.send().await.status, 401, "{path}");
+        assert_eq!(
+            serving.get(path).header(&right).send().await.status,
+            200,
+            "{path}"
+        );
+    }
+    for path in ["/", "/app.js", "/style.css"] {
+        assert_eq!(serving.get(path).send().await.status, 200, "{path}");
+    }
+
+    let (holder, token) = store.holder(&["k"]).await;
+    let breaking = |token: u64| {
+        let body = json!({ "key": "k", "token": token });
+        serving.post("/api/v1/break", &body).header(&right)
+    };
+    let (status, problem) = breaking(token - 1).json().await;
+    assert_eq!(status, 409);
+    assert!(
+        problem["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("nothing was broken"),
+        "{problem}"
+    );
+    let (status, done) = breaking(token).json().await;
+    assert_eq!((status, &done["holders"]), (200, &json!(1)));
+    assert_eq!(holder.wait().await.code(), Some(79));
+    serving.process.signal(Signal::TERM);
+    let said = serving.process.finish().await;
+    assert!(!said.stdout.contains(TOKEN) && !said.stderr.contains(TOKEN));
+}
+
+#[tokio::test]
+async fn metrics_have_a_bound_on_series_and_quote_names() {
+    let store = Store::local();
+    let serving = serve(&store, &["--max-series", "2"]).await;
+    let mut holders = Vec::new();
+    for key in ["a/1", "a/2", "a \"b\\/1", "c/1", "d/1"] {
+        holders.push(store.holder(&[key]).await);
+    }
+    let waiter = store.spawn(&["run", "a/1", "--", "true"]);
+    waiter.stderr().wait_for("waiting").await;
+    let read = async || {
+        let text = serving.get("/metrics").send().await.text().await;
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let parsed = lines.map(|line| {
+            let (series, value) = line.rsplit_once(' ').expect("a value");
+            (series.to_owned(), value.parse::<f64>().expect("a number"))
+        });
+        (parsed.collect::<std::collections::BTreeMap<_, _>>(), text)
+    };
+    let of = |name: &str, prefix: &str| format!("leasehold_store_{name}{{prefix=\"{prefix}\"}}");
+    let (values, text) = loop {
+        let (values, text) = read().await;
+        let waits = values.get(&of("waiters", "a")) == Some(&1.0);
+        if waits && values["leasehold_store_prefixes_dropped"] == 2.0 {
+            break (values, text);
+        }
+    };
+    assert_eq!(values[&of("locks_held", "a")], 2.0, "{text}");
+    assert_eq!(values[&of("locks_held", "d")], 1.0, "{text}");
+    assert_eq!(values[&of("locks_held", "other")], 2.0, "{text}");
+    assert!(values[&of("oldest_hold_seconds", "a")] > 0.0, "{text}");
+    assert_eq!(values["leasehold_store_up"], 1.0);
+    let page = include_str!("../../../../docs/metrics.md");
+    let help = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
+    for (name, meaning) in help.filter_map(|line| line.split_once(' ')) {
+        let row = format!("| `{name}` | {meaning} |");
+        assert!(page.contains(&row), "docs/metrics.md lacks {row}");
+        assert!(text.contains(&format!("# TYPE {name} gauge\n")), "{text}");
+    }
+
+    let quoted = serve(&store, &[]).await;
+    let text = quoted.get("/metrics").send().await.text().await;
+    assert!(text.contains(r#"{prefix="a \"b\\"} 1"#), "{text}");
+}
+
+#[tokio::test]
+async fn the_last_data_stays_while_the_store_does_not_answer() {
+    let server = RedisServer::start();
+    let mut command = leasehold(&["serve", "--listen", "127.0.0.1:0", "-S", &server.url()]);
+    command.env("NO_COLOR", "1");
+    let process = Process::spawn(command);
+    let line = process.stdout().wait_for("serving").await;
+    let address = line
+        .rsplit_once("//")
+        .unwrap()
+        .1
+        .trim_end_matches('/')
+        .to_owned();
+    let holder = Process::spawn(leasehold(&["hold", "k", "-S", &server.url()]));
+    holder.stdout().wait_for("").await;
+    let mut events = Request::get(&address, "/api/v1/events").send().await;
+    let shows = |table: &Value| row(table, "k").is_some();
+    events
+        .event("locks", |table| shows(table) && table["error"].is_null())
+        .await;
+    server.stop();
+    events
+        .event("locks", |table| shows(table) && table["error"].is_string())
+        .await;
+    server.cont();
+    events
+        .event("locks", |table| shows(table) && table["error"].is_null())
+        .await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_served_has_one_sentence() {
+    let store = Store::memory();
+    let serving = serve(&store, &[]).await;
+    let short = store.path("short");
+    std::fs::write(&short, "short").unwrap();
+    for (arguments, status, says) in [
+        (vec!["--listen", &serving.address], 69, "cannot listen at"),
+        (
+            vec!["--listen", "nowhere"],
+            64,
+            "name an address and a port",
+        ),
+        (vec!["--listen", "0.0.0.0:0"], 64, "takes a token"),
+        (vec!["--allow-break"], 64, "--allow-break takes a token"),
+        (
+            vec!["--token-file", "/nowhere"],
+            64,
+            "cannot read the token",
+        ),
+        (
+            vec!["--token-file", short.to_str().unwrap()],
+            64,
+            "too short",
+        ),
+    ] {
+        let refused = store.run(&[&["serve"], &*arguments].concat()).await;
+        assert_eq!(refused.code(), Some(status), "{}", refused.stderr);
+        assert!(refused.stderr.contains(says), "{}", refused.stderr);
+    }
+}
+
+#[tokio::test]
+async fn so_many_pages_are_kept_up_to_date() {
+    let store = Store::memory();
+    let serving = serve(&store, &[]).await;
+    let mut open = Vec::new();
+    for _ in 0..200 {
+        let events = serving.get("/api/v1/events").send().await;
+        assert_eq!(events.status, 200);
+        open.push(events);
+    }
+    let (status, problem) = serving.get("/api/v1/events").json().await;
+    assert_eq!(
+        (status, &problem["hint"]),
+        (503, &json!("close some of them"))
+    );
+    open.clear();
+    while serving.get("/api/v1/events").send().await.status != 200 {}
+}

@@ -176,10 +176,11 @@ impl Feed {
         waited_for: &[Inspection],
     ) -> Result<(), Closed> {
         let asked = Instant::now();
-        // If the store does not answer, the next pass says so.
-        let found = self.client.deadlocks_among(waited_for).await;
+        let Ok(found) = self.client.deadlocks_among(waited_for).await else {
+            // The next look says why.
+            return Ok(());
+        };
         self.load.record(asked.elapsed(), 1);
-        let found = found.unwrap_or_default();
         let found = found.iter().map(DeadlockView::from).collect();
         self.tell(round, Update::Deadlocks(found)).await
     }
@@ -194,13 +195,19 @@ impl Feed {
         self.tell(round, Update::Asked).await?;
         let asked = Instant::now();
         let looks = shown.iter().map(|key| self.client.inspect(key));
-        let update = match try_join_all(looks).await {
-            Ok(seen) => Update::Shown(seen.iter().map(KeyView::from).collect()),
-            Err(error) => Update::Failed(error.into()),
-        };
-        self.load.record(asked.elapsed(), 1);
+        match try_join_all(looks).await {
+            Ok(seen) => {
+                self.load.record(asked.elapsed(), 1);
+                let seen = seen.iter().map(KeyView::from).collect();
+                self.tell(round, Update::Shown(seen)).await?;
+            }
+            // The time without an answer is no load.
+            Err(error) => {
+                self.tell(round, Update::Failed(error.into())).await?;
+                sleep(self.interval.max(AFTER_ERROR)).await;
+            }
+        }
         self.refreshed = Instant::now();
-        self.tell(round, update).await?;
         sleep(self.load.take_pause()).await;
         Ok(())
     }

@@ -13,6 +13,8 @@ use tokio::time::{Instant, sleep};
 use crate::history::EntryView;
 use crate::load_limit::LoadLimit;
 
+/// The pause after an error, at least.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// From when on.
 const SPAN: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many of the newest entries are kept.
@@ -98,16 +100,15 @@ async fn follow(
     let mut newest = VecDeque::new();
     loop {
         let asked = Instant::now();
-        let page = log.next().await;
-        load.record(asked.elapsed(), 1);
-        let ended = match page {
+        let ended = match log.next().await {
             Ok(page) => {
+                load.record(asked.elapsed(), 1);
                 add(&mut newest, &page);
                 page.is_empty()
             }
             Err(error) => {
                 tell(Err(error.to_string())).await?;
-                sleep(interval).await;
+                sleep(interval.max(AFTER_ERROR)).await;
                 continue;
             }
         };

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::graph::WaitsView;
-use super::table::{Selection, TableView};
+use super::table::Selection;
 use crate::commands::break_key::outcome;
 use crate::failure::Failure;
 use crate::feed::history;
@@ -134,11 +134,12 @@ impl Selection {
 pub(super) async fn locks(
     State(shared): State<Arc<Shared>>,
     selection: Result<Query<Selection>, QueryRejection>,
-) -> Result<Json<TableView>, Problem> {
+) -> Result<Response, Problem> {
     let Query(selection) = selection?;
     selection.check()?;
     shared.reader.read().await;
-    Ok(Json(TableView::clone(&shared.reader.select(&selection))))
+    let table = shared.reader.select(&selection);
+    Ok(Json(shared.reader.aged(&table)).into_response())
 }
 
 /// One key, and what the audit log says of it.

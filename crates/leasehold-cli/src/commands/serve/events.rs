@@ -181,7 +181,7 @@ impl Watching {
         self.look.shows(&keys);
         self.sent = Some(Instant::now());
         self.lock_due = self.key.is_some();
-        let event = data("locks", &*table);
+        let event = data("locks", &self.shared.reader.aged(&table));
         self.table = Some(table);
         event
     }

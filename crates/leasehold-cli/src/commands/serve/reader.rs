@@ -8,7 +8,8 @@ use leasehold::Client;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::table::{Selection, Table, TableView};
+use super::table::{AgedTable, Selection, Table, TableView};
+use crate::duration::millis;
 use crate::feed::{self, Wanted};
 
 /// For how long the reader goes on after a request.
@@ -96,6 +97,14 @@ impl Reader {
     /// Asks something of the table.
     pub(super) fn with<T>(&self, ask: impl FnOnce(&Table) -> T) -> T {
         ask(&self.state().table)
+    }
+
+    /// The table, with its age now.
+    pub(super) fn aged<'a>(&self, table: &'a TableView) -> AgedTable<'a> {
+        AgedTable {
+            table,
+            read_ms_ago: self.state().table.age().map(millis),
+        }
     }
 
     /// A table, made once for all who ask for the same.

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::commands::deadlocks::DeadlockView;
-use crate::duration::millis;
 use crate::feed::Update;
 use crate::view::{ClaimView, KeyView};
 
@@ -67,7 +66,16 @@ impl Default for Selection {
     }
 }
 
-/// A table, as the API has it.
+/// A table, and how old it is.
+#[derive(Debug, Serialize)]
+pub(super) struct AgedTable<'a> {
+    #[serde(flatten)]
+    pub(super) table: &'a TableView,
+    /// How old the data is; null before the first.
+    pub(super) read_ms_ago: Option<u64>,
+}
+
+/// A table, as the API has it. It is made once for all who ask for the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct TableView {
     pattern: String,
@@ -77,8 +85,6 @@ pub(super) struct TableView {
     pub(super) rows: Vec<RowView>,
     /// Why the store could not be read the last time.
     error: Option<String>,
-    /// How old the data is.
-    read_ms_ago: Option<u64>,
     deadlocks: usize,
 }
 
@@ -166,7 +172,6 @@ impl Table {
             waiting,
             rows: matching.into_iter().map(RowView::from).collect(),
             error: self.error.clone(),
-            read_ms_ago: self.age().map(millis),
             deadlocks: self.deadlocks.len(),
         }
     }

@@ -138,6 +138,6 @@ impl Answer {
             }
         };
         let found = timeout(PATIENCE, reading).await;
-        found.unwrap_or_else(|_| panic!("no such event came"))
+        found.unwrap_or_else(|_| panic!("no such event came; the last was {last}"))
     }
 }

@@ -138,6 +138,11 @@ pub trait Observer: Send + Sync + 'static {
     fn request(&self, request: StoreRequest<'_>) {
         let _ = request;
     }
+
+    /// Called when grants may have been missed, because the connection that they come on was lost
+    /// and there is another: after an outage, and when the client follows a fail-over or a moved
+    /// slot. Nothing is reported while the client has no claim that waits or is kept.
+    fn reconnected(&self) {}
 }
 
 impl<F: Fn(&ObservedClaim, Fact) + Send + Sync + 'static> Observer for F {
@@ -194,6 +199,11 @@ impl Observers {
                     .map(|error| error.as_ref().map_or(ErrorKind::Timeout, StoreError::kind)),
             });
         });
+    }
+
+    /// Reports that there is another connection.
+    pub(crate) fn reconnected(&self) {
+        self.each(|observer| observer.reconnected());
     }
 
     /// Calls each observer. A panic ends that call only; the panic hook has reported it.

@@ -73,6 +73,12 @@ const HOLD_RENEWALS: Metric = Metric {
     labels: &[MODE, OUTCOME],
     meaning: "renewals of leases that were answered, and leases whose renewal was late",
 };
+const RECONNECTS: Metric = Metric {
+    name: "leasehold.reconnects",
+    kind: Kind::Counter,
+    labels: &[],
+    meaning: "connections that were lost and made anew, fail-overs included",
+};
 const REQUEST_DURATION: Metric = Metric {
     name: "leasehold.request.duration",
     kind: Kind::Histogram,
@@ -80,13 +86,14 @@ const REQUEST_DURATION: Metric = Metric {
     meaning: "from a request of a claim to the answer of the store",
 };
 
-const ALL: [&Metric; 7] = [
+const ALL: [&Metric; 8] = [
     &ACQUIRE_ACTIVE,
     &ACQUIRE_DURATION,
     &HOLD_ACTIVE,
     &HOLD_DURATION,
     &HOLD_LOSSES,
     &HOLD_RENEWALS,
+    &RECONNECTS,
     &REQUEST_DURATION,
 ];
 
@@ -254,6 +261,10 @@ impl Observer for Metrics {
         let values = [SharedString::const_str(request.verb), outcome];
         let labels: Vec<_> = labels(&REQUEST_DURATION, values).collect();
         histogram!(REQUEST_DURATION.name, labels).record(request.took);
+    }
+
+    fn reconnected(&self) {
+        counter!(RECONNECTS.name).increment(1);
     }
 }
 

@@ -254,6 +254,7 @@ impl PushSink for Session {
     fn push(&self, push: Push) {
         match &push {
             Push::Reset => {
+                self.teller.observers().reconnected();
                 self.registry().forget_passed();
                 self.watches.wake_all();
             }

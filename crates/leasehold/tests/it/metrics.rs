@@ -1,10 +1,12 @@
 //! What a scrape of Prometheus finds, after real locks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::poll;
 use leasehold::observe::Metrics;
+use leasehold::store::memory::MemoryStore;
 use leasehold::{Client, ErrorKind, Loss, RenewalPolicy, Retry, Wait};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
@@ -61,7 +63,10 @@ impl Scraped {
             let (series, value) = line.rsplit_once(' ').unwrap();
             let value: f64 = value.parse().unwrap();
             assert!(value.is_finite() && value >= 0.0, "{line}");
-            let (name, labels) = series.strip_suffix('}').unwrap().split_once('{').unwrap();
+            let labelled = series
+                .strip_suffix('}')
+                .and_then(|series| series.split_once('{'));
+            let (name, labels) = labelled.unwrap_or((series, ""));
             let part = name.strip_prefix(&*current).unwrap();
             let family = families.get_mut(&current).unwrap();
             let parts: &[&str] = match &*family.kind {
@@ -70,7 +75,7 @@ impl Scraped {
             };
             assert!(parts.contains(&part), "{line}");
             let mut key = name.strip_prefix("leasehold_").unwrap().to_owned();
-            for label in labels.split(',') {
+            for label in labels.split(',').filter(|label| !label.is_empty()) {
                 let (label, value) = label.split_once('=').unwrap();
                 let value = value.strip_prefix('"').unwrap().strip_suffix('"').unwrap();
                 key += &format!(" {value}");
@@ -121,10 +126,28 @@ fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
             ("gauge", "1") => "",
             _ => panic!("{row}"),
         };
-        let labels = plain(labels).split(',').map(str::to_owned).collect();
+        let labels = plain(labels);
+        let labels = labels.split(',').filter(|label| !label.is_empty());
+        let labels = labels.map(str::to_owned).collect();
         (plain(name) + suffix, (kind.to_owned(), labels))
     });
     rows.collect()
+}
+
+/// A store that tells a client which waits that it may have missed something.
+async fn reconnect(scraped: &Scraped) {
+    let (store, clock) = MemoryStore::with_manual_clock();
+    let builder = Client::builder().with_store(Arc::new(store.client()));
+    let client = builder.observer(Metrics::new()).connect().await.unwrap();
+    let mutex = client.mutex("reconnects").unwrap();
+    let lease = mutex.lock().await.unwrap();
+    let waiting = tokio::spawn(async move { mutex.lock().await.unwrap().release().await });
+    while scraped.sample("reconnects_total") == 0.0 {
+        clock.advance(Duration::ZERO);
+        tokio::task::yield_now().await;
+    }
+    lease.release().await.unwrap();
+    waiting.await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -157,18 +180,20 @@ async fn a_scrape_shows_what_has_happened() {
     assert_eq!(scraped.sample("hold_active exclusive"), 2.0);
     both.release().await.unwrap();
 
+    reconnect(&scraped).await;
+
     let (families, samples) = scraped.read();
     let found = families.into_iter();
     let found = found.map(|(name, family)| (name, (family.kind, family.labels)));
     assert_eq!(found.collect::<BTreeMap<_, _>>(), documented());
     for (sample, value) in [
-        ("acquire_duration_seconds_count exclusive granted", 4.0),
+        ("acquire_duration_seconds_count exclusive granted", 6.0),
         ("acquire_duration_seconds_count exclusive busy", 1.0),
         ("acquire_duration_seconds_count exclusive timeout", 1.0),
         ("acquire_duration_seconds_count exclusive withdrawn", 1.0),
         ("acquire_duration_seconds_count shared granted", 1.0),
         ("acquire_duration_seconds_count permits granted", 1.0),
-        ("hold_duration_seconds_count exclusive released", 3.0),
+        ("hold_duration_seconds_count exclusive released", 5.0),
         ("hold_duration_seconds_count exclusive lost", 1.0),
         ("hold_losses_total exclusive revoked", 1.0),
         ("request_duration_seconds_count claim_all answered", 1.0),

@@ -30,6 +30,7 @@ mod patience;
 mod place;
 mod recover;
 mod serve;
+mod serve_browser;
 mod server;
 mod terminal;
 mod top;

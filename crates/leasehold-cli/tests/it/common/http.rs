@@ -105,8 +105,8 @@ impl Answer {
         let length = self
             .head
             .lines()
-            .find_map(|line| line.strip_prefix("content-length: "));
-        let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a length"))];
+            .find_map(|line| line.strip_prefix("content-length:"));
+        let mut body = vec![0; length.map_or(0, |length| length.trim().parse().expect("a length"))];
         let read = async {
             match body.len() {
                 0 => drop(self.reader.read_to_end(&mut body).await),

@@ -6,6 +6,7 @@
     reason = "a test fails with the message"
 )]
 
+pub(crate) mod browser;
 pub(crate) mod http;
 pub(crate) mod pty;
 

@@ -1,0 +1,273 @@
+//! The page of `leasehold serve`, in a browser.
+
+use leasehold::ClaimContext;
+use leasehold_testkit::process::{Process, Signal};
+use serde_json::json;
+
+use crate::common::Store;
+use crate::common::browser::Browser;
+use crate::serve::{Serving, TOKEN, serve, token_file};
+
+/// A name of somebody who means harm: a tag, quotes, an emoji and a right-to-left mark.
+const HOSTILE: &str = "<img src=x onerror=\"window.ran=1\">'\"&amp;🔒\u{200f}\u{5d0}";
+
+fn with_history() -> Store {
+    let mut store = Store::local();
+    store.url += "?audit=1000";
+    store
+}
+
+async fn open(serving: &Serving, view: &str) -> Browser {
+    let browser = Browser::start().await;
+    browser.open(&serving.page(view)).await;
+    browser
+}
+
+/// The path of a key's details.
+fn of(key: &str) -> String {
+    use std::fmt::Write;
+    let mut path = "#/lock/".to_owned();
+    for byte in key.bytes() {
+        let _ = write!(path, "%{byte:02X}");
+    }
+    path
+}
+
+/// A JavaScript expression: that the text of this cell in the row of the key is so.
+fn cell(key: &str, at: usize, is_so: &str) -> String {
+    format!(
+        "((row) => row && ((text) => {is_so})(row.children[{at}].textContent)) \
+         ([...document.querySelectorAll('#rows tr')].find((row) => row.dataset.key === {})) === true",
+        json!(key)
+    )
+}
+
+/// Nothing has run that was a name, nothing was asked of others, nothing was refused or failed.
+async fn nothing_foreign(browser: &Browser) {
+    let complaints = browser.complaints().await;
+    assert!(complaints.is_empty(), "{complaints:#?}");
+    let ran = browser.value("window.ran === undefined && !document.querySelector('img')");
+    assert_eq!(ran.await, json!(true), "a name was taken for markup");
+    let foreign = "performance.getEntriesByType('resource').map((entry) => entry.name)\
+                   .filter((name) => new URL(name).origin !== location.origin && !name.startsWith('data:'))";
+    assert_eq!(browser.value(foreign).await, json!([]));
+}
+
+/// For everybody: in light and dark.
+async fn accessible(browser: &Browser, view: &str) {
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme).await;
+        browser.picture(&format!("{view}-{scheme}")).await;
+        let found = browser.axe().await;
+        assert!(found.is_empty(), "{scheme}: {found:#?}");
+    }
+    browser.prefer("light").await;
+    browser.resize(360, 740).await;
+    browser.picture(&format!("{view}-narrow")).await;
+    let wide = "document.documentElement.scrollWidth > innerWidth";
+    assert_eq!(browser.value(wide).await, json!(false), "wider than 360 px");
+    browser.resize(1200, 900).await;
+}
+
+/// Two claims that wait for each other, for as long as the tasks run.
+async fn deadlock(store: &Store) -> Vec<tokio::task::JoinHandle<()>> {
+    let client = leasehold::connect(&store.url).await.expect("the store");
+    let contexts = [client.context(), client.context()];
+    let mut held = Vec::new();
+    for (key, context) in ["east", "west"].into_iter().zip(&contexts) {
+        let lock = client.mutex(key).expect("a key").with_context(context);
+        held.push(lock.lock().await.expect("it is free"));
+    }
+    let wait = |key: &'static str, context: ClaimContext| {
+        let lock = client.mutex(key).expect("a key").with_context(&context);
+        tokio::spawn(async move { lock.lock().await.map(drop).unwrap_or_default() })
+    };
+    let [first, second] = contexts;
+    let mut tasks = vec![wait("west", first), wait("east", second)];
+    tasks.push(tokio::spawn(async move {
+        std::future::pending::<()>().await;
+        drop(held);
+    }));
+    tasks
+}
+
+#[tokio::test]
+async fn the_table_follows_the_locks() {
+    let store = Store::local();
+    let serving = serve(&store, &[]).await;
+    let browser = open(&serving, "").await;
+    browser.until_shown("#none", "No locks.").await;
+    browser.until_shown("#state", "live").await;
+
+    let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
+    browser
+        .until(&cell("orders/42", 1, "text === 'first'"))
+        .await;
+    let second = store.spawn(&["hold", "orders/42", "--label", "second"]);
+    browser.until(&cell("orders/42", 3, "text === '1'")).await;
+    browser.until_shown("#totals", "1 lock, 1 waiting").await;
+
+    // The row stays the same element, so that the focus stays where it is.
+    browser
+        .script("document.querySelector('#rows a').focus();", json!([]))
+        .await;
+    first.signal(Signal::TERM);
+    browser
+        .until(&cell("orders/42", 1, "text === 'second'"))
+        .await;
+    browser.until(&cell("orders/42", 3, "text === '0'")).await;
+    let focused = "document.activeElement.textContent";
+    assert_eq!(browser.value(focused).await, json!("orders/42"));
+
+    let (other, _) = store.holder(&[HOSTILE, "--label", HOSTILE]).await;
+    let is_it = format!("text === {}", json!(HOSTILE));
+    browser.until(&cell(HOSTILE, 0, &is_it)).await;
+    browser.until(&cell(HOSTILE, 1, &is_it)).await;
+    accessible(&browser, "locks").await;
+
+    browser.types("#pattern", "orders/*\u{E007}").await;
+    browser
+        .until("document.querySelectorAll('#rows tr').length === 1")
+        .await;
+    second.signal(Signal::TERM);
+    browser
+        .until_shown("#none", "No lock matches orders/*.")
+        .await;
+    drop(other);
+    nothing_foreign(&browser).await;
+}
+
+#[tokio::test]
+async fn a_key_has_its_queue_its_timeline_and_can_be_broken() {
+    let store = with_history();
+    let token = token_file(&store);
+    let serving = serve(&store, &["--allow-break", "--token-file", &token]).await;
+    let done = store
+        .run(&["run", "--label", HOSTILE, HOSTILE, "--", "true"])
+        .await;
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let (holder, _) = store.holder(&[HOSTILE, "--label", "deploy"]).await;
+    let waiter = store.spawn(&["hold", HOSTILE, "--label", "nightly"]);
+
+    let browser = open(&serving, &of(HOSTILE)).await;
+    browser
+        .until_shown("#login", "This server takes a token")
+        .await;
+    accessible(&browser, "token").await;
+    browser
+        .types("#token", "not-the-token-of-this-server\u{E007}")
+        .await;
+    browser
+        .until("document.querySelector('#login-error').textContent !== ''")
+        .await;
+    browser.types("#token", &format!("{TOKEN}\u{E007}")).await;
+
+    browser
+        .until_shown("#queue tr:nth-child(1)", "deploy")
+        .await;
+    browser
+        .until_shown("#queue tr:nth-child(2)", "nightly")
+        .await;
+    browser
+        .until_shown("#queue tr:nth-child(2) th", "waits, 1")
+        .await;
+    browser.until_shown("#history", "released by").await;
+    browser.until_shown("#history", HOSTILE).await;
+    let bars = "document.querySelectorAll('#timeline rect.hold').length === 2 \
+                && document.querySelectorAll('#timeline rect.wait').length === 1";
+    browser.until(bars).await;
+    let title = format!(
+        "document.querySelector('#lock-title').textContent === {}",
+        json!(HOSTILE)
+    );
+    browser.until(&title).await;
+    accessible(&browser, "key").await;
+
+    browser.click("#break").await;
+    browser.until_shown("#confirm", "deploy").await;
+    accessible(&browser, "confirm").await;
+    browser.click("#confirm button[value=no]").await;
+    browser
+        .until("!document.querySelector('#confirm').open")
+        .await;
+    browser.click("#break").await;
+    browser.until_shown("#confirm", HOSTILE).await;
+    browser.click("#confirm button[value=yes]").await;
+    browser.until_shown("#history", "taken from").await;
+    browser
+        .until_shown("#queue tr:nth-child(1)", "nightly")
+        .await;
+    browser.until_shown("#break-result", "broke ").await;
+    assert_eq!(holder.wait().await.code(), Some(79));
+    drop(waiter);
+
+    // Of the answers that had no token or a wrong one, the console tells.
+    let complaints = browser.complaints().await;
+    let others = complaints.iter().filter(|said| !said.contains("401"));
+    assert_eq!(others.count(), 0, "{complaints:#?}");
+    nothing_foreign(&browser).await;
+}
+
+#[tokio::test]
+async fn a_deadlock_and_the_servers_are_shown() {
+    let store = Store::local();
+    let serving = serve(&store, &[]).await;
+    let tasks = deadlock(&store).await;
+    let browser = open(&serving, "#/waits").await;
+    browser
+        .until_shown("#deadlocks[role=alert]", "holds east and waits for west")
+        .await;
+    browser.until_shown("#waits-list", "east (deadlock)").await;
+    // Two claims and two keys, each with a sign that is no colour.
+    browser
+        .until("document.querySelectorAll('#graph .node.stuck').length === 4")
+        .await;
+    browser
+        .until("document.querySelectorAll('#graph .edge.waits').length === 2")
+        .await;
+    browser.until_shown("#graph text", "⟳ east").await;
+    accessible(&browser, "waits").await;
+
+    browser.click("nav a[data-view=servers]").await;
+    browser.until_shown("#findings", "fine: reach").await;
+    browser
+        .until_shown("#promise", "Promised here: Exclusion")
+        .await;
+    accessible(&browser, "servers").await;
+    browser.click("nav a[data-view=locks]").await;
+    browser.until_shown("#deadlock-note", "deadlock").await;
+    browser.script("history.back();", json!([])).await;
+    browser.until_shown("#findings", "fine: reach").await;
+    nothing_foreign(&browser).await;
+    for task in tasks {
+        task.abort();
+    }
+}
+
+#[tokio::test]
+async fn the_page_goes_on_when_the_server_is_there_again() {
+    let store = Store::local();
+    let serving = serve(&store, &[]).await;
+    let (_before, _) = store.holder(&["before"]).await;
+    let browser = open(&serving, "").await;
+    browser.until(&cell("before", 3, "text === '0'")).await;
+
+    let Serving { process, address } = serving;
+    process.signal(Signal::TERM);
+    assert_eq!(process.wait().await.code(), Some(0), "with a page open");
+    browser
+        .until_shown("#state.bad", "not connected since")
+        .await;
+    // What was there last stays.
+    browser.until(&cell("before", 3, "text === '0'")).await;
+
+    let (_after, _) = store.holder(&["after"]).await;
+    let again: Process = store.spawn(&["serve", "--listen", &address]);
+    again.stdout().wait_for("serving").await;
+    browser.until(&cell("after", 3, "text === '0'")).await;
+    browser.until_shown("#state", "live").await;
+    let failed = browser.complaints().await;
+    let others = failed.iter().filter(|said| !said.contains("net::ERR_"));
+    assert_eq!(others.count(), 0, "{failed:#?}");
+    nothing_foreign(&browser).await;
+}

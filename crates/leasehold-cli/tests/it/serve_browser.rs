@@ -201,10 +201,11 @@ async fn a_key_has_its_queue_its_timeline_and_can_be_broken() {
     assert_eq!(holder.wait().await.code(), Some(79));
     drop(waiter);
 
-    // Of the answers that had no token or a wrong one, the console tells.
+    // The console tells of the answers that had no token or a wrong one, and of nothing else.
     let complaints = browser.complaints().await;
     let others = complaints.iter().filter(|said| !said.contains("401"));
     assert_eq!(others.count(), 0, "{complaints:#?}");
+    assert!(!complaints.is_empty(), "the console has a log");
     nothing_foreign(&browser).await;
 }
 
@@ -227,6 +228,15 @@ async fn a_deadlock_and_the_servers_are_shown() {
         .await;
     browser.until_shown("#graph text", "⟳ east").await;
     accessible(&browser, "waits").await;
+    // It is read again and again, and the focus stays where it is.
+    let focus = "document.querySelector('#waits-list a').focus();";
+    browser.script(focus, json!([])).await;
+    let reads = "performance.getEntriesByType('resource')\
+                 .filter((entry) => entry.name.endsWith('/waits')).length";
+    let before = browser.value(reads).await;
+    browser.until(&format!("{reads} > {before} + 1")).await;
+    let focused = "document.activeElement.textContent";
+    assert_eq!(browser.value(focused).await, json!("east"));
 
     browser.click("nav a[data-view=servers]").await;
     browser.until_shown("#findings", "fine: reach").await;

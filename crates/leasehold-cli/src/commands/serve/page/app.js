@@ -2,8 +2,8 @@
 
 const RETRY = [1000, 2000, 5000, 10000];
 const NAMES = { released: "released by", expired: "expired", broken: "taken from", died: "died:" };
-/** The classes of the cells of the queue: numbers, and text of any length. */
-const QUEUE_CELLS = { 1: "free", 2: "number", 3: "free", 6: "number", 7: "free" };
+/** The classes of the cells of the queue behind the first: numbers, and text of any length. */
+const QUEUE_CELLS = ["", "free", "number", "free", "", "", "number", "free"];
 const $ = (id) => document.getElementById(id);
 const state = { info: null, stream: null, view: null, lock: null, longest: new Map(), since: null };
 
@@ -136,6 +136,18 @@ function set(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+const made = new WeakMap();
+
+/** Makes what is within the node anew if the value is another: focus and selection stay. */
+function renew(node, value, make) {
+  const text = JSON.stringify(value);
+  if (made.get(node) === text) return;
+  made.set(node, text);
+  const link = node.contains(document.activeElement) && document.activeElement.getAttribute("href");
+  node.replaceChildren(...make());
+  if (link) [...node.querySelectorAll("a")].find((one) => one.getAttribute("href") === link)?.focus();
+}
+
 // ---- the locks ----
 
 function showLocks(table) {
@@ -194,20 +206,33 @@ function showLock(view) {
     ? `${lock.kind}${lock.permits ? ` of ${lock.permits}` : ""}, last token ${lock.last_token}`
     : "free");
   const claims = lock ? [...lock.holders, ...lock.waiters] : [];
-  $("queue").replaceChildren(...claims.map((claim) => {
-    const status = claim.kept_until ? `taken until ${time(claim.kept_until)}`
-      : claim.position ? `waits, ${claim.position}` : "holds";
-    const cells = [mode(claim, lock.permits), claim.owner?.host ?? who(claim), claim.owner?.pid ?? "",
-      claim.owner?.label ?? "", time(claim.since),
-      claim.expires_in_ms == null ? "never" : spoken(claim.expires_in_ms), claim.token ?? "", claim.note ?? ""];
-    return element("tr", {}, element("th", { scope: "row" }, status),
-      ...cells.map((cell, at) => element("td", QUEUE_CELLS[at] ? { class: QUEUE_CELLS[at] } : {}, String(cell))));
-  }));
+  showQueue($("queue"), claims, lock);
   $("break").hidden = !(state.info?.may_break && lock?.holders.some((holder) => holder.token));
   $("timeline").replaceChildren(...timeline(view));
   const none = view.history.length ? "" : "No entries. The log has what clients do that open the store with audit, as in ?audit=10000.";
   set($("history-note"), view.history_error ?? none);
-  $("history").replaceChildren(...view.history.map((entry) => element("li", {}, sentence(entry))));
+  renew($("history"), view.history, () => view.history.map((entry) => element("li", {}, sentence(entry))));
+}
+
+function showQueue(queue, claims, lock) {
+  while (queue.children.length > claims.length) queue.lastChild.remove();
+  claims.forEach((claim, at) => {
+    const row = queue.children[at] ?? queue.appendChild(newClaim());
+    queueCells(claim, lock).forEach((cell, column) => set(row.children[column], String(cell)));
+  });
+}
+
+function newClaim() {
+  const cell = (of) => element("td", of ? { class: of } : {});
+  return element("tr", {}, element("th", { scope: "row" }), ...QUEUE_CELLS.map(cell));
+}
+
+function queueCells(claim, lock) {
+  const status = claim.kept_until ? `taken until ${time(claim.kept_until)}`
+    : claim.position ? `waits, ${claim.position}` : "holds";
+  return [status, mode(claim, lock.permits), claim.owner?.host ?? who(claim), claim.owner?.pid ?? "",
+    claim.owner?.label ?? "", time(claim.since),
+    claim.expires_in_ms == null ? "never" : spoken(claim.expires_in_ms), claim.token ?? "", claim.note ?? ""];
 }
 
 function sentence(entry) {
@@ -296,21 +321,17 @@ async function breakLock() {
 // ---- who waits for whom ----
 
 function showWaits(graph) {
-  const deadlocks = graph.deadlocks.map((found) => `${found.sentence}, for ${spoken(found.for_ms)}`);
-  const alarms = graph.deadlocks.map((found, at) => element("p", { class: "alarm" }, `Deadlock: ${deadlocks[at]}`));
-  const said = graph.deadlocks.map((found) => found.sentence).join("\n");
+  const deadlocks = graph.deadlocks.map(({ sentence, since }) => `Deadlock: ${sentence}, since ${time(since)}`);
   // An alert is read aloud: only if it is another.
-  if ($("deadlocks").dataset.said !== said) {
-    $("deadlocks").dataset.said = said;
-    $("deadlocks").replaceChildren(...alarms);
-  }
+  renew($("deadlocks"), deadlocks, () => deadlocks.map((text) => element("p", { class: "alarm" }, text)));
   set($("waits-note"), graph.keys.length
     ? `${counted(graph.waits.length, "wait")} for ${counted(graph.keys.length, "key")}${graph.more ? `, and ${graph.more} more` : ""}`
     : "Nobody waits.");
   const stuck = new Set(graph.deadlocks.flatMap((found) => found.claims.map((claim) => claim.waits_for)));
-  $("graph").replaceChildren(...(graph.keys.length ? [draw(graph, stuck)] : []));
+  const seen = [graph.keys, graph.claims, graph.holds, graph.waits, [...stuck]];
+  renew($("graph"), seen, () => (graph.keys.length ? [draw(graph, stuck)] : []));
   const name = new Map(graph.claims.map((claim) => [claim.id, claim.who]));
-  $("waits-list").replaceChildren(...graph.keys.map(({ key }) => {
+  renew($("waits-list"), seen, () => graph.keys.map(({ key }) => {
     const of = (edges) => edges.filter((edge) => edge.key === key).map((edge) => apart(name.get(edge.claim)));
     const holders = of(graph.holds).join(", ") || "nobody";
     const mark = stuck.has(key) ? " (deadlock)" : "";
@@ -332,13 +353,15 @@ function draw(graph, stuck) {
   const [line, claimX, keyX, wide] = [44, 10, 560, 260];
   const height = Math.max(graph.claims.length, graph.keys.length) * line + 20;
   const svg = drawn("svg", { width: keyX + wide + 10, height, role: "img", "aria-label": "Claims, and the keys that they hold and wait for; the list below has the same in words" });
-  const arrow = drawn("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse" });
+  const arrow = drawn("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 11, markerHeight: 11, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" });
   arrow.append(drawn("path", { d: "M0 0 8 4 0 8z" }));
   svg.append(arrow);
   const at = (list, id) => new Map(list.map((one, index) => [one[id], 20 + index * line]));
   const [claims, keys] = [at(graph.claims, "id"), at(graph.keys, "key")];
   const edge = (kind, { claim, key }) => {
-    const [from, to] = [claims.get(claim) + 14, keys.get(key) + 14];
+    // A claim can hold what it waits for: its two lines lie side by side.
+    const beside = kind === "waits" ? 9 : 19;
+    const [from, to] = [claims.get(claim) + beside, keys.get(key) + beside];
     const path = `M${claimX + wide} ${from} C${claimX + wide + 120} ${from} ${keyX - 120} ${to} ${keyX} ${to}`;
     const marked = stuck.has(key) && stuckClaim.has(claim) ? " stuck" : "";
     svg.append(drawn("path", { class: `edge ${kind}${marked}`, d: path, ...(kind === "waits" ? { "marker-end": "url(#arrow)" } : {}) }));

@@ -281,3 +281,36 @@ async fn the_page_goes_on_when_the_server_is_there_again() {
     assert_eq!(others.count(), 0, "{failed:#?}");
     nothing_foreign(&browser).await;
 }
+
+/// `cargo test -p leasehold-cli --test it picture_of -- --ignored` makes the picture of the pages in
+/// `docs` anew.
+#[tokio::test]
+#[ignore = "it writes docs/serve.png"]
+async fn a_picture_of_the_documentation() {
+    let mut store = Store::local();
+    // By default it is in the directory for state, which is the test's.
+    store.url = "local:?audit=1000".to_owned();
+    let holds = [
+        ("config", "deploy"),
+        ("orders/42", "billing"),
+        ("reports/nightly", "reports"),
+    ];
+    let mut held = Vec::new();
+    for (key, label) in holds {
+        held.push(store.holder(&[key, "--label", label]).await);
+    }
+    let mut waiting = Vec::new();
+    for label in ["refunds", "invoices", "export"] {
+        let waiter = store.spawn(&["hold", "orders/42", "--label", label]);
+        waiter.stderr().wait_for("waiting").await;
+        waiting.push(waiter);
+    }
+    let serving = serve(&store, &[]).await;
+    let browser = open(&serving, "").await;
+    let name = "document.querySelector('#store').textContent = 'local:?audit=1000';";
+    browser.script(name, json!([])).await;
+    browser.resize(960, 360).await;
+    browser.until(&cell("orders/42", 3, "text === '3'")).await;
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.png");
+    browser.save_picture(file.as_ref()).await;
+}

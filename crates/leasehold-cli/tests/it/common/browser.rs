@@ -1,8 +1,10 @@
 //! A Chromium without a window, driven over WebDriver.
 
 use std::env;
-use std::path::PathBuf;
-use std::process::Command;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leasehold_testkit::process::{PATIENCE, Process};
@@ -14,6 +16,9 @@ use super::http::Request;
 
 /// How often a page is asked whether something is so: it cannot tell by itself.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// How long the processes of a Chromium that was killed may take to end.
+const LONGEST_END: Duration = Duration::from_secs(10);
 
 /// Without a sandbox, which root does not have; with nothing that asks the internet.
 const ARGUMENTS: [&str; 10] = [
@@ -30,12 +35,26 @@ const ARGUMENTS: [&str; 10] = [
 ];
 
 /// A browser with one page, and a profile of its own. It ends with the value: the driver is killed,
-/// and Chromium ends with its driver.
+/// and with it Chromium, which is in its process group.
 pub(crate) struct Browser {
     address: String,
     session: String,
-    _driver: Process,
-    _profile: TempDir,
+    driver: Option<Process>,
+    profile: TempDir,
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        drop(self.driver.take());
+        // Processes of Chromium may write there until they have ended, and nobody can wait for them.
+        let begun = Instant::now();
+        while let Err(error) = std::fs::remove_dir_all(self.profile.path())
+            && error.kind() != ErrorKind::NotFound
+            && begun.elapsed() < LONGEST_END
+        {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
 }
 
 impl Browser {
@@ -63,8 +82,8 @@ impl Browser {
         Self {
             session: session.to_owned(),
             address,
-            _driver: driver,
-            _profile: profile,
+            driver: Some(driver),
+            profile,
         }
     }
 
@@ -160,17 +179,26 @@ impl Browser {
     }
 
     /// Writes a picture of the page into the directory that `LEASEHOLD_SCREENSHOTS` names, if it
-    /// does: PNG in base64.
+    /// does.
     pub(crate) async fn picture(&self, name: &str) {
-        let Some(directory) = env::var_os("LEASEHOLD_SCREENSHOTS") else {
-            return;
-        };
+        if let Some(directory) = env::var_os("LEASEHOLD_SCREENSHOTS") {
+            let file = PathBuf::from(directory).join(name).with_extension("png");
+            self.save_picture(&file).await;
+        }
+    }
+
+    pub(crate) async fn save_picture(&self, file: &Path) {
         let taken = self.devtools("Page.captureScreenshot", json!({})).await;
         let taken = taken["data"].as_str().expect("a picture");
-        let file = PathBuf::from(directory)
-            .join(name)
-            .with_extension("png.base64");
-        std::fs::write(file, taken).expect("a picture can be written");
+        let mut command = Command::new("base64");
+        command
+            .arg("--decode")
+            .stdout(File::create(file).expect("a file"));
+        let mut decoding = command.stdin(Stdio::piped()).spawn().expect("coreutils");
+        let mut input = decoding.stdin.take().expect("it is piped");
+        input.write_all(taken.as_bytes()).expect("it is read");
+        drop(input);
+        assert!(decoding.wait().expect("an end").success());
     }
 
     /// What the console has said since it was asked last: errors of scripts, of loading, and what the

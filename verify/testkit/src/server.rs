@@ -40,7 +40,7 @@ use crate::tls::Certificates;
 pub use failure::StartError;
 pub use options::RedisServerBuilder;
 pub(crate) use port::Port;
-pub use program::{Program, installed_file};
+pub use program::Program;
 pub use stats::{CommandStats, Stats};
 
 /// The user that the testkit itself is on every server, whatever else may log in there.

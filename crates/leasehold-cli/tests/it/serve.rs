@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::common::http::Request;
 use crate::common::{Store, leasehold};
 
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A server, and where it listens.
 pub(crate) struct Serving {
@@ -32,6 +32,11 @@ pub(crate) fn token_file(store: &Store) -> String {
 }
 
 impl Serving {
+    /// The address of the page, or of a view of it.
+    pub(crate) fn page(&self, view: &str) -> String {
+        format!("http://{}/{view}", self.address)
+    }
+
     pub(crate) fn get<'a>(&'a self, path: &'a str) -> Request<'a> {
         Request::get(&self.address, path)
     }

@@ -1,212 +1,316 @@
-//! The page of `leasehold serve` in a real browser.
+//! The page of `leasehold serve`, in a browser.
 
-use leasehold_testkit::process::Signal;
-use serde_json::{Value, json};
+use leasehold::ClaimContext;
+use leasehold_testkit::process::{Process, Signal};
+use serde_json::json;
 
 use crate::common::Store;
 use crate::common::browser::Browser;
-use crate::serve::{Serving, serve, token_file};
+use crate::serve::{Serving, TOKEN, serve, token_file};
 
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+/// A name of somebody who means harm: a tag, quotes, an emoji and a right-to-left mark.
+const HOSTILE: &str = "<img src=x onerror=\"window.ran=1\">'\"&amp;🔒\u{200f}\u{5d0}";
 
-fn audited() -> Store {
+fn with_history() -> Store {
     let mut store = Store::local();
     store.url += "?audit=1000";
     store
 }
 
-fn url(serving: &Serving, view: &str) -> String {
-    format!("http://{}/#/{view}", serving.address)
+async fn open(serving: &Serving, view: &str) -> Browser {
+    let browser = Browser::start().await;
+    browser.open(&serving.page(view)).await;
+    browser
 }
 
-/// The text of the row of that key.
-fn cells(key: &str) -> String {
-    let key = json!(key);
+/// The path of a key's details.
+fn of(key: &str) -> String {
+    use std::fmt::Write;
+    let mut path = "#/lock/".to_owned();
+    for byte in key.bytes() {
+        let _ = write!(path, "%{byte:02X}");
+    }
+    path
+}
+
+/// A JavaScript expression: that the text of this cell in the row of the key is so.
+fn cell(key: &str, at: usize, is_so: &str) -> String {
     format!(
-        "[...document.querySelectorAll('#rows tr')].find((row) => row.dataset.key === {key})?.innerText"
+        "((row) => row && ((text) => {is_so})(row.children[{at}].textContent)) \
+         ([...document.querySelectorAll('#rows tr')].find((row) => row.dataset.key === {})) === true",
+        json!(key)
     )
 }
 
-#[tokio::test]
-async fn a_lock_appears_moves_on_and_goes() {
-    let store = audited();
-    let serving = serve(&store, &[]).await;
-    let browser = Browser::start().await;
-    browser.open(&url(&serving, "")).await;
-    browser.shows("No locks.").await;
-    let row = cells("orders/42");
-    let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
-    browser.until(&format!("{row}?.includes('first')")).await;
-    let second = store.spawn(&["hold", "orders/42", "--label", "second"]);
-    browser.shows("1 locks, 1 waiting").await;
-    first.signal(Signal::TERM);
-    browser.until(&format!("{row}?.includes('second')")).await;
+/// Nothing has run that was a name, nothing was asked of others, nothing was refused or failed.
+async fn nothing_foreign(browser: &Browser) {
+    let complaints = browser.complaints().await;
+    assert!(complaints.is_empty(), "{complaints:#?}");
+    let ran = browser.value("window.ran === undefined && !document.querySelector('img')");
+    assert_eq!(ran.await, json!(true), "a name was taken for markup");
+    let foreign = "performance.getEntriesByType('resource').map((entry) => entry.name)\
+                   .filter((name) => new URL(name).origin !== location.origin && !name.startsWith('data:'))";
+    assert_eq!(browser.value(foreign).await, json!([]));
+}
 
-    browser.click("#rows a").await;
-    browser.shows("granted to").await;
-    // Of each a bar for the hold, and of the second one for its wait.
+/// For everybody: in light and dark.
+async fn accessible(browser: &Browser, view: &str) {
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme).await;
+        browser.picture(&format!("{view}-{scheme}")).await;
+        let found = browser.axe().await;
+        assert!(found.is_empty(), "{scheme}: {found:#?}");
+    }
+    browser.prefer("light").await;
+    browser.resize(360, 740).await;
+    browser.picture(&format!("{view}-narrow")).await;
+    let wide = "document.documentElement.scrollWidth > innerWidth";
+    assert_eq!(browser.value(wide).await, json!(false), "wider than 360 px");
+    browser.resize(1200, 900).await;
+}
+
+/// Two claims that wait for each other, for as long as the tasks run.
+async fn deadlock(store: &Store) -> Vec<tokio::task::JoinHandle<()>> {
+    let client = leasehold::connect(&store.url).await.expect("the store");
+    let contexts = [client.context(), client.context()];
+    let mut held = Vec::new();
+    for (key, context) in ["east", "west"].into_iter().zip(&contexts) {
+        let lock = client.mutex(key).expect("a key").with_context(context);
+        held.push(lock.lock().await.expect("it is free"));
+    }
+    let wait = |key: &'static str, context: ClaimContext| {
+        let lock = client.mutex(key).expect("a key").with_context(&context);
+        tokio::spawn(async move { lock.lock().await.map(drop).unwrap_or_default() })
+    };
+    let [first, second] = contexts;
+    let mut tasks = vec![wait("west", first), wait("east", second)];
+    tasks.push(tokio::spawn(async move {
+        std::future::pending::<()>().await;
+        drop(held);
+    }));
+    tasks
+}
+
+#[tokio::test]
+async fn the_table_follows_the_locks() {
+    let store = Store::local();
+    let serving = serve(&store, &[]).await;
+    let browser = open(&serving, "").await;
+    browser.until_shown("#none", "No locks.").await;
+    browser.until_shown("#state", "live").await;
+
+    let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
     browser
-        .until("document.querySelectorAll('#timeline .hold').length === 2")
+        .until(&cell("orders/42", 1, "text === 'first'"))
         .await;
+    let second = store.spawn(&["hold", "orders/42", "--label", "second"]);
+    browser.until(&cell("orders/42", 3, "text === '1'")).await;
+    browser.until_shown("#totals", "1 lock, 1 waiting").await;
+
+    // The row stays the same element, so that the focus stays where it is.
     browser
-        .until("document.querySelectorAll('#timeline .wait').length === 1")
+        .script("document.querySelector('#rows a').focus();", json!([]))
         .await;
+    first.signal(Signal::TERM);
     browser
-        .until("document.querySelector('#queue').innerText.includes('second')")
+        .until(&cell("orders/42", 1, "text === 'second'"))
+        .await;
+    browser.until(&cell("orders/42", 3, "text === '0'")).await;
+    let focused = "document.activeElement.textContent";
+    assert_eq!(browser.value(focused).await, json!("orders/42"));
+
+    let (other, _) = store.holder(&[HOSTILE, "--label", HOSTILE]).await;
+    let is_it = format!("text === {}", json!(HOSTILE));
+    browser.until(&cell(HOSTILE, 0, &is_it)).await;
+    browser.until(&cell(HOSTILE, 1, &is_it)).await;
+    accessible(&browser, "locks").await;
+
+    browser.types("#pattern", "orders/*\u{E007}").await;
+    browser
+        .until("document.querySelectorAll('#rows tr').length === 1")
         .await;
     second.signal(Signal::TERM);
     browser
-        .until("document.querySelector('#lock-state').textContent === 'free'")
+        .until_shown("#none", "No lock matches orders/*.")
         .await;
-    browser.run("history.back()").await;
-    browser.shows("No locks.").await;
-
-    // It finds the server again.
-    let address = serving.address.clone();
-    serving.process.signal(Signal::TERM);
-    serving.process.wait().await;
-    browser.shows("not connected since").await;
-    let again = store.spawn(&["serve", "--listen", &address]);
-    again.stdout().wait_for("serving").await;
-    browser
-        .until("document.querySelector('#state').textContent === 'live'")
-        .await;
-    let told = browser.console().await;
-    let refused = |line: &&String| !line.contains("net::ERR_");
-    let told: Vec<_> = told.iter().filter(refused).collect();
-    assert_eq!(told, Vec::<&String>::new());
-    assert_only_own(&browser).await;
-}
-
-/// Nothing was asked of others.
-async fn assert_only_own(browser: &Browser) {
-    let script = "return performance.getEntriesByType('resource').map((one) => one.name)
-        .filter((name) => !name.startsWith(location.origin) && !name.startsWith('data:'))";
-    assert_eq!(browser.run(script).await, json!([]));
+    drop(other);
+    nothing_foreign(&browser).await;
 }
 
 #[tokio::test]
-async fn text_of_others_is_text() {
-    let store = audited();
-    let serving = serve(&store, &[]).await;
-    let browser = Browser::start().await;
-    let evil = "<img src=x onerror=\"window.evil=1\">' \u{202e}🔒 %41/#?&";
-    let (_holder, _) = store.holder(&["--label", evil, evil]).await;
-    let _waiter = store.spawn(&["hold", "--label", "<b>w</b>", evil]);
-    browser.open(&url(&serving, "")).await;
-    browser.until("document.querySelector('#rows a')").await;
-    let key = browser
-        .run("return document.querySelector('#rows a').textContent")
+async fn a_key_has_its_queue_its_timeline_and_can_be_broken() {
+    let store = with_history();
+    let token = token_file(&store);
+    let serving = serve(&store, &["--allow-break", "--token-file", &token]).await;
+    let done = store
+        .run(&["run", "--label", HOSTILE, HOSTILE, "--", "true"])
         .await;
-    assert_eq!(key, evil);
-    for view in ["lock", "waits"] {
-        match view {
-            "lock" => browser.click("#rows a").await,
-            view => browser.open(&url(&serving, view)).await,
-        }
-        browser.shows("<b>w</b>").await;
-        let strange = browser
-            .run("return [window.evil, document.querySelectorAll('main img, main b').length]");
-        assert_eq!(strange.await, json!([null, 0]), "{view}");
-    }
-    assert_eq!(browser.console().await, Vec::<String>::new());
-}
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let (holder, _) = store.holder(&[HOSTILE, "--label", "deploy"]).await;
+    let waiter = store.spawn(&["hold", HOSTILE, "--label", "nightly"]);
 
-#[tokio::test]
-async fn with_a_token_a_lock_is_broken_after_a_question() {
-    let store = audited();
-    let serving = serve(
-        &store,
-        &["--allow-break", "--token-file", &token_file(&store)],
-    )
-    .await;
-    let (holder, _) = store.holder(&["k", "--label", "deploy"]).await;
-    let browser = Browser::start().await;
-    browser.open(&url(&serving, "lock/k")).await;
+    let browser = open(&serving, &of(HOSTILE)).await;
     browser
-        .until("!document.querySelector('#login').hidden")
+        .until_shown("#login", "This server takes a token")
         .await;
-    browser.types("#token", "0123456789abcdef").await;
-    browser.click("#login button").await;
-    browser.shows("this is not the token").await;
-    browser.types("#token", TOKEN).await;
-    browser.click("#login button").await;
+    accessible(&browser, "token").await;
     browser
-        .until("!document.querySelector('#break').hidden")
+        .types("#token", "not-the-token-of-this-server\u{E007}")
         .await;
+    browser
+        .until("document.querySelector('#login-error').textContent !== ''")
+        .await;
+    browser.types("#token", &format!("{TOKEN}\u{E007}")).await;
+
+    browser
+        .until_shown("#queue tr:nth-child(1)", "deploy")
+        .await;
+    browser
+        .until_shown("#queue tr:nth-child(2)", "nightly")
+        .await;
+    browser
+        .until_shown("#queue tr:nth-child(2) th", "waits, 1")
+        .await;
+    browser.until_shown("#history", "released by").await;
+    browser.until_shown("#history", HOSTILE).await;
+    let bars = "document.querySelectorAll('#timeline rect.hold').length === 2 \
+                && document.querySelectorAll('#timeline rect.wait').length === 1";
+    browser.until(bars).await;
+    let title = format!(
+        "document.querySelector('#lock-title').textContent === {}",
+        json!(HOSTILE)
+    );
+    browser.until(&title).await;
+    accessible(&browser, "key").await;
+
     browser.click("#break").await;
-    browser.shows("k is held by deploy").await;
+    browser.until_shown("#confirm", "deploy").await;
+    accessible(&browser, "confirm").await;
     browser.click("#confirm button[value=no]").await;
     browser
         .until("!document.querySelector('#confirm').open")
         .await;
-    assert_eq!(holder.status(), None);
     browser.click("#break").await;
+    browser.until_shown("#confirm", HOSTILE).await;
     browser.click("#confirm button[value=yes]").await;
-    browser.shows("broke k").await;
-    assert_eq!(holder.wait().await.code(), Some(79));
-    browser.shows("taken from").await;
-}
-
-/// What axe (<https://github.com/dequelabs/axe-core>) finds wrong on the page.
-async fn accessibility(browser: &Browser, axe: &str) -> Value {
-    browser.run(axe).await;
+    browser.until_shown("#history", "taken from").await;
     browser
-        .run_async(
-            "const done = arguments[0]; axe.run().then((found) => done(found.violations.map((one) =>
-                [one.id, one.help, one.nodes.map((node) => [node.target, node.failureSummary])])))",
-        )
-        .await
+        .until_shown("#queue tr:nth-child(1)", "nightly")
+        .await;
+    browser.until_shown("#break-result", "broke ").await;
+    assert_eq!(holder.wait().await.code(), Some(79));
+    drop(waiter);
+
+    // The console tells of the answers that had no token or a wrong one, and of nothing else.
+    let complaints = browser.complaints().await;
+    let others = complaints.iter().filter(|said| !said.contains("401"));
+    assert_eq!(others.count(), 0, "{complaints:#?}");
+    assert!(!complaints.is_empty(), "the console has a log");
+    nothing_foreign(&browser).await;
 }
 
 #[tokio::test]
-async fn every_view_is_accessible_light_and_dark_wide_and_narrow() {
-    let store = audited();
-    let serving = serve(
-        &store,
-        &["--allow-break", "--token-file", &token_file(&store)],
-    )
-    .await;
-    let axe = leasehold_testkit::server::installed_file("axe.min.js", "LEASEHOLD_AXE");
-    let axe = std::fs::read_to_string(axe).unwrap();
-    let inner = format!("{} run k -- true", env!("CARGO_BIN_EXE_leasehold"));
-    let nested = store.spawn(&["run", "--label", "deploy", "k", "--", "sh", "-c", &inner]);
-    nested.stderr().wait_for("deadlock").await;
-    let (_other, _) = store.holder(&["orders/42", "--label", "import"]).await;
-    let browser = Browser::start().await;
-    browser.open(&url(&serving, "")).await;
+async fn a_deadlock_and_the_servers_are_shown() {
+    let store = Store::local();
+    let serving = serve(&store, &[]).await;
+    let tasks = deadlock(&store).await;
+    let browser = open(&serving, "#/waits").await;
     browser
-        .until("!document.querySelector('#login').hidden")
+        .until_shown("#deadlocks[role=alert]", "holds east and waits for west")
         .await;
-    assert_eq!(accessibility(&browser, &axe).await, json!([]), "login");
-    browser.types("#token", TOKEN).await;
-    browser.click("#login button").await;
-    let shots = std::env::var_os("LEASEHOLD_PICTURES");
-    for (view, says) in [
-        ("", "There are deadlocks."),
-        ("lock/k", "granted to"),
-        ("waits", "Deadlock: "),
-        ("servers", "Promised here"),
-    ] {
-        browser.open(&url(&serving, view)).await;
-        browser.shows(says).await;
-        for (scheme, width) in [("light", 1280), ("dark", 1280), ("light", 400)] {
-            browser.prefer(scheme).await;
-            browser.resize(width, 900).await;
-            let found = accessibility(&browser, &axe).await;
-            assert_eq!(found, json!([]), "{view} {scheme} {width}");
-            let wide = browser
-                .run("return document.documentElement.scrollWidth - innerWidth")
-                .await;
-            assert!(
-                wide.as_i64() <= Some(0),
-                "{view} at {width}: {wide} too wide"
-            );
-            if let Some(directory) = &shots {
-                let name = format!("{}-{scheme}-{width}.b64", view.replace('/', "-"));
-                let file = std::path::Path::new(directory).join(name);
-                std::fs::write(file, browser.picture().await).unwrap();
-            }
-        }
+    browser.until_shown("#waits-list", "east (deadlock)").await;
+    // Two claims and two keys, each with a sign that is no colour.
+    browser
+        .until("document.querySelectorAll('#graph .node.stuck').length === 4")
+        .await;
+    browser
+        .until("document.querySelectorAll('#graph .edge.waits').length === 2")
+        .await;
+    browser.until_shown("#graph text", "⟳ east").await;
+    accessible(&browser, "waits").await;
+    // It is read again and again, and the focus stays where it is.
+    let focus = "document.querySelector('#waits-list a').focus();";
+    browser.script(focus, json!([])).await;
+    let reads = "performance.getEntriesByType('resource')\
+                 .filter((entry) => entry.name.endsWith('/waits')).length";
+    let before = browser.value(reads).await;
+    browser.until(&format!("{reads} > {before} + 1")).await;
+    let focused = "document.activeElement.textContent";
+    assert_eq!(browser.value(focused).await, json!("east"));
+
+    browser.click("nav a[data-view=servers]").await;
+    browser.until_shown("#findings", "fine: reach").await;
+    browser
+        .until_shown("#promise", "Promised here: Exclusion")
+        .await;
+    accessible(&browser, "servers").await;
+    browser.click("nav a[data-view=locks]").await;
+    browser.until_shown("#deadlock-note", "deadlock").await;
+    browser.script("history.back();", json!([])).await;
+    browser.until_shown("#findings", "fine: reach").await;
+    nothing_foreign(&browser).await;
+    for task in tasks {
+        task.abort();
     }
+}
+
+#[tokio::test]
+async fn the_page_goes_on_when_the_server_is_there_again() {
+    let store = Store::local();
+    let serving = serve(&store, &[]).await;
+    let (_before, _) = store.holder(&["before"]).await;
+    let browser = open(&serving, "").await;
+    browser.until(&cell("before", 3, "text === '0'")).await;
+
+    let Serving { process, address } = serving;
+    process.signal(Signal::TERM);
+    assert_eq!(process.wait().await.code(), Some(0), "with a page open");
+    browser
+        .until_shown("#state.bad", "not connected since")
+        .await;
+    // What was there last stays.
+    browser.until(&cell("before", 3, "text === '0'")).await;
+
+    let (_after, _) = store.holder(&["after"]).await;
+    let again: Process = store.spawn(&["serve", "--listen", &address]);
+    again.stdout().wait_for("serving").await;
+    browser.until(&cell("after", 3, "text === '0'")).await;
+    browser.until_shown("#state", "live").await;
+    let failed = browser.complaints().await;
+    let others = failed.iter().filter(|said| !said.contains("net::ERR_"));
+    assert_eq!(others.count(), 0, "{failed:#?}");
+    nothing_foreign(&browser).await;
+}
+
+/// `cargo test -p leasehold-cli --test it picture_of -- --ignored` makes the picture of the pages in
+/// `docs` anew.
+#[tokio::test]
+#[ignore = "it writes docs/serve.png"]
+async fn a_picture_of_the_documentation() {
+    let mut store = Store::local();
+    // By default it is in the directory for state, which is the test's.
+    store.url = "local:?audit=1000".to_owned();
+    let holds = [
+        ("config", "deploy"),
+        ("orders/42", "billing"),
+        ("reports/nightly", "reports"),
+    ];
+    let mut held = Vec::new();
+    for (key, label) in holds {
+        held.push(store.holder(&[key, "--label", label]).await);
+    }
+    let mut waiting = Vec::new();
+    for label in ["refunds", "invoices", "export"] {
+        let waiter = store.spawn(&["hold", "orders/42", "--label", label]);
+        waiter.stderr().wait_for("waiting").await;
+        waiting.push(waiter);
+    }
+    let serving = serve(&store, &[]).await;
+    let browser = open(&serving, "").await;
+    let name = "document.querySelector('#store').textContent = 'local:?audit=1000';";
+    browser.script(name, json!([])).await;
+    browser.resize(960, 360).await;
+    browser.until(&cell("orders/42", 3, "text === '3'")).await;
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.png");
+    browser.save_picture(file.as_ref()).await;
 }

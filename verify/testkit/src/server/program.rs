@@ -92,17 +92,6 @@ impl From<&str> for Program {
     }
 }
 
-/// A file that `scripts/test --install` puts beside the servers, or the one that the variable names.
-///
-/// # Panics
-///
-/// When there is none.
-pub fn installed_file(name: &str, variable: &str) -> PathBuf {
-    let named = env::var_os(variable).filter(|named| !named.is_empty());
-    let file = named.map(PathBuf::from).map_or_else(|| installed(name), Ok);
-    file.unwrap_or_else(|error| panic!("{error}"))
-}
-
 /// A program in `servers/` of the target directory, in which the running test is as well.
 fn installed(name: &str) -> Result<PathBuf, StartError> {
     let test = env::current_exe().expect("a running program has a path");

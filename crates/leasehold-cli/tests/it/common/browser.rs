@@ -1,204 +1,263 @@
-//! A headless Chromium, driven over WebDriver (<https://www.w3.org/TR/webdriver2/>).
+//! A Chromium without a window, driven over WebDriver.
 
-use std::path::PathBuf;
+use std::env;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use leasehold_testkit::process::Process;
+use leasehold_testkit::process::{PATIENCE, Process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use super::http::Request;
 
-/// How long a page may take to show something before the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a page is asked whether something is so: it cannot tell by itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// How WebDriver names an element in JSON.
-const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// How long the processes of a Chromium that was killed may take to end.
+const LONGEST_END: Duration = Duration::from_secs(10);
 
-/// A page in a browser that ends with the test.
+/// Without a sandbox, which root does not have; with nothing that asks the internet.
+const ARGUMENTS: [&str; 10] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1200,900",
+];
+
+/// A browser with one page, and a profile of its own. It ends with the value: the driver is killed,
+/// and with it Chromium, which is in its process group.
 pub(crate) struct Browser {
-    _driver: Process,
-    _profile: TempDir,
     address: String,
     session: String,
-}
-
-/// A program that `scripts/test --install` gets.
-fn program(variable: &str, usual: &str) -> String {
-    let named = std::env::var(variable)
-        .ok()
-        .filter(|named| !named.is_empty());
-    let program = PathBuf::from(named.unwrap_or_else(|| usual.to_owned()));
-    assert!(
-        program.is_file(),
-        "{} is missing: scripts/test --install gets it, or name one in {variable}",
-        program.display()
-    );
-    program.to_str().expect("a path of letters").to_owned()
-}
-
-impl Browser {
-    pub(crate) async fn start() -> Self {
-        let chromium = program("LEASEHOLD_CHROMIUM", "/usr/bin/chromium");
-        let driver = program("LEASEHOLD_CHROMEDRIVER", "/usr/bin/chromedriver");
-        let profile = tempfile::tempdir().expect("a temporary directory can be made");
-        let mut command = std::process::Command::new(driver);
-        command.arg("--port=0").env("HOME", profile.path());
-        let driver = Process::spawn(command);
-        let line = driver
-            .stdout()
-            .wait_for("was started successfully on port")
-            .await;
-        let port = line
-            .trim_end_matches('.')
-            .rsplit(' ')
-            .next()
-            .expect("a port");
-        let address = format!("127.0.0.1:{port}");
-        let arguments = [
-            "--headless",
-            // Root has no sandbox, and containers have no large shared memory.
-            "--no-sandbox",
-            "--disable-dev-shm-usage",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            &format!(
-                "--user-data-dir={}",
-                profile.path().join("profile").display()
-            ),
-        ];
-        let options = json!({ "binary": chromium, "args": arguments });
-        let wanted = json!({ "capabilities": { "alwaysMatch": {
-            "goog:chromeOptions": options,
-            "goog:loggingPrefs": { "browser": "ALL" },
-        }}});
-        let (status, session) = Request::post(&address, "/session", &wanted).json().await;
-        assert_eq!(status, 200, "{session}");
-        let session = session["value"]["sessionId"].as_str().expect("a session");
-        let browser = Self {
-            session: format!("/session/{session}"),
-            _driver: driver,
-            _profile: profile,
-            address,
-        };
-        browser.resize(1280, 900).await;
-        browser
-    }
-
-    async fn command(&self, path: &str, body: Value) -> Value {
-        let path = format!("{}{path}", self.session);
-        let (status, answer) = Request::post(&self.address, &path, &body).json().await;
-        assert_eq!(status, 200, "{path} {body}: {answer}");
-        answer["value"].clone()
-    }
-
-    pub(crate) async fn resize(&self, width: u32, height: u32) {
-        let size = json!({ "width": width, "height": height });
-        self.command("/window/rect", size).await;
-    }
-
-    pub(crate) async fn open(&self, url: &str) {
-        self.command("/url", json!({ "url": url })).await;
-    }
-
-    /// What a function of JavaScript with this body answers.
-    pub(crate) async fn run(&self, script: &str) -> Value {
-        let body = json!({ "script": script, "args": [] });
-        self.command("/execute/sync", body).await
-    }
-
-    /// The same, of a function that answers by calling `arguments[0]`.
-    pub(crate) async fn run_async(&self, script: &str) -> Value {
-        let body = json!({ "script": script, "args": [] });
-        self.command("/execute/async", body).await
-    }
-
-    /// Waits until this expression of JavaScript is true.
-    pub(crate) async fn until(&self, expression: &str) {
-        let end = Instant::now() + PATIENCE;
-        while self.run(&format!("return Boolean({expression})")).await != true {
-            if Instant::now() > end {
-                let shown = self.run("return document.body.innerText").await;
-                panic!(
-                    "never so: {expression}\n{}",
-                    shown.as_str().unwrap_or_default()
-                );
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-    }
-
-    /// Waits until the page shows this text.
-    pub(crate) async fn shows(&self, text: &str) {
-        let text = json!(text);
-        self.until(&format!("document.body.innerText.includes({text})"))
-            .await;
-    }
-
-    async fn element(&self, selector: &str) -> String {
-        let by = json!({ "using": "css selector", "value": selector });
-        let found = self.command("/element", by).await;
-        found[ELEMENT].as_str().expect("an element").to_owned()
-    }
-
-    pub(crate) async fn click(&self, selector: &str) {
-        let element = self.element(selector).await;
-        self.command(&format!("/element/{element}/click"), json!({}))
-            .await;
-    }
-
-    /// Types into what has the focus or takes it.
-    pub(crate) async fn types(&self, selector: &str, text: &str) {
-        let element = self.element(selector).await;
-        let keys = json!({ "text": text });
-        self.command(&format!("/element/{element}/value"), keys)
-            .await;
-    }
-
-    /// Light or dark, as the reader's system says.
-    pub(crate) async fn prefer(&self, scheme: &str) {
-        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
-        let command =
-            json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
-        self.command("/goog/cdp/execute", command).await;
-    }
-
-    /// What the console has said since the last call.
-    pub(crate) async fn console(&self) -> Vec<String> {
-        let said = self.command("/se/log", json!({ "type": "browser" })).await;
-        let said = said.as_array().expect("a list");
-        said.iter()
-            .map(|line| line["message"].to_string())
-            .collect()
-    }
-
-    /// A picture of the page, as PNG in base 64.
-    pub(crate) async fn picture(&self) -> String {
-        let path = format!("{}/screenshot", self.session);
-        let (_, answer) = Request::get(&self.address, &path).json().await;
-        answer["value"].as_str().expect("a picture").to_owned()
-    }
+    driver: Option<Process>,
+    profile: TempDir,
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver ends Chromium when its session is deleted, and the group is killed with it.
-        let _ = std::net::TcpStream::connect(&self.address).and_then(|mut stream| {
-            use std::io::{Read, Write};
-            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-            let Self {
-                session, address, ..
-            } = self;
-            write!(
-                stream,
-                "DELETE {session} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-            )?;
-            stream.read(&mut [0; 64])
-        });
+        drop(self.driver.take());
+        // Processes of Chromium may write there until they have ended, and nobody can wait for them.
+        let begun = Instant::now();
+        while let Err(error) = std::fs::remove_dir_all(self.profile.path())
+            && error.kind() != ErrorKind::NotFound
+            && begun.elapsed() < LONGEST_END
+        {
+            std::thread::sleep(LOOK_AGAIN);
+        }
     }
+}
+
+impl Browser {
+    pub(crate) async fn start() -> Self {
+        let profile = tempfile::tempdir().expect("a temporary directory can be made");
+        let mut command = Command::new(program("LEASEHOLD_CHROMEDRIVER", "chromedriver"));
+        command.arg("--port=0").env("TMPDIR", profile.path());
+        let driver = Process::spawn(command);
+        let line = driver.stdout().wait_for("started successfully").await;
+        let port = line.trim_end_matches('.').rsplit(' ').next();
+        let address = format!("127.0.0.1:{}", port.expect("a port"));
+
+        let directory = format!("--user-data-dir={}", profile.path().join("user").display());
+        let arguments: Vec<_> = ARGUMENTS.into_iter().chain([&*directory]).collect();
+        let wanted = json!({ "capabilities": { "alwaysMatch": {
+            "goog:chromeOptions": {
+                "binary": program("LEASEHOLD_CHROMIUM", "chromium"),
+                "args": arguments,
+            },
+            "goog:loggingPrefs": { "browser": "ALL" },
+        }}});
+        let (status, made) = Request::post(&address, "/session", &wanted).json().await;
+        assert_eq!(status, 200, "no Chromium: {made}");
+        let session = made["value"]["sessionId"].as_str().expect("a session");
+        Self {
+            session: session.to_owned(),
+            address,
+            driver: Some(driver),
+            profile,
+        }
+    }
+
+    /// A command of WebDriver; answers its value.
+    async fn command(&self, name: &str, body: Value) -> Value {
+        let path = format!("/session/{}/{name}", self.session);
+        let (status, answer) = Request::post(&self.address, &path, &body).json().await;
+        assert_eq!(status, 200, "{name} {body}: {answer}");
+        answer["value"].clone()
+    }
+
+    pub(crate) async fn open(&self, url: &str) {
+        self.command("url", json!({ "url": url })).await;
+    }
+
+    /// Runs a script in the page; answers what it returns.
+    pub(crate) async fn script(&self, script: &str, arguments: Value) -> Value {
+        let body = json!({ "script": script, "args": arguments });
+        self.command("execute/sync", body).await
+    }
+
+    /// The value of an expression.
+    pub(crate) async fn value(&self, expression: &str) -> Value {
+        let script = format!("return ({expression});");
+        self.script(&script, json!([])).await
+    }
+
+    /// Waits until the expression is true in the page.
+    pub(crate) async fn until(&self, expression: &str) {
+        let begun = Instant::now();
+        while self.value(expression).await != json!(true) {
+            if begun.elapsed() > PATIENCE {
+                let shown = self.value("document.body.innerText").await;
+                panic!("never true: {expression}\nThe page:\n{shown}");
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Waits until an element that is visible has that text in it.
+    pub(crate) async fn until_shown(&self, selector: &str, text: &str) {
+        let (selector, text) = (json!(selector), json!(text));
+        self.until(&format!(
+            "[...document.querySelectorAll({selector})]\
+             .some((node) => node.checkVisibility() && (node.innerText ?? node.textContent).includes({text}))"
+        ))
+        .await;
+    }
+
+    /// Clicks it as a user does, who needs to see it.
+    pub(crate) async fn click(&self, selector: &str) {
+        let element = self.element(selector).await;
+        let click = format!("element/{element}/click");
+        self.command(&click, json!({})).await;
+    }
+
+    /// Types; `\u{E007}` is Enter, `\u{E004}` Tab.
+    pub(crate) async fn types(&self, selector: &str, text: &str) {
+        let element = self.element(selector).await;
+        let keys = format!("element/{element}/value");
+        self.command(&keys, json!({ "text": text })).await;
+    }
+
+    async fn element(&self, selector: &str) -> String {
+        let wanted = json!({ "using": "css selector", "value": selector });
+        let found = self.command("element", wanted).await;
+        let id = found.as_object().and_then(|found| found.values().next());
+        id.and_then(Value::as_str).expect("an id").to_owned()
+    }
+
+    /// A command of the protocol of Chromium's developer tools.
+    pub(crate) async fn devtools(&self, name: &str, parameters: Value) -> Value {
+        let body = json!({ "cmd": name, "params": parameters });
+        self.command("goog/cdp/execute", body).await
+    }
+
+    /// What the user prefers: `light` or `dark`.
+    pub(crate) async fn prefer(&self, scheme: &str) {
+        let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
+        self.devtools(
+            "Emulation.setEmulatedMedia",
+            json!({ "features": [feature] }),
+        )
+        .await;
+    }
+
+    /// As wide as a telephone, or as a desk.
+    pub(crate) async fn resize(&self, width: u32, height: u32) {
+        let size =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", size)
+            .await;
+    }
+
+    /// Writes a picture of the page into the directory that `LEASEHOLD_SCREENSHOTS` names, if it
+    /// does.
+    pub(crate) async fn picture(&self, name: &str) {
+        if let Some(directory) = env::var_os("LEASEHOLD_SCREENSHOTS") {
+            let file = PathBuf::from(directory).join(name).with_extension("png");
+            self.save_picture(&file).await;
+        }
+    }
+
+    pub(crate) async fn save_picture(&self, file: &Path) {
+        let taken = self.devtools("Page.captureScreenshot", json!({})).await;
+        let taken = taken["data"].as_str().expect("a picture");
+        let mut command = Command::new("base64");
+        command
+            .arg("--decode")
+            .stdout(File::create(file).expect("a file"));
+        let mut decoding = command.stdin(Stdio::piped()).spawn().expect("coreutils");
+        let mut input = decoding.stdin.take().expect("it is piped");
+        input.write_all(taken.as_bytes()).expect("it is read");
+        drop(input);
+        assert!(decoding.wait().expect("an end").success());
+    }
+
+    /// What the console has said since it was asked last: errors of scripts, of loading, and what the
+    /// content security policy refused.
+    pub(crate) async fn complaints(&self) -> Vec<String> {
+        let log = self.command("se/log", json!({ "type": "browser" })).await;
+        let entries = log.as_array().expect("a log").iter();
+        let complaints =
+            entries.filter(|entry| entry["level"] != "DEBUG" && entry["level"] != "INFO");
+        complaints
+            .map(|entry| entry["message"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    /// What axe finds wrong with what is shown; empty if nothing.
+    pub(crate) async fn axe(&self) -> Vec<String> {
+        let axe = std::fs::read_to_string(axe()).expect("axe-core can be read");
+        if self.value("window.axe === undefined").await == json!(true) {
+            self.script(&axe, json!([])).await;
+        }
+        let script = "const done = arguments[0]; \
+            axe.run(document, { resultTypes: ['violations'] }).then( \
+              (found) => done(found.violations.flatMap((one) => one.nodes.map((node) => \
+                `${one.id}: ${one.help}: ${node.html}: ${node.failureSummary}`))), \
+              (error) => done([`axe failed: ${error}`]));";
+        let body = json!({ "script": script, "args": [] });
+        let found = self.command("execute/async", body).await;
+        let found = found.as_array().expect("a list").iter();
+        found
+            .map(|one| one.as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+}
+
+/// The program that the variable names, or the one of that name in the `PATH`.
+fn program(variable: &str, name: &str) -> PathBuf {
+    if let Some(named) = env::var_os(variable) {
+        return named.into();
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file());
+    found.unwrap_or_else(|| {
+        panic!("there is no {name}: scripts/test --install gets it, or name one in {variable}")
+    })
+}
+
+/// `servers/axe-core.js` of the target directory, in which the running test is as well.
+fn axe() -> PathBuf {
+    if let Some(named) = env::var_os("LEASEHOLD_AXE_CORE") {
+        return named.into();
+    }
+    let test = env::current_exe().expect("a running program has a path");
+    let found = test
+        .ancestors()
+        .map(|directory| directory.join("servers").join("axe-core.js"))
+        .find(|path| path.is_file());
+    found.expect(
+        "axe-core.js is in no `servers` directory above this test: scripts/test --install gets it",
+    )
 }

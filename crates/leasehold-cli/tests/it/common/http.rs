@@ -102,10 +102,11 @@ impl<'a> Request<'a> {
 impl Answer {
     /// All of it, until the other side closes.
     pub(crate) async fn text(mut self) -> String {
-        let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
-        let length = fields.find(|(name, _)| *name == "content-length");
-        let length = length.map(|(_, length)| length.trim());
-        let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a length"))];
+        let length = self
+            .head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length:"));
+        let mut body = vec![0; length.map_or(0, |length| length.trim().parse().expect("a length"))];
         let read = async {
             match body.len() {
                 0 => drop(self.reader.read_to_end(&mut body).await),

@@ -2,6 +2,8 @@
 
 const RETRY = [1000, 2000, 5000, 10000];
 const NAMES = { released: "released by", expired: "expired", broken: "taken from", died: "died:" };
+/** The classes of the cells of the queue behind the first: numbers, and text of any length. */
+const QUEUE_CELLS = ["", "free", "number", "free", "", "", "number", "free"];
 const $ = (id) => document.getElementById(id);
 const state = { info: null, stream: null, view: null, lock: null, longest: new Map(), since: null };
 
@@ -81,12 +83,15 @@ function disconnected(why) {
 
 function spoken(ms) {
   if (ms == null) return "";
+  if (ms < 100) return `${Math.round(ms)} ms`;
   const s = Math.floor(ms / 1000);
   if (s < 60) return `${ms < 10000 ? (ms / 1000).toFixed(1) : s} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
   if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
+
+const counted = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
 const time = (text) => text?.replace(/\.\d+Z$/, "Z").replace("T", " ") ?? "";
 
@@ -96,10 +101,13 @@ function who(claim) {
   return owner.label ?? `${owner.host} (pid ${owner.pid})`;
 }
 
+/** A name within a sentence: one that is written from right to left does not turn the rest around. */
+const apart = (name) => `\u2068${name}\u2069`;
+
 function fully(owner) {
   if (!owner) return "somebody";
-  const label = owner.label ? `, label ${owner.label}` : "";
-  return `${owner.host} (pid ${owner.pid}${label})`;
+  const label = owner.label ? `, label ${apart(owner.label)}` : "";
+  return `${apart(owner.host)} (pid ${owner.pid}${label})`;
 }
 
 function mode(claim, permits) {
@@ -128,11 +136,23 @@ function set(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+const made = new WeakMap();
+
+/** Makes what is within the node anew if the value is another: focus and selection stay. */
+function renew(node, value, make) {
+  const text = JSON.stringify(value);
+  if (made.get(node) === text) return;
+  made.set(node, text);
+  const link = node.contains(document.activeElement) && document.activeElement.getAttribute("href");
+  node.replaceChildren(...make());
+  if (link) [...node.querySelectorAll("a")].find((one) => one.getAttribute("href") === link)?.focus();
+}
+
 // ---- the locks ----
 
 function showLocks(table) {
   connected(table.error, table.read_ms_ago);
-  set($("totals"), `${table.total} locks, ${table.waiting} waiting`);
+  set($("totals"), `${counted(table.total, "lock")}, ${table.waiting} waiting`);
   $("deadlock-note").hidden = !table.deadlocks;
   const rows = $("rows");
   const known = new Map([...rows.children].map((row) => [row.dataset.key, row]));
@@ -186,20 +206,33 @@ function showLock(view) {
     ? `${lock.kind}${lock.permits ? ` of ${lock.permits}` : ""}, last token ${lock.last_token}`
     : "free");
   const claims = lock ? [...lock.holders, ...lock.waiters] : [];
-  $("queue").replaceChildren(...claims.map((claim) => {
-    const status = claim.kept_until ? `taken until ${time(claim.kept_until)}`
-      : claim.position ? `waits, ${claim.position}` : "holds";
-    const cells = [mode(claim, lock.permits), claim.owner?.host ?? who(claim), claim.owner?.pid ?? "",
-      claim.owner?.label ?? "", time(claim.since),
-      claim.expires_in_ms == null ? "never" : spoken(claim.expires_in_ms), claim.token ?? "", claim.note ?? ""];
-    return element("tr", {}, element("th", { scope: "row" }, status),
-      ...cells.map((cell, at) => element("td", at === 2 || at === 6 ? { class: "number" } : {}, String(cell))));
-  }));
+  showQueue($("queue"), claims, lock);
   $("break").hidden = !(state.info?.may_break && lock?.holders.some((holder) => holder.token));
   $("timeline").replaceChildren(...timeline(view));
   const none = view.history.length ? "" : "No entries. The log has what clients do that open the store with audit, as in ?audit=10000.";
   set($("history-note"), view.history_error ?? none);
-  $("history").replaceChildren(...view.history.map((entry) => element("li", {}, sentence(entry))));
+  renew($("history"), view.history, () => view.history.map((entry) => element("li", {}, sentence(entry))));
+}
+
+function showQueue(queue, claims, lock) {
+  while (queue.children.length > claims.length) queue.lastChild.remove();
+  claims.forEach((claim, at) => {
+    const row = queue.children[at] ?? queue.appendChild(newClaim());
+    queueCells(claim, lock).forEach((cell, column) => set(row.children[column], String(cell)));
+  });
+}
+
+function newClaim() {
+  const cell = (of) => element("td", of ? { class: of } : {});
+  return element("tr", {}, element("th", { scope: "row" }), ...QUEUE_CELLS.map(cell));
+}
+
+function queueCells(claim, lock) {
+  const status = claim.kept_until ? `taken until ${time(claim.kept_until)}`
+    : claim.position ? `waits, ${claim.position}` : "holds";
+  return [status, mode(claim, lock.permits), claim.owner?.host ?? who(claim), claim.owner?.pid ?? "",
+    claim.owner?.label ?? "", time(claim.since),
+    claim.expires_in_ms == null ? "never" : spoken(claim.expires_in_ms), claim.token ?? "", claim.note ?? ""];
 }
 
 function sentence(entry) {
@@ -258,7 +291,7 @@ function timeline(view) {
   }
   known.forEach((span, at) => {
     const y = 6 + at * line;
-    svg.append(drawn("text", { x: 8, y: y + 12 }, cut(span.who, 24)));
+    svg.append(drawn("text", { x: 8, y: y + 12 }, cut(span.who, 20)));
     if (span.from > span.asked) {
       svg.append(drawn("rect", { class: "wait", x: x(span.asked), y: y + 3, width: Math.max(x(span.from) - x(span.asked), 2), height: 9, rx: 2 }));
     }
@@ -272,7 +305,7 @@ function timeline(view) {
 async function breakLock() {
   const { key, lock } = state.lock;
   const holder = lock.holders.find((claim) => claim.token);
-  $("confirm-text").textContent = `${key} is held by ${lock.holders.map(who).join(", ")}. Its holder is told that the lock is lost.`;
+  $("confirm-text").textContent = `${apart(key)} is held by ${lock.holders.map((holder) => apart(who(holder))).join(", ")}. Its holder is told that the lock is lost.`;
   $("confirm").showModal();
   await new Promise((closed) => $("confirm").addEventListener("close", closed, { once: true }));
   if ($("confirm").returnValue !== "yes") return;
@@ -288,22 +321,18 @@ async function breakLock() {
 // ---- who waits for whom ----
 
 function showWaits(graph) {
-  const deadlocks = graph.deadlocks.map((found) => `${found.sentence}, for ${spoken(found.for_ms)}`);
-  const alarms = graph.deadlocks.map((found, at) => element("p", { class: "alarm" }, `Deadlock: ${deadlocks[at]}`));
-  const said = graph.deadlocks.map((found) => found.sentence).join("\n");
+  const deadlocks = graph.deadlocks.map(({ sentence, since }) => `Deadlock: ${sentence}, since ${time(since)}`);
   // An alert is read aloud: only if it is another.
-  if ($("deadlocks").dataset.said !== said) {
-    $("deadlocks").dataset.said = said;
-    $("deadlocks").replaceChildren(...alarms);
-  }
+  renew($("deadlocks"), deadlocks, () => deadlocks.map((text) => element("p", { class: "alarm" }, text)));
   set($("waits-note"), graph.keys.length
-    ? `${graph.waits.length} waits for ${graph.keys.length} keys${graph.more ? `, and ${graph.more} more` : ""}`
+    ? `${counted(graph.waits.length, "wait")} for ${counted(graph.keys.length, "key")}${graph.more ? `, and ${graph.more} more` : ""}`
     : "Nobody waits.");
   const stuck = new Set(graph.deadlocks.flatMap((found) => found.claims.map((claim) => claim.waits_for)));
-  $("graph").replaceChildren(...(graph.keys.length ? [draw(graph, stuck)] : []));
+  const seen = [graph.keys, graph.claims, graph.holds, graph.waits, [...stuck]];
+  renew($("graph"), seen, () => (graph.keys.length ? [draw(graph, stuck)] : []));
   const name = new Map(graph.claims.map((claim) => [claim.id, claim.who]));
-  $("waits-list").replaceChildren(...graph.keys.map(({ key }) => {
-    const of = (edges) => edges.filter((edge) => edge.key === key).map((edge) => name.get(edge.claim));
+  renew($("waits-list"), seen, () => graph.keys.map(({ key }) => {
+    const of = (edges) => edges.filter((edge) => edge.key === key).map((edge) => apart(name.get(edge.claim)));
     const holders = of(graph.holds).join(", ") || "nobody";
     const mark = stuck.has(key) ? " (deadlock)" : "";
     return element("li", {}, element("a", { href: `#/lock/${encodeURIComponent(key)}` }, key),
@@ -311,20 +340,31 @@ function showWaits(graph) {
   }));
 }
 
+/** The claims that wait for a key of a deadlock and hold one. */
+function stuckClaims(graph, stuck) {
+  const of = (edges) => new Set(edges.filter(({ key }) => stuck.has(key)).map(({ claim }) => claim));
+  const holders = of(graph.holds);
+  return new Set([...of(graph.waits)].filter((claim) => holders.has(claim)));
+}
+
 /** Claims on the left, keys on the right. */
 function draw(graph, stuck) {
+  const stuckClaim = stuckClaims(graph, stuck);
   const [line, claimX, keyX, wide] = [44, 10, 560, 260];
   const height = Math.max(graph.claims.length, graph.keys.length) * line + 20;
   const svg = drawn("svg", { width: keyX + wide + 10, height, role: "img", "aria-label": "Claims, and the keys that they hold and wait for; the list below has the same in words" });
-  const arrow = drawn("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse" });
+  const arrow = drawn("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 11, markerHeight: 11, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" });
   arrow.append(drawn("path", { d: "M0 0 8 4 0 8z" }));
   svg.append(arrow);
   const at = (list, id) => new Map(list.map((one, index) => [one[id], 20 + index * line]));
   const [claims, keys] = [at(graph.claims, "id"), at(graph.keys, "key")];
   const edge = (kind, { claim, key }) => {
-    const [from, to] = [claims.get(claim) + 14, keys.get(key) + 14];
+    // A claim can hold what it waits for: its two lines lie side by side.
+    const beside = kind === "waits" ? 9 : 19;
+    const [from, to] = [claims.get(claim) + beside, keys.get(key) + beside];
     const path = `M${claimX + wide} ${from} C${claimX + wide + 120} ${from} ${keyX - 120} ${to} ${keyX} ${to}`;
-    svg.append(drawn("path", { class: `edge ${kind}`, d: path, ...(kind === "waits" ? { "marker-end": "url(#arrow)" } : {}) }));
+    const marked = stuck.has(key) && stuckClaim.has(claim) ? " stuck" : "";
+    svg.append(drawn("path", { class: `edge ${kind}${marked}`, d: path, ...(kind === "waits" ? { "marker-end": "url(#arrow)" } : {}) }));
   };
   graph.holds.forEach((one) => edge("holds", one));
   graph.waits.forEach((one) => edge("waits", one));
@@ -332,7 +372,7 @@ function draw(graph, stuck) {
     svg.append(drawn("rect", { class: marked ? "node stuck" : "node", x, y, width: wide, height: 28, rx: 6 }));
     svg.append(drawn("text", { x: x + 10, y: y + 18 }, cut(marked ? `⟳ ${text}` : text, 38)));
   };
-  for (const claim of graph.claims) node(claimX, claims.get(claim.id), claim.who, false);
+  for (const claim of graph.claims) node(claimX, claims.get(claim.id), claim.who, stuckClaim.has(claim.id));
   for (const { key } of graph.keys) node(keyX, keys.get(key), key, stuck.has(key));
   return svg;
 }

@@ -119,7 +119,8 @@ impl Node {
         }
         let is_new = |hold: &&super::Hold| {
             let was = before.hold.as_ref();
-            !was.is_some_and(|was| same(was, hold) && was.until > at)
+            // One that has lapsed may lie there still.
+            was != Some(*hold) && !was.is_some_and(|was| same(was, hold) && was.until > at)
         };
         if let (VoteChange::Acquire(_), Some(hold)) = (change, self.hold.as_ref().filter(is_new)) {
             let until = hold.until;
@@ -235,7 +236,10 @@ impl History {
         let VoteNote { at, hold, event } = note;
         if let VoteEvent::Broken { by, up_to } = &event {
             self.breaks.push((server, at, *up_to, by.clone()));
-            let broken = self.holds.iter_mut().filter(|((token, _), _)| token <= up_to);
+            let broken = self
+                .holds
+                .iter_mut()
+                .filter(|((token, _), _)| token <= up_to);
             broken.for_each(|(_, hold)| hold.changed = true);
         }
         let Some(hold) = hold else { return true };
@@ -388,9 +392,8 @@ impl VotedHold {
             let like = self.ends.iter().filter(|end| like(&end.2));
             like.map(|end| end.1).min()
         };
-        let taken = |event: &VoteEvent| {
-            matches!(event, VoteEvent::Released { .. } | VoteEvent::GivenUp)
-        };
+        let taken =
+            |event: &VoteEvent| matches!(event, VoteEvent::Released { .. } | VoteEvent::GivenUp);
         let mut lost: Vec<_> = (0..size.servers())
             .filter(|at| !self.ends.iter().any(|end| end.0 == *at && taken(&end.2)))
             .filter_map(|server| self.ends_at(server, breaks))
@@ -419,23 +422,26 @@ impl VotedHold {
     }
 
     fn expired(&self, granted: StoreTime) -> Option<AuditEvent> {
-        let lapsed = self.ends.iter().filter_map(|(server, _, event)| match event {
-            VoteEvent::Lapsed {
-                since,
-                until,
-                found_by,
-            } => {
-                let voted = |vote: &&(usize, StoreTime, StoreTime)| vote.0 == *server;
-                let is_first = self.votes.iter().filter(voted).any(|vote| vote.1 == *since);
-                // For so long by one clock, from the grant on.
-                let deadline = match is_first {
-                    true => granted + until.since(*since),
-                    false => *until,
-                };
-                Some((deadline, found_by.clone()))
-            }
-            _ => None,
-        });
+        let lapsed = self
+            .ends
+            .iter()
+            .filter_map(|(server, _, event)| match event {
+                VoteEvent::Lapsed {
+                    since,
+                    until,
+                    found_by,
+                } => {
+                    let voted = |vote: &&(usize, StoreTime, StoreTime)| vote.0 == *server;
+                    let is_first = self.votes.iter().filter(voted).any(|vote| vote.1 == *since);
+                    // For so long by one clock, from the grant on.
+                    let deadline = match is_first {
+                        true => granted + until.since(*since),
+                        false => *until,
+                    };
+                    Some((deadline, found_by.clone()))
+                }
+                _ => None,
+            });
         let (deadline, found_by) = lapsed.max()?;
         Some(AuditEvent::Expired {
             since: granted,

@@ -1,11 +1,13 @@
 //! Somebody who follows the audit logs of the servers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use leasehold_core::quorum::{QuorumAudit, QuorumSize, VoteNote};
+use leasehold_core::quorum::{QuorumAudit, QuorumSize, VoteEvent, VoteNote};
 use leasehold_core::{AuditEvent, Key, StoreTime, Token};
 
 use crate::quorum::checks::{Checks, Fault};
+use crate::quorum::server::Server;
 
 pub(crate) struct Reader {
     key: Key,
@@ -79,15 +81,22 @@ impl Reader {
     }
 
     /// The world has ended, and all was read twice. What was lost with a server's data may be
-    /// missing.
-    pub(crate) fn has_all(&self, checks: &mut Checks) {
+    /// missing, and where clocks differ by about a TTL what nobody released.
+    pub(crate) fn has_all(&self, servers: &[Server], ttl: Duration, now: u64, checks: &mut Checks) {
         if checks.had.losses > 0 {
             return;
         }
+        let clocks = || servers.iter().map(|server| server.clock(now));
+        let apart = clocks().max().unwrap().since(clocks().min().unwrap());
+        let notes = servers.iter().flat_map(|server| &server.log);
+        let released = notes.filter(|note| matches!(note.event, VoteEvent::Released { .. }));
+        let released: BTreeSet<_> = released
+            .filter_map(|note| Some(note.hold.as_ref()?.token))
+            .collect();
         let newest = self.holds.keys().next_back().copied();
         for token in checks.tokens().collect::<Vec<_>>() {
             let missing = match self.holds.get(&token) {
-                None => "granted",
+                None if released.contains(&token) || apart + apart < ttl => "granted",
                 Some(false) if Some(token) < newest => "ended",
                 _ => continue,
             };

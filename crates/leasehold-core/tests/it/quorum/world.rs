@@ -153,7 +153,9 @@ impl World {
                 }
                 self.reader.settle(true, self.now, &mut self.checks);
             }
-            self.reader.has_all(&mut self.checks);
+            let ttl = self.climate.ttl;
+            self.reader
+                .has_all(&self.servers, ttl, self.now, &mut self.checks);
         }
     }
 

@@ -10,12 +10,14 @@
 //! has the higher token, whatever the clocks say.
 
 mod acquire;
+mod audit;
 mod message;
 mod node;
 mod release;
 mod renewal;
 
 pub use acquire::{AcquireConfig, AcquireVerdict, Proposal, QuorumAcquire};
+pub use audit::{QuorumAudit, VoteChange, VoteEvent, VoteNote};
 pub use message::{Acquire, Extend, Part, Told, Vote};
 pub use node::{Body, Ear, Hold, Node, WAITERS, WAITING_LIFE};
 pub use release::{QuorumRelease, ReleaseVerdict};

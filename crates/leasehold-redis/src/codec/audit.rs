@@ -5,14 +5,18 @@
 //!
 //! ```text
 //! kind u8     g granted, r released, x expired, k broken, b returned, a adopted, i new id,
-//!             d downgraded, s resized
+//!             d downgraded, s resized; on one of several servers: v it votes for the claim,
+//!             r, x, k and b as above, of its vote
 //! at, token, arrival
 //! two numbers g when the claim came, and behind which it stands or 0; r since when it held, and
 //!             until when it is kept or 0; x since when, and when it expired; k since when; a the
-//!             token before; s the permits before, and now
+//!             token before; s the permits before, and now. Of votes: v until when; r since when,
+//!             and 1 if the client that released it had counted the votes; k 0, and the token up
+//!             to which all are void
 //! claim       the first six characters of its id; zeroes behind fewer
 //! key text2   of the record, with the prefix
-//! body text2  as in `record.rs`, up to the label; nothing for s. Of the length 65535: that of the
+//! body text2  as in `record.rs`, up to the label; nothing for s, and for k where
+//!             nobody had the vote. Of the length 65535: that of the
 //!             note before
 //! text text2  not of all: x the same characters of the claim that found it, i those of the id
 //!             before; k who broke the key, as in a body
@@ -20,13 +24,17 @@
 
 use std::sync::LazyLock;
 
+use leasehold_core::quorum::{VoteEvent, VoteNote};
 use leasehold_core::{
     Arrival, AuditEntry, AuditEvent, AuditedHold, Capacity, ClientInfo, Key, Mode, StoreTime, Token,
 };
-use leasehold_store::{AuditLimit, AuditRecord};
+use leasehold_store::{AuditLimit, AuditRecord, ErrorKind, StoreError};
+use redis::{Value, from_redis_value_ref};
 
 use super::bytes::Bytes;
+use super::reply::unreadable;
 use super::slots::{self, SLOTS};
+use crate::refusal;
 
 /// The field of an entry of the stream.
 pub(crate) const FIELD: &str = "v1";
@@ -97,89 +105,197 @@ static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     tags.into_iter().flatten().collect()
 });
 
-/// Reads what one entry of the stream holds. `None` where it is damaged, or of a later version.
-pub(crate) fn read(prefix: &str, value: &[u8]) -> Option<Vec<AuditRecord>> {
-    let mut bytes = Bytes(value);
-    let mut records = Vec::new();
-    let mut body = None;
-    while !bytes.0.is_empty() {
-        records.push(read_one(prefix, &mut bytes, &mut body)?);
-    }
-    Some(records)
+/// How many entries of a stream one answer has at most.
+pub(crate) const PAGE: u32 = 500;
+
+/// The id of each entry, and what is noted in it.
+pub(crate) type Entries = Vec<(String, Option<Vec<u8>>)>;
+
+/// Reads what the script answers: the id of each entry, and its fields and values by turns.
+pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreError> {
+    let entries: Vec<(String, Vec<Vec<u8>>)> = match value {
+        Value::ServerError(error) if error.code() == "LHTYPE" => {
+            return Err(StoreError::new(
+                ErrorKind::Corrupt,
+                format!("{log} is no audit log: another program uses this name"),
+            )
+            .with_hint("choose another prefix for one of them"));
+        }
+        Value::ServerError(error) => return Err(refusal::of_server(&error)),
+        value => from_redis_value_ref(&value).map_err(|_| unreadable(&value))?,
+    };
+    let noted = |fields: Vec<Vec<u8>>| {
+        let field = |pair: &&[Vec<u8>]| pair[0] == FIELD.as_bytes();
+        fields
+            .chunks_exact(2)
+            .find(field)
+            .map(|pair| pair[1].clone())
+    };
+    let entries = entries.into_iter();
+    Ok(entries.map(|(id, fields)| (id, noted(fields))).collect())
 }
 
-fn read_one<'a>(
+/// Reads what one entry of the stream holds. `None` where it is damaged, or of a later version.
+pub(crate) fn read(prefix: &str, value: &[u8]) -> Option<Vec<AuditRecord>> {
+    read_all(prefix, value, |note| {
+        let event = note.event()?;
+        let (at, hold) = (note.at, note.hold()?);
+        let entry = AuditEntry { at, event, hold };
+        Some(AuditRecord {
+            key: note.key,
+            entry,
+        })
+    })
+}
+
+/// The same at one of several servers, whose entries are about its votes.
+pub(crate) fn read_votes(prefix: &str, value: &[u8]) -> Option<Vec<(Key, VoteNote)>> {
+    read_all(prefix, value, |note| {
+        let event = note.vote_event()?;
+        let (at, hold) = (note.at, note.hold()?);
+        Some((note.key, VoteNote { at, hold, event }))
+    })
+}
+
+fn read_all<T>(
     prefix: &str,
-    bytes: &mut Bytes<'a>,
-    last_body: &mut Option<&'a [u8]>,
-) -> Option<AuditRecord> {
-    let kind = bytes.u8()?;
-    let (at, token, arrival) = (bytes.time()?, bytes.number()?, bytes.number()?);
-    let (one, other) = (bytes.number()?, bytes.number()?);
-    let claim = hint(bytes.take(6)?)?;
-    let key = std::str::from_utf8(bytes.long()?).ok()?;
-    let name = key.strip_prefix(prefix)?.strip_prefix("lock:")?;
-    let body = match bytes.u16()? {
-        AS_BEFORE => (*last_body)?,
-        size => bytes.take(size.into())?,
-    };
-    *last_body = Some(body);
-    let text = match kind {
-        b'x' | b'i' | b'k' => bytes.long()?,
-        _ => &[],
-    };
-    let (since, some_time) = (StoreTime(one), (other > 0).then_some(StoreTime(other)));
-    let event = match kind {
-        b'g' => AuditEvent::Granted {
-            asked: since,
-            behind: (other > 0).then_some(Arrival(other)),
-        },
-        b'r' => AuditEvent::Released {
-            since,
-            kept_until: some_time,
-        },
-        b'x' => AuditEvent::Expired {
-            since,
-            deadline: StoreTime(other),
-            found_by: hint(text)?,
-        },
-        b'k' => AuditEvent::Broken {
-            since,
-            by: client(&mut Bytes(text))?,
-        },
-        b'b' => AuditEvent::Returned,
-        b'a' => AuditEvent::Adopted { former: Token(one) },
-        b'i' => AuditEvent::Rotated {
-            former: hint(text)?,
-        },
-        b'd' => AuditEvent::Downgraded,
-        b's' => AuditEvent::Resized {
-            from: u32::try_from(one).ok()?,
-            to: u32::try_from(other).ok()?,
-        },
-        _ => return None,
-    };
-    let hold = match body {
-        [] => None,
-        body => {
-            let mut body = Bytes(body);
-            let (_traits, of, weight) = (body.u8()?, body.u32()?, body.u32()?);
-            let capacity = match of {
-                0 => Capacity::Lock,
-                of => Capacity::Permits(of),
-            };
-            Some(AuditedHold {
-                token: Token(token),
-                arrival: Arrival(arrival),
-                claim,
-                mode: Mode::new(capacity, weight.into()),
-                owner: client(&mut body)?,
-            })
+    value: &[u8],
+    read: impl Fn(Noted<'_>) -> Option<T>,
+) -> Option<Vec<T>> {
+    let mut bytes = Bytes(value);
+    let mut all = Vec::new();
+    let mut body = None;
+    while !bytes.0.is_empty() {
+        all.push(read(Noted::read(prefix, &mut bytes, &mut body)?)?);
+    }
+    Some(all)
+}
+
+/// What a script has noted, as it lies there.
+struct Noted<'a> {
+    kind: u8,
+    at: StoreTime,
+    token: u64,
+    arrival: u64,
+    one: u64,
+    other: u64,
+    claim: String,
+    key: Key,
+    body: &'a [u8],
+    text: &'a [u8],
+}
+
+impl<'a> Noted<'a> {
+    fn read(prefix: &str, bytes: &mut Bytes<'a>, last_body: &mut Option<&'a [u8]>) -> Option<Self> {
+        let kind = bytes.u8()?;
+        let (at, token, arrival) = (bytes.time()?, bytes.number()?, bytes.number()?);
+        let (one, other) = (bytes.number()?, bytes.number()?);
+        let claim = hint(bytes.take(6)?)?;
+        let key = std::str::from_utf8(bytes.long()?).ok()?;
+        let name = key.strip_prefix(prefix)?.strip_prefix("lock:")?;
+        let key = Key::new(name).ok()?;
+        let body = match bytes.u16()? {
+            AS_BEFORE => (*last_body)?,
+            size => bytes.take(size.into())?,
+        };
+        *last_body = Some(body);
+        let text = match kind {
+            b'x' | b'i' | b'k' => bytes.long()?,
+            _ => &[],
+        };
+        Some(Self {
+            kind,
+            at,
+            token,
+            arrival,
+            one,
+            other,
+            claim,
+            key,
+            body,
+            text,
+        })
+    }
+
+    fn event(&self) -> Option<AuditEvent> {
+        let (one, other) = (self.one, self.other);
+        let (since, some_time) = (StoreTime(one), (other > 0).then_some(StoreTime(other)));
+        Some(match self.kind {
+            b'g' => AuditEvent::Granted {
+                asked: since,
+                behind: (other > 0).then_some(Arrival(other)),
+            },
+            b'r' => AuditEvent::Released {
+                since,
+                kept_until: some_time,
+            },
+            b'x' => AuditEvent::Expired {
+                since,
+                deadline: StoreTime(other),
+                found_by: hint(self.text)?,
+            },
+            b'k' => AuditEvent::Broken {
+                since,
+                by: client(&mut Bytes(self.text))?,
+            },
+            b'b' => AuditEvent::Returned,
+            b'a' => AuditEvent::Adopted { former: Token(one) },
+            b'i' => AuditEvent::Rotated {
+                former: hint(self.text)?,
+            },
+            b'd' => AuditEvent::Downgraded,
+            b's' => AuditEvent::Resized {
+                from: u32::try_from(one).ok()?,
+                to: u32::try_from(other).ok()?,
+            },
+            _ => return None,
+        })
+    }
+
+    fn vote_event(&self) -> Option<VoteEvent> {
+        let (one, other) = (self.one, self.other);
+        Some(match self.kind {
+            b'v' => VoteEvent::Given {
+                until: StoreTime(one),
+            },
+            b'r' => VoteEvent::Released {
+                since: StoreTime(one),
+                known: other == 1,
+            },
+            b'x' => VoteEvent::Lapsed {
+                since: StoreTime(one),
+                until: StoreTime(other),
+                found_by: hint(self.text)?,
+            },
+            b'k' => VoteEvent::Broken {
+                by: client(&mut Bytes(self.text))?,
+                up_to: Token(other),
+            },
+            b'b' => VoteEvent::GivenUp,
+            _ => return None,
+        })
+    }
+
+    /// The outer one is none where it cannot be read.
+    #[expect(clippy::option_option, reason = "some notes are of no hold")]
+    fn hold(&self) -> Option<Option<AuditedHold>> {
+        if self.body.is_empty() {
+            return Some(None);
         }
-    };
-    let key = Key::new(name).ok()?;
-    let entry = AuditEntry { at, event, hold };
-    Some(AuditRecord { key, entry })
+        let mut body = Bytes(self.body);
+        let (_traits, of, weight) = (body.u8()?, body.u32()?, body.u32()?);
+        let capacity = match of {
+            0 => Capacity::Lock,
+            of => Capacity::Permits(of),
+        };
+        Some(Some(AuditedHold {
+            token: Token(self.token),
+            arrival: Arrival(self.arrival),
+            claim: self.claim.clone(),
+            mode: Mode::new(capacity, weight.into()),
+            owner: client(&mut body)?,
+        }))
+    }
 }
 
 /// The first characters of an id, as a `ClaimId` is shown; nothing where there is no claim.
@@ -215,6 +331,7 @@ mod tests {
     fn what_is_damaged_is_not_read() {
         for bad in [&b"g"[..], &[0; 60], b"later version"] {
             assert_eq!(read("leasehold:", bad), None);
+            assert_eq!(read_votes("leasehold:", bad), None);
         }
         assert_eq!(read("leasehold:", b""), Some(Vec::new()));
     }

@@ -377,7 +377,7 @@ fn push_long(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Who claims: the inbox, and the owner.
-fn push_client(out: &mut Vec<u8>, inbox: Option<&Inbox>, owner: &ClientInfo) {
+pub(crate) fn push_client(out: &mut Vec<u8>, inbox: Option<&Inbox>, owner: &ClientInfo) {
     push_short(out, inbox.map_or("", |inbox| inbox.as_str()));
     push_owner(out, owner);
 }

@@ -226,6 +226,7 @@ impl Target {
             commands: match (self.is_classic(), self.votes) {
                 // Its keys may be anybody's: none is safe to try commands on.
                 (true, _) => &[],
+                (false, true) if self.options.audit.is_some() => rights::OF_AUDITED_VOTES,
                 (false, true) => rights::OF_VOTES,
                 (false, false) if self.options.audit.is_some() => rights::OF_AUDITED_LOCKS,
                 (false, false) => rights::OF_LOCKS,

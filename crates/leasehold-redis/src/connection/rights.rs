@@ -33,6 +33,10 @@ pub(crate) const OF_AUDITED_LOCKS: &[&str] = &[
 /// What the scripts of a vote run on theirs.
 pub(crate) const OF_VOTES: &[&str] = &["TIME", "MGET", "EXISTS", "TYPE", "SET", "PEXPIRE"];
 
+/// The same, with an audit log.
+pub(crate) const OF_AUDITED_VOTES: &[&str] =
+    &["TIME", "MGET", "EXISTS", "TYPE", "SET", "PEXPIRE", "XADD"];
+
 /// What of `INFO` is asked for: `clients` is the doctor's.
 const SECTIONS: [&str; 6] = [
     "server",

@@ -2,20 +2,16 @@
 
 use async_trait::async_trait;
 use leasehold_core::{Key, StoreTime};
-use leasehold_store::{AuditLog, AuditRecord, ErrorKind, StoreError};
-use redis::{Cmd, Value, from_redis_value_ref};
+use leasehold_store::{AuditLog, AuditRecord, StoreError};
+use redis::Cmd;
 use tokio::time::Instant;
 
 use super::RedisStore;
-use crate::codec::audit;
-use crate::codec::script::{Call, SCRIPTS, unreadable};
+use crate::codec::audit::{self, Entries, PAGE, read_entries};
+use crate::codec::script::{Call, SCRIPTS};
 use crate::connection::step::Way;
-use crate::refusal;
 use crate::routing::Route;
 use crate::routing::names::Names;
-
-/// How many entries of a stream one answer has at most.
-const PAGE: u32 = 500;
 
 /// The logs of a cluster are looked for again after so many times the time that it took: whoever
 /// follows all of them has the nodes go through their keys, for a twentieth of the time at most.
@@ -36,9 +32,6 @@ struct Stream {
     /// From which entry on it is to be read.
     from: String,
 }
-
-/// What the script answers: the id of each entry, and its fields and values by turns.
-type Entries = Vec<(String, Vec<Vec<u8>>)>;
 
 impl<'a> StreamLog<'a> {
     pub(crate) fn new(store: &'a RedisStore, key: Option<&Key>, since: StoreTime) -> Self {
@@ -97,28 +90,16 @@ impl<'a> StreamLog<'a> {
                 call.arg(&stream.from).arg(PAGE);
             },
         };
-        match self.store.ask(Way::Plain, &call).await?.0 {
-            Value::ServerError(error) if error.code() == "LHTYPE" => Err(StoreError::new(
-                ErrorKind::Corrupt,
-                format!(
-                    "{} is no audit log: another program uses this name",
-                    stream.name
-                ),
-            )
-            .with_hint("choose another prefix for one of them")),
-            Value::ServerError(error) => Err(refusal::of_server(&error)),
-            value => from_redis_value_ref(&value).map_err(|_| unreadable(&value)),
-        }
+        read_entries(&stream.name, self.store.ask(Way::Plain, &call).await?.0)
     }
 
     /// What the entries of a stream say of the keys that are asked for.
     fn records(&self, entries: &Entries) -> Vec<AuditRecord> {
         let prefix = self.store.prefix();
         let mut records = Vec::new();
-        for (id, fields) in entries {
-            let field = |pair: &&[Vec<u8>]| pair[0] == audit::FIELD.as_bytes();
-            let value = fields.chunks_exact(2).find(field);
-            match value.and_then(|pair| audit::read(prefix, &pair[1])) {
+        for (id, value) in entries {
+            let value = value.as_deref();
+            match value.and_then(|value| audit::read(prefix, value)) {
                 Some(read) => records.extend(read),
                 None => tracing::warn!(id, "passed over an audit entry that cannot be read"),
             }

@@ -45,7 +45,7 @@ pub(super) async fn ask(
         Ask::Release(part) => Vote::Released {
             held: is_ours(take(Verb::Release, part.id.expose(), Duration::ZERO).await?),
         },
-        Ask::Break(_) => {
+        Ask::Break(..) => {
             let held = is_ours(take(Verb::Break, "", Duration::ZERO).await?);
             // Only whether there was one counts: there are no tokens.
             let token = Token(held.into());

@@ -13,6 +13,7 @@ use super::super::options::{RedisLayout, RedisOptions};
 use super::classic_votes;
 use super::options::address;
 use super::script::{Ask, read_vote};
+use crate::codec::audit::Audit;
 use crate::connection::connect::Target;
 use crate::connection::gate::marker_key;
 use crate::connection::manager::ConnectionManager;
@@ -23,6 +24,8 @@ pub(super) struct Member {
     pub(super) name: String,
     /// How it is asked in the classic layout.
     classic: Option<ClassicExecutor>,
+    /// Its audit log, if there is one.
+    audit: Option<Audit>,
     /// The connection, which is opened in the background, again and again.
     pub(super) shared: Arc<ConnectionManager>,
 }
@@ -31,8 +34,10 @@ impl Member {
     /// Starts to reach for the server, in the background until it is reached or
     /// nobody wants it any more.
     pub(super) fn start(options: &RedisOptions) -> Result<Self, StoreError> {
+        let audit = |limit| Audit::new(&options.prefix, limit);
         Ok(Self {
             name: address(options),
+            audit: options.audit.map(audit),
             classic: (options.layout == RedisLayout::Classic).then(ClassicExecutor::default),
             shared: ConnectionManager::start(Target::new(options)?.of_votes(), None),
         })
@@ -47,6 +52,10 @@ impl Member {
             Some(_) => self.key(name),
             None => self.key(&format!("lock:{name}")),
         }
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.shared.target().options.prefix
     }
 
     pub(super) fn marker_key(&self) -> String {
@@ -69,17 +78,16 @@ impl Member {
                 return classic_votes::ask(executor, &wire, &self.lock_key(key), ask, first).await;
             }
             let (key, marker) = (self.lock_key(key), self.marker_key());
-            let keys = [&*key, &*marker];
-            let keys = if ask.needs_marker() {
-                &keys[..]
-            } else {
-                &keys[..1]
-            };
+            let audit = self.audit.as_ref().filter(|_| ask.is_audited());
+            let log = audit.map(|audit| audit.log(&key, false));
+            let marker = ask.needs_marker().then_some(&*marker);
+            let keys = [Some(&*key), marker, log.as_deref()];
+            let keys: Vec<_> = keys.into_iter().flatten().collect();
             let retention = self.shared.target().options.retention;
             // Read on this connection: a process that has restarted cannot have kept it.
             let run_id = &wire.server.run_id;
-            let value = run(&wire, Way::Plain, ask.script(), keys, |call| {
-                ask.add(call, run_id, self.shared.inbox(), terms, retention);
+            let value = run(&wire, Way::Plain, ask.script(), &keys, |call| {
+                ask.add(call, run_id, self.shared.inbox(), terms, retention, audit);
             })
             .await?;
             Ok(read_vote(&value)?.0)

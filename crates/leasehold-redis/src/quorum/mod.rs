@@ -14,6 +14,7 @@ pub(super) mod fuzzing;
 mod init;
 mod list;
 mod listen;
+mod log;
 mod look;
 mod member;
 mod options;
@@ -33,10 +34,10 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::quorum::{QuorumSize, Vote};
-use leasehold_core::{Command, Inbox, Key, SetTerms, Snapshot};
+use leasehold_core::{Command, Inbox, Key, SetTerms, Snapshot, StoreTime};
 use leasehold_store::random::random_u64;
 use leasehold_store::{
-    Answer, Capabilities, ErrorKind, Listening, Listing, LockStore, PushSink, StoreError,
+    Answer, AuditLog, Capabilities, ErrorKind, Listening, Listing, LockStore, PushSink, StoreError,
 };
 use tokio::time::timeout_at;
 
@@ -183,7 +184,7 @@ impl LockStore for RedlockStore {
             Command::Renew(renew) => self.renew(key, renew).await,
             Command::Release(release) => self.release(key, release).await,
             Command::Watch { ttl, .. } => self.watch(key, *ttl).await,
-            Command::Break { .. } => self.break_key(key).await,
+            Command::Break { by } => self.break_key(key, by).await,
             Command::Resize { .. } => Err(unsupported("there are no semaphores")),
             Command::Unheard { .. } | Command::Bury { .. } => Err(stores_own(command)),
         }
@@ -195,6 +196,15 @@ impl LockStore for RedlockStore {
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
         Box::new(list::QuorumListing::new(&self.inner, pattern))
+    }
+
+    fn audit_log<'a>(
+        &'a self,
+        key: Option<&Key>,
+        since: StoreTime,
+    ) -> Option<Box<dyn AuditLog + 'a>> {
+        let native = !self.inner.options.is_classic();
+        native.then(|| Box::new(log::QuorumLog::new(&self.inner, key, since)) as _)
     }
 
     fn inbox(&self) -> &Inbox {

@@ -14,7 +14,7 @@ use crate::options::{RedisAddress, RedisLayout, RedisOptions, only_native};
 
 /// The parameters that are the set's, not a server's.
 const PARAMETERS: &str = "quorum, max_ttl, node_timeout, quarantine, repair, set; and those of a \
-    server: layout, prefix, retention, connect_timeout, ca, cert, key";
+    server: layout, prefix, retention, audit, connect_timeout, ca, cert, key";
 
 /// Options for [`RedlockStore::connect`](super::RedlockStore::connect). Plain
 /// data; `Debug` hides the passwords.
@@ -195,12 +195,6 @@ impl RedlockOptions {
         let mut addresses: Vec<_> = self.servers.iter().map(address).collect();
         for server in &self.servers {
             server.check()?;
-            if server.audit.is_some() {
-                return Err(Invalid::new(
-                    "the servers of a set keep no audit log",
-                    "leave out audit; docs/audit.md says which stores keep one",
-                ));
-            }
             if server.restart != Restart::Trust {
                 return Err(Invalid::new(
                     "the servers of a set have a quarantine anyway",
@@ -214,9 +208,14 @@ impl RedlockOptions {
                 ));
             }
             let first = &self.servers[0];
-            if (&server.prefix, server.layout) != (&first.prefix, first.layout) {
+            let agreed = |server: &RedisOptions| {
+                let prefix = server.prefix.clone();
+                (prefix, server.layout, server.audit)
+            };
+            if agreed(server) != agreed(first) {
                 return Err(Invalid::plain(
-                    "all servers of a set have one prefix and one layout",
+                    "all servers of a set have one prefix and one layout, and all keep an audit \
+                     log or none does",
                 ));
             }
         }

@@ -10,16 +10,20 @@ use leasehold_store::StoreError;
 use redis::{Cmd, Value};
 
 use super::super::refusal;
+use crate::codec::audit::Audit;
+use crate::codec::call::push_client;
 use crate::codec::record::Bytes;
 use crate::codec::script::{MARKER, Script, assemble, micros, push_owner, unreadable};
 
-const PARTS: [(&str, &str); 6] = [
+const PARTS: [(&str, &str); 8] = [
     ("time", include_str!("../codec/lua/time.lua")),
     ("node", include_str!("lua/node.lua")),
     ("tell", include_str!("../codec/lua/tell.lua")),
     ("gate", include_str!("lua/gate.lua")),
     ("marker", MARKER),
     ("vote", include_str!("lua/vote.lua")),
+    ("notes", include_str!("lua/notes.lua")),
+    ("audit", include_str!("../codec/lua/audit.lua")),
 ];
 
 /// One script a verb.
@@ -49,7 +53,7 @@ pub(super) enum Ask {
     Acquire(Acquire),
     Extend(Extend),
     Release(Part),
-    Break(Token),
+    Break(Token, ClientInfo),
     Watch(Duration),
 }
 
@@ -59,7 +63,7 @@ impl Ask {
             Self::Acquire(_) => &SCRIPTS.acquire,
             Self::Extend(_) => &SCRIPTS.extend,
             Self::Release(_) => &SCRIPTS.release,
-            Self::Break(_) => &SCRIPTS.break_key,
+            Self::Break(..) => &SCRIPTS.break_key,
             Self::Watch(_) => &SCRIPTS.watch,
         }
     }
@@ -69,6 +73,11 @@ impl Ask {
         matches!(self, Self::Acquire(_) | Self::Extend(_))
     }
 
+    /// Whether it can change a vote, so that an audit log has a note of it.
+    pub(super) fn is_audited(&self) -> bool {
+        !matches!(self, Self::Watch(_))
+    }
+
     pub(super) fn add(
         &self,
         call: &mut Cmd,
@@ -76,6 +85,7 @@ impl Ask {
         inbox: &Inbox,
         terms: &SetTerms,
         retention: Duration,
+        audit: Option<&Audit>,
     ) {
         let vote = |call: &mut Cmd, ask: &Acquire, flags: u8| {
             let note = ask.body.note.as_ref();
@@ -101,8 +111,13 @@ impl Ask {
                     .arg(u8::from(part.wake))
                     .arg(micros(retention));
             }
-            Self::Break(token) => {
+            Self::Break(token, by) => {
                 call.arg(token.0).arg(micros(retention));
+                if audit.is_some() {
+                    let mut packed = Vec::with_capacity(64);
+                    push_client(&mut packed, None, by);
+                    call.arg(packed);
+                }
             }
             Self::Watch(ttl) => {
                 call.arg(inbox.as_str())
@@ -110,6 +125,7 @@ impl Ask {
                     .arg(micros(retention));
             }
         }
+        call.arg(audit.map(Audit::keep));
     }
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use leasehold_core::quorum::{AcquireVerdict, RenewalVerdict, Vote};
 use leasehold_core::{
-    Arrival, Capacity, Claim, ClaimId, Key, Mode, Release, Renew, Reply, Standing, StoreTime, Token,
+    Arrival, Capacity, Claim, ClaimId, ClientInfo, Key, Mode, Release, Renew, Reply, Standing,
+    StoreTime, Token,
 };
 use leasehold_store::{Answer, ErrorKind, StoreError, clock};
 
@@ -178,7 +179,7 @@ impl RedlockStore {
         Ok(answer(Reply::Done, wall()))
     }
 
-    pub(super) async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
+    pub(super) async fn break_key(&self, key: &Key, by: &ClientInfo) -> Result<Answer, StoreError> {
         let inner = &self.inner;
         let token = if inner.options.is_classic() {
             Token::NONE
@@ -187,7 +188,8 @@ impl RedlockStore {
             Token(wall().0.max(seen.0 + 1))
         };
         let limit = inner.options.node_timeout;
-        let votes = inner.ask_quorum(key, &Ask::Break(token), limit).await?;
+        let ask = Ask::Break(token, by.clone());
+        let votes = inner.ask_quorum(key, &ask, limit).await?;
         let held = |vote: &Vote| matches!(vote, Vote::Broken { token } if !token.is_none());
         let reply = Reply::Broken {
             holders: votes.iter().any(held).into(),

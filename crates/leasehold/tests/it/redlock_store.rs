@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::redlock_support::{Program, RedisServer, Set};
 use async_trait::async_trait;
-use leasehold::store::LockStore;
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
+use leasehold::store::{AuditLimit, LockStore};
 use leasehold_store::contract::Fixture;
 use tokio::sync::OnceCell;
 
@@ -51,6 +51,15 @@ impl Part {
         }
         options
     }
+
+    async fn open(&self, audit: Option<AuditLimit>) -> Arc<dyn LockStore> {
+        let mut options = self.options();
+        for server in &mut options.servers {
+            server.audit = audit;
+        }
+        let store = RedlockStore::connect(options).await;
+        Arc::new(store.expect("the store opens"))
+    }
 }
 
 #[async_trait]
@@ -63,8 +72,12 @@ impl Fixture for Part {
             }
         };
         self.marked.get_or_init(mark).await;
-        let store = RedlockStore::connect(self.options()).await;
-        Arc::new(store.expect("the store opens"))
+        self.open(None).await
+    }
+
+    async fn audited(&self) -> Arc<dyn LockStore> {
+        self.client().await;
+        self.open(Some(AuditLimit::Entries(1_000))).await
     }
 
     fn short(&self) -> Duration {

@@ -189,7 +189,8 @@ impl Client {
                 }
                 let number = self.number();
                 let bid = QuorumAcquire::new(config, self.seen, wall, moment);
-                let id = (self.number as u128) << 64 | u128::from(number);
+                // What is shown of an id are its first characters.
+                let id = (self.number as u128) << 120 | u128::from(number) << 104;
                 let state = State::Bidding {
                     bid,
                     number,
@@ -253,7 +254,7 @@ impl Client {
                         return (self.pause(now, dice), false);
                     }
                     let valid = !validity.remaining(moment).is_zero();
-                    self.leave(id, token, moment, valid, dice);
+                    self.leave(id, token, moment, (true, valid), dice);
                     return (self.pause(now, dice), false);
                 }
                 let mut extension = extension;
@@ -278,7 +279,7 @@ impl Client {
                             checks.faults.push(Fault::LostForNothing { at: now, token });
                         }
                         checks.ends(self.number);
-                        self.leave(id, token, moment, false, dice);
+                        self.leave(id, token, moment, (true, false), dice);
                         return (self.pause(now, dice), false);
                     }
                     Some((RenewalVerdict::Unanswered, _)) => {
@@ -394,7 +395,7 @@ impl Client {
             Broken::ServersCount => counted,
             _ => bid.token(),
         };
-        self.leave(id, token, moment, false, dice);
+        self.leave(id, token, moment, (false, false), dice);
         (self.pause(now, dice), false)
     }
 
@@ -404,7 +405,15 @@ impl Client {
         }
     }
 
-    fn leave(&mut self, id: ClaimId, token: Token, now: Moment, valid: bool, dice: &mut Dice) {
+    /// `held`, and whether it still does by its own clock.
+    fn leave(
+        &mut self,
+        id: ClaimId,
+        token: Token,
+        now: Moment,
+        (held, valid): (bool, bool),
+        dice: &mut Dice,
+    ) {
         let number = self.number();
         let until = now + 20 * self.climate.ttl;
         let farewell =
@@ -415,7 +424,7 @@ impl Client {
             part: Part {
                 id,
                 token,
-                wake: false,
+                wake: held,
             },
         });
     }

@@ -4,7 +4,7 @@
 //!
 //! - `climate`: what a world is like; `world`: what happens in it, and when;
 //! - `client`: a client around its machines; `server`: one server, and its faults;
-//! - `checks`: what must hold.
+//! - `reader`: somebody who follows the audit log; `checks`: what must hold.
 //!
 //! The same worlds with a broken rule ([`climate::Broken`]) must fail: that shows
 //! that they can. `PROPTEST_CASES` raises the number of worlds, and
@@ -21,6 +21,7 @@
 mod checks;
 mod client;
 mod climate;
+mod reader;
 mod server;
 mod world;
 
@@ -108,6 +109,8 @@ fn enough_happens_in_these_worlds() {
         ("repaired votes", had.repaired),
         ("messages after their release", had.late),
         ("leases after a loss", had.leases_after_loss),
+        ("leases in the audit log", had.audited),
+        ("ends of leases in the audit log", had.audited_ends),
     ] {
         assert!(count > worlds / 2, "too few {what}: {had:?}");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::quorum::{Acquire, Extend, Hold, Node, Part, Vote};
+use leasehold_core::quorum::{Acquire, Extend, Hold, Node, Part, Vote, VoteChange, VoteNote};
 use leasehold_core::{Marker, SetTerms, StoreTime, Token};
 
 use crate::quorum::climate::Broken;
@@ -26,6 +26,8 @@ pub(crate) struct Server {
     offset: i64,
     rate: i64,
     broken: Broken,
+    /// Its audit log, which is lost with its data.
+    pub(crate) log: Vec<VoteNote>,
 }
 
 impl Server {
@@ -41,6 +43,7 @@ impl Server {
             offset,
             rate,
             broken,
+            log: Vec::new(),
         };
         // It is known to be new.
         Marker::init(&mut server.marker, "0", &server.terms, StoreTime(0));
@@ -58,11 +61,25 @@ impl Server {
         if lose {
             self.node = Node::default();
             self.marker = None;
+            self.log.clear();
         }
     }
 
-    /// One step; also the token that the server gave, where servers count.
+    /// One step, and what it notes; also the token that the server gave, where servers count.
     pub(crate) fn take(&mut self, ask: &Ask, now: u64) -> (Vote, Token) {
+        let before = self.node.clone();
+        let answer = self.apply(ask, now);
+        let change = match ask {
+            Ask::Acquire(ask) => VoteChange::Acquire(&ask.id),
+            Ask::Extend(ask) => VoteChange::Extend(&ask.vote.id),
+            Ask::Release(part) => VoteChange::Release(part),
+        };
+        let notes = self.node.noted(&before, change, self.clock(now));
+        self.log.extend(notes);
+        answer
+    }
+
+    fn apply(&mut self, ask: &Ask, now: u64) -> (Vote, Token) {
         let at = self.clock(now);
         match ask {
             Ask::Acquire(ask) => {

@@ -9,7 +9,8 @@ use leasehold_core::quorum::Vote;
 
 use crate::quorum::checks::{Checks, Fault};
 use crate::quorum::client::{Client, Sent, Tag};
-use crate::quorum::climate::{Climate, MAX_TTL};
+use crate::quorum::climate::{Broken, Climate, MAX_TTL};
+use crate::quorum::reader::Reader;
 use crate::quorum::server::{Ask, Server};
 
 /// When the world begins: a time of day with room to both sides.
@@ -68,6 +69,8 @@ enum Event {
     },
     Wake(usize),
     Restart,
+    /// Somebody reads the next server's audit log.
+    Read,
 }
 
 pub(crate) struct World {
@@ -81,6 +84,9 @@ pub(crate) struct World {
     events: Vec<Option<Event>>,
     /// When each client is woken next; other wakes are outdated.
     wakes: Vec<u64>,
+    reader: Reader,
+    /// Which server is read next, and whether all were of this round.
+    reading: (usize, bool),
     pub(crate) checks: Checks,
 }
 
@@ -106,6 +112,8 @@ impl World {
             next: BinaryHeap::new(),
             events: Vec::new(),
             wakes: vec![0; climate.clients],
+            reader: Reader::new(climate.size),
+            reading: (0, true),
             checks: Checks::new(climate.clients),
         }
     }
@@ -125,6 +133,9 @@ impl World {
             let first = START + self.dice.up_to(2 * every);
             self.at(first, Event::Restart);
         }
+        if self.climate.broken == Broken::Nothing {
+            self.at(START, Event::Read);
+        }
         while let Some(Reverse((time, number))) = self.next.pop() {
             self.now = self.now.max(time);
             if let Some(event) = self.events[number].take() {
@@ -135,6 +146,36 @@ impl World {
             }
         }
         self.nothing_is_left_behind();
+        if self.climate.broken == Broken::Nothing {
+            for _ in 0..2 {
+                for (at, server) in self.servers.iter().enumerate() {
+                    self.reader.read(at, &server.log);
+                }
+                self.reader.settle(true, self.now, &mut self.checks);
+            }
+            let ttl = self.climate.ttl;
+            self.reader
+                .has_all(&self.servers, ttl, self.now, &mut self.checks);
+        }
+    }
+
+    /// Reads one server after the other, and passes over one that is silent now and then.
+    fn read(&mut self) {
+        let (server, all) = self.reading;
+        let is_silent = self.dice.of_thousand(20);
+        if !is_silent {
+            self.reader.read(server, &self.servers[server].log);
+        }
+        let all = all && !is_silent;
+        self.reading = (server + 1, all);
+        if server + 1 == self.servers.len() {
+            self.reader.settle(all, self.now, &mut self.checks);
+            self.reading = (0, true);
+        }
+        if !self.ends() {
+            let next = self.now + self.dice.up_to(Duration::from_millis(20));
+            self.at(next, Event::Read);
+        }
     }
 
     fn ends(&self) -> bool {
@@ -182,6 +223,7 @@ impl World {
             }
             Event::Wake(client) if self.wakes[client] == self.now => self.go_on(client),
             Event::Wake(_) => {}
+            Event::Read => self.read(),
             Event::Restart => {
                 let server = self.dice.roll(self.servers.len() as u64) as usize;
                 // No more than the quorum bears at once, for data that is lost.

@@ -1,10 +1,10 @@
--- What the steps change about who holds, for the audit log: the twin of `Queue::audit`. The log is
--- a stream, the last key. How much of it is kept stands behind the commands: so many entries of the
--- stream, or, below zero, so many milliseconds.
+-- What the steps change about who holds, for the audit log `log`, where there is one: the twin of
+-- `Queue::audit`. The log is a stream. How much of it is kept is so many entries of the stream, or,
+-- below zero, so many milliseconds.
 --
 -- One call adds one entry of the stream, with all that its steps noted in one field, one behind
 -- the other. `codec/audit.rs` has the format.
-local log, entries, note, forget_entries = flags % 16 >= 8 and table.remove(KEYS), nil, nil, nil
+local entries, note, forget_entries, write_entries
 if log then
   local count, last_body, min, floor = 0, nil, math.min, math.floor
   entries = {}
@@ -39,5 +39,14 @@ if log then
       entries[last] = nil
     end
     count, last_body = before, nil
+  end
+  -- All else is written by then, and must not be undone.
+  write_entries = function(keep)
+    local limit = 'MAXLEN'
+    if byte(keep) == 45 then
+      limit, keep = 'MINID', string.format('%.0f', math.max(floor(clock / 1000) + keep, 0))
+    end
+    local all_entries = count > 1 and table.concat(entries) or entries[1]
+    redis.pcall('XADD', log, limit, '~', keep, '*', 'v1', all_entries)
   end
 end

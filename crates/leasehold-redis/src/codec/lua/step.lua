@@ -41,6 +41,8 @@ local flags = ARGV[1] + 0
 -- include time.lua
 -- include way.lua
 local byte, sub, pack, unpack_from = string.byte, string.sub, struct.pack, struct.unpack
+-- The audit log is the last key.
+local log = flags % 16 >= 8 and table.remove(KEYS)
 -- include audit.lua
 local steps = #KEYS - (in_cluster and 0 or 1)
 
@@ -149,13 +151,7 @@ if last_token > last_before and not in_cluster then
   end
 end
 if note and #entries > 0 then
-  -- All is written by now, and must not be undone.
-  local limit, keep = 'MAXLEN', ARGV[steps + 3]
-  if byte(keep) == 45 then
-    limit, keep = 'MINID', string.format('%.0f', math.max(math.floor(clock / 1000) + keep, 0))
-  end
-  local all_entries = #entries > 1 and table.concat(entries) or entries[1]
-  redis.pcall('XADD', log, limit, '~', keep, '*', 'v1', all_entries)
+  write_entries(ARGV[steps + 3])
 end
 if all then
   return answers

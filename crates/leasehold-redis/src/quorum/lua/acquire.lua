@@ -3,6 +3,7 @@
 --
 -- KEYS[1]  <prefix>lock:<name>
 -- KEYS[2]  <prefix>boot
+-- KEYS[3]  the audit log, if there is one
 -- ARGV     see vote.lua
 --
 -- Returns  1, at                    yes

@@ -1,18 +1,26 @@
 -- Takes the key from whoever has it. The twin of `Node::break_key`.
 --
 -- KEYS[1]  <prefix>lock:<name>
+-- KEYS[2]  the audit log, if there is one
 -- ARGV[1]  nothing up to this token is accepted any more
 -- ARGV[2]  retention, in microseconds
+-- ARGV[3]  with an audit log: who does it, as in a body of record.rs
+-- ARGV[4]  with an audit log: how much of it is kept, as audit.lua counts
 --
 -- Returns  10, at, the token that is void now or 0
 --          packed as one byte and doubles, or the error LHTYPE, LHVERSION
 local key = KEYS[1]
 -- include time.lua
 -- include node.lua
+local log = KEYS[2]
+-- include notes.lua
 local void = 0
 if live then
   void = token
   tell(inbox, 'r', token, holder)
+end
+if log then
+  note_break(ARGV[1] + 0, ARGV[3])
 end
 token, deadline, since = 0, 0, 0
 proposer, holder, inbox, owner, note = '', '', '', '', ''
@@ -20,4 +28,7 @@ released = math.max(released, ARGV[1] + 0)
 wake()
 tell_watchers()
 save(ARGV[2] + 0, true)
+if log then
+  write_notes(ARGV[4])
+end
 return struct.pack('<Bdd', 10, now, void)

@@ -2,6 +2,7 @@
 --
 -- KEYS[1]  <prefix>lock:<name>
 -- KEYS[2]  <prefix>boot
+-- KEYS[3]  the audit log, if there is one
 -- ARGV     see vote.lua
 --
 -- Returns  1, at        yes
@@ -22,7 +23,7 @@ if no then
   return no
 elseif flags >= 2 then
   flags = 0
-  local answer = acquire()
+  local answer = acquire(true)
   if struct.unpack('<B', answer) == 1 then
     return answer
   end

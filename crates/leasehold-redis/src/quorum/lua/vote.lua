@@ -13,6 +13,9 @@
 -- ARGV[10]  the claim's inbox at this server
 -- ARGV[11]  owner: pid u32, host text, label text
 -- ARGV[12]  note, or nothing
+-- ARGV[13]  with an audit log, KEYS[3]: how much of it is kept, as audit.lua counts
+local log = KEYS[3]
+-- include notes.lua
 local id, wanted, ttl, flags, retention = ARGV[1], ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0, ARGV[6] + 0
 
 -- Node::raise
@@ -27,8 +30,8 @@ local function raise()
   return struct.pack('<Bd', 1, now)
 end
 
--- Node::acquire
-local function acquire()
+-- Node::acquire. A vote that a renewal brings back is not noted.
+local function acquire(renews)
   if live and holder == id then
     if inbox ~= ARGV[10] then
       return struct.pack('<Bd', 6, now)
@@ -61,6 +64,9 @@ local function acquire()
     return struct.pack('<Bdd', 3, now, highest())
   end
   local upgraded = live
+  if log and token > 0 and (holder ~= id or token ~= wanted) then
+    note_end(id)
+  end
   accepted, proposer = wanted, id
   token, holder, deadline, since = wanted, id, now + ttl, now
   inbox, owner, note = ARGV[10], ARGV[11], ARGV[12]
@@ -68,6 +74,12 @@ local function acquire()
   save(retention, false)
   if not upgraded then
     tell_watchers()
+  end
+  if log then
+    if not renews then
+      note_vote()
+    end
+    write_notes(ARGV[13])
   end
   return struct.pack('<Bd', 1, now)
 end

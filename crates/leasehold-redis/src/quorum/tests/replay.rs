@@ -4,15 +4,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_core::quorum::{Acquire, Body, Extend, Node, Part, Told, Vote};
+use leasehold_core::quorum::{Acquire, Body, Extend, Node, Part, Told, Vote, VoteChange};
 use leasehold_core::{
-    ClaimId, ClientInfo, Inbox, Marked, Marker, Note, Proof, SetTerms, StoreTime, Token,
+    ClaimId, ClientInfo, Inbox, Key, Marked, Marker, Note, Proof, SetTerms, StoreTime, Token,
 };
+use leasehold_store::AuditLimit;
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::RedisServer;
 use redis::Commands;
 
 use super::super::script::{Ask, SCRIPTS, read_look, read_vote};
+use crate::codec::audit::{Audit, read_entries, read_votes};
 use crate::codec::call::by_hash;
 use crate::codec::script::{Script, micros};
 use crate::connection::gate::read_left;
@@ -33,6 +35,8 @@ struct Twin {
     node: Node,
     marker: Option<Marker>,
     seen: BTreeMap<String, usize>,
+    /// The server's audit log, where it keeps one in this history.
+    audit: Option<Audit>,
 }
 
 /// Every other one at which nobody listens cannot hear.
@@ -90,6 +94,7 @@ impl Twin {
             node: Node::default(),
             marker: None,
             seen: BTreeMap::new(),
+            audit: None,
         }
     }
 
@@ -128,7 +133,7 @@ impl Twin {
             Ask::Acquire(_) => "acquire",
             Ask::Extend(_) => "extend",
             Ask::Release(_) => "release",
-            Ask::Break(_) => "break",
+            Ask::Break(..) => "break",
             Ask::Watch(_) => "watch",
         };
         let voted =
@@ -147,15 +152,14 @@ impl Twin {
         if full {
             limit(&mut self.connection, 1);
         }
-        let keys = [&*self.key, "leasehold:boot"];
-        let keys = if ask.needs_marker() {
-            &keys[..]
-        } else {
-            &keys[..1]
-        };
+        let audit = self.audit.clone().filter(|_| ask.is_audited());
+        let marker = ask.needs_marker().then_some("leasehold:boot");
+        let log = audit.is_some().then_some("leasehold:audit");
+        let keys = [Some(&*self.key), marker, log];
+        let keys: Vec<_> = keys.into_iter().flatten().collect();
         let script = &self.scripts[verb];
-        let asked = by_hash(script, keys, |call| {
-            ask.add(call, run, inbox, terms, RETENTION);
+        let asked = by_hash(script, &keys, |call| {
+            ask.add(call, run, inbox, terms, RETENTION, audit.as_ref());
             call.arg(at.0);
         });
         let value = asked.query(&mut self.connection).unwrap();
@@ -165,6 +169,7 @@ impl Twin {
         let found = read_vote(&value).unwrap();
 
         let holder = self.node.live(at).map(|hold| hold.id.clone());
+        let before = self.node.clone();
         let mut told = Vec::new();
         let expected = self.core(ask, run, terms, at, &mut told);
         assert_eq!(found, (expected, at), "the answer to {ask:?}");
@@ -186,6 +191,7 @@ impl Twin {
             .collect();
         assert_eq!(self.heard(), told, "what the inboxes heard of {ask:?}");
         self.compare(at);
+        self.compare_notes(&before, ask, expected, at);
         let kind = format!("{expected:?}");
         let kind = kind.split([' ', '{']).next().unwrap_or_default().to_owned();
         *self.seen.entry(format!("{verb} {kind}")).or_default() += 1;
@@ -219,8 +225,48 @@ impl Twin {
                 self.node.extend(ask, at, tell)
             }
             Ask::Release(part) => self.node.release(part, at, tell),
-            Ask::Break(token) => self.node.break_key(*token, at, tell),
+            Ask::Break(token, _) => self.node.break_key(*token, at, tell),
             Ask::Watch(_) => Vote::Done,
+        }
+    }
+
+    /// What the step has noted.
+    fn compare_notes(&mut self, before: &Node, ask: &Ask, vote: Vote, at: StoreTime) {
+        let change = match ask {
+            Ask::Acquire(ask) => Some(VoteChange::Acquire(&ask.id)),
+            Ask::Extend(ask) => Some(VoteChange::Extend(&ask.vote.id)),
+            Ask::Release(part) => Some(VoteChange::Release(part)),
+            Ask::Break(token, by) => Some(VoteChange::Break(*token, by)),
+            Ask::Watch(_) => None,
+        };
+        let change = change.filter(|_| self.audit.is_some());
+        let notes = change.map(|change| self.node.noted(before, change, at));
+        let value = redis::cmd("XRANGE")
+            .arg("leasehold:audit")
+            .arg("-")
+            .arg("+")
+            .query(&mut self.connection)
+            .unwrap();
+        let () = self.connection.del("leasehold:audit").unwrap();
+        let entries = read_entries("leasehold:audit", value).unwrap();
+        assert!(entries.len() <= 1, "one entry for each call");
+        let key = Key::new(self.key.strip_prefix("leasehold:lock:").unwrap()).unwrap();
+        let mut found = Vec::new();
+        for (_, value) in entries {
+            for (of, note) in read_votes("leasehold:", &value.unwrap()).unwrap() {
+                assert_eq!(of, key);
+                found.push(note);
+            }
+        }
+        assert_eq!(
+            found,
+            notes.unwrap_or_default(),
+            "noted of {ask:?}: {vote:?}"
+        );
+        for note in found {
+            let kind = format!("{:?}", note.event);
+            let kind = kind.split([' ', '{']).next().unwrap_or_default().to_owned();
+            *self.seen.entry(format!("noted {kind}")).or_default() += 1;
         }
     }
 
@@ -252,6 +298,9 @@ fn body(dice: &mut Dice, inbox: &Inbox) -> Body {
 
 fn history(twin: &mut Twin, seed: u64) {
     let mut dice = Dice(seed);
+    let limits = [AuditLimit::Entries(100), AuditLimit::Age(RETENTION)];
+    let limit = limits.get((seed % 3) as usize);
+    twin.audit = limit.map(|limit| Audit::new("leasehold:", *limit));
     twin.restart(&format!("run lock: {seed}"));
     let mut at = StoreTime(START);
     let terms = |set: &str, quarantine| SetTerms {
@@ -303,7 +352,7 @@ fn history(twin: &mut Twin, seed: u64) {
                 token: if dice.roll(4) == 0 { Token(0) } else { token },
                 wake: dice.roll(4) > 0,
             }),
-            10 if dice.roll(3) == 0 => Ask::Break(token),
+            10 if dice.roll(3) == 0 => Ask::Break(token, ClientInfo::new("ops", 1, None)),
             _ => Ask::Watch(Duration::from_millis(dice.roll(3) * 300)),
         };
         if let Ask::Watch(ttl) = &ask {
@@ -338,6 +387,11 @@ fn the_scripts_do_what_the_core_does() {
         "release Released",
         "break Broken",
         "watch Done",
+        "noted Given",
+        "noted Released",
+        "noted GivenUp",
+        "noted Lapsed",
+        "noted Broken",
     ] {
         let seen = twin.seen.get(kind).copied().unwrap_or(0);
         assert!(seen > 10, "too little of {kind}: {:?}", twin.seen);
@@ -401,7 +455,7 @@ fn numbers_are_exact_to_the_last_microsecond() {
             twin.step(&Ask::Acquire(ask), &inbox, "run", &terms, at, false);
         }
         twin.step(
-            &Ask::Break(Token(start + 99_000_000)),
+            &Ask::Break(Token(start + 99_000_000), ClientInfo::new("ops", 1, None)),
             &inbox(0),
             "run",
             &terms,

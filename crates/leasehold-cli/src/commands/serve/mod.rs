@@ -1,6 +1,7 @@
 //! `leasehold serve`: the locks of a store on a page, as JSON and as metrics.
 
 mod api;
+mod breaking;
 mod events;
 mod gate;
 mod graph;
@@ -91,10 +92,14 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/api/v1/info", get(api::info))
         .route("/api/v1/locks", get(api::locks))
+        .route(
+            "/api/v1/locks/{*key}",
+            get(api::lock_in_path).post(breaking::break_in_path),
+        )
         .route("/api/v1/lock", get(api::lock))
         .route("/api/v1/waits", get(api::waits))
         .route("/api/v1/servers", get(api::servers))
-        .route("/api/v1/break", post(api::break_key))
+        .route("/api/v1/break", post(breaking::break_key))
         .route("/api/v1/events", get(events::events))
         .fallback(api::not_found)
         .method_not_allowed_fallback(api::not_allowed)

@@ -5,6 +5,7 @@ mod breaking;
 mod events;
 mod gate;
 mod graph;
+mod histories;
 mod metrics;
 mod page;
 mod reader;
@@ -23,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
 
 use self::gate::Gate;
+use self::histories::Histories;
 use self::reader::Reader;
 use crate::cli::ServeArgs;
 use crate::connect::{Opening, connect};
@@ -45,6 +47,7 @@ struct Shared {
     client: Client,
     opening: Opening,
     reader: Reader,
+    histories: Histories,
     gate: Gate,
     streams: Arc<Semaphore>,
     /// The last examination of the servers.
@@ -64,6 +67,7 @@ pub(crate) async fn serve(args: &ServeArgs, printer: &Printer) -> Result<u8, Fai
     let shared = Arc::new(Shared {
         opening: Opening::of(&args.common.store)?,
         reader: Reader::begin(client.clone(), INTERVAL),
+        histories: Histories::new(client.clone()),
         gate,
         streams: Arc::new(Semaphore::new(MOST_STREAMS)),
         examined: Mutex::default(),

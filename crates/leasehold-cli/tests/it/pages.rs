@@ -8,7 +8,7 @@
 //! - `<!-- with: report.sh -->` before a block: programs that the reader has. They say their
 //!   name and end.
 //! - A host of [`HOSTS`] in a URL is a real server, one for each name and block.
-//! - `elect`, `hold` and `ls --watch` go on until they are stopped: here, once they have printed a line.
+//! - `elect`, `hold`, `serve` and `ls --watch` go on until they are stopped: here, once they have printed a line.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -346,7 +346,8 @@ impl Block {
 fn goes_on(command: &str) -> bool {
     let elects = command.contains("leasehold elect ") && !command.contains(" --once");
     let watches = command.contains("leasehold ls --watch");
-    elects || watches || command.contains("leasehold hold ")
+    let serves = command.contains("leasehold serve");
+    elects || watches || serves || command.contains("leasehold hold ")
 }
 
 /// What has failed: where, what, and what it said.

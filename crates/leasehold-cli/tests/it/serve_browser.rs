@@ -307,6 +307,7 @@ async fn a_picture_of_the_documentation() {
     }
     let serving = serve(&store, &[]).await;
     let browser = open(&serving, "").await;
+    // In place of the directory of this test.
     let name = "document.querySelector('#store').textContent = 'local:?audit=1000';";
     browser.script(name, json!([])).await;
     browser.resize(960, 360).await;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Query, State};
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use leasehold::doctor::{Report, examine};
@@ -16,11 +16,10 @@ use tokio::time::Instant;
 use super::Shared;
 use super::graph::WaitsView;
 use super::table::Selection;
-use crate::commands::break_key::outcome;
 use crate::failure::Failure;
 use crate::feed::history;
 use crate::history::EntryView;
-use crate::view::{KeyView, held_by};
+use crate::view::KeyView;
 
 /// For how long an examination of the servers is shown.
 const EXAMINED: Duration = Duration::from_secs(60);
@@ -83,6 +82,12 @@ impl From<QueryRejection> for Problem {
     }
 }
 
+impl From<PathRejection> for Problem {
+    fn from(rejection: PathRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
 impl From<JsonRejection> for Problem {
     fn from(rejection: JsonRejection) -> Self {
         Self::new(rejection.status(), rejection.body_text())
@@ -105,6 +110,8 @@ pub(super) struct Info {
     store: String,
     version: &'static str,
     may_break: bool,
+    /// Whether the store can keep an audit log.
+    audit: bool,
     /// Whether it keeps who waits.
     queueing: bool,
 }
@@ -114,6 +121,7 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
         store: shared.client.store_url().to_owned(),
         version: env!("CARGO_PKG_VERSION"),
         may_break: shared.gate.may_break,
+        audit: shared.client.audit_log(None, SystemTime::now()).is_ok(),
         queueing: shared.client.capabilities().queueing,
     })
 }
@@ -174,6 +182,19 @@ pub(super) async fn lock(
     key: Result<Query<OfKey>, QueryRejection>,
 ) -> Result<Json<LockView>, Problem> {
     let Query(OfKey { key }) = key?;
+    look_at(&shared, key).await
+}
+
+/// The same, with the key in the path.
+pub(super) async fn lock_in_path(
+    State(shared): State<Arc<Shared>>,
+    key: Result<Path<String>, PathRejection>,
+) -> Result<Json<LockView>, Problem> {
+    let Path(key) = key?;
+    look_at(&shared, key).await
+}
+
+async fn look_at(shared: &Shared, key: String) -> Result<Json<LockView>, Problem> {
     Key::new(&key).map_err(Failure::from)?;
     let view = KeyView::from(&shared.client.inspect(&key).await?);
     let (history, history_error) = match history::newest(&shared.client, &key).await {
@@ -188,9 +209,20 @@ pub(super) async fn lock(
     }))
 }
 
-pub(super) async fn waits(State(shared): State<Arc<Shared>>) -> Json<WaitsView> {
+/// The graph, and when it was asked for.
+#[derive(Serialize)]
+pub(super) struct Waits {
+    at: jiff::Timestamp,
+    #[serde(flatten)]
+    graph: WaitsView,
+}
+
+pub(super) async fn waits(State(shared): State<Arc<Shared>>) -> Json<Waits> {
     shared.reader.read().await;
-    Json(shared.reader.with(WaitsView::of))
+    Json(Waits {
+        at: crate::view::time(SystemTime::now()),
+        graph: shared.reader.with(WaitsView::of),
+    })
 }
 
 /// An examination of the servers, and when it was made.
@@ -229,48 +261,4 @@ pub(super) async fn servers(State(shared): State<Arc<Shared>>) -> Result<Respons
         report: &known.report,
     };
     Ok(Json(servers).into_response())
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Breaking {
-    key: String,
-    /// That of a holder who was seen.
-    token: u64,
-}
-
-#[derive(Serialize)]
-pub(super) struct Broke {
-    holders: u64,
-    said: String,
-}
-
-/// Breaks a lock, if its holders still are those that were seen.
-pub(super) async fn break_key(
-    State(shared): State<Arc<Shared>>,
-    breaking: Result<Json<Breaking>, JsonRejection>,
-) -> Result<Json<Broke>, Problem> {
-    if !shared.gate.may_break {
-        return Err(
-            Problem::new(StatusCode::FORBIDDEN, "this page breaks no locks")
-                .hint("leasehold serve --allow-break lets it"),
-        );
-    }
-    let Json(Breaking { key, token }) = breaking?;
-    Key::new(&key).map_err(Failure::from)?;
-    let seen = KeyView::from(&shared.client.inspect(&key).await?);
-    if !seen
-        .holders
-        .iter()
-        .any(|holder| holder.token == Some(token))
-    {
-        let held = held_by(&seen.holders).unwrap_or_else(|| "free".to_owned());
-        let message = format!("nothing was broken: now {key} is {held}");
-        return Err(Problem::new(StatusCode::CONFLICT, message));
-    }
-    let broken = shared.client.break_key(&key).await?;
-    Ok(Json(Broke {
-        holders: broken.holders,
-        said: outcome(&key, &broken),
-    }))
 }

@@ -13,15 +13,15 @@ use futures_util::future::OptionFuture;
 use futures_util::stream::unfold;
 use leasehold::Key;
 use serde::Deserialize;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::api::{LockView, Problem};
+use super::histories::Known;
 use super::reader::Look;
 use super::table::{Selection, SortBy, TableView};
-use super::{INTERVAL, MOST_STREAMS, Shared};
+use super::{MOST_STREAMS, Shared};
 use crate::failure::Failure;
-use crate::feed::history::{self, History};
 
 /// So often at least, as times go on.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -90,10 +90,7 @@ struct Watching {
     look: Look,
     changes: watch::Receiver<u64>,
     /// What the audit log says of the key.
-    histories: Option<mpsc::Receiver<History>>,
-    /// Ends the reading of it when it is dropped.
-    _history_wanted: watch::Sender<Option<String>>,
-    history: Option<History>,
+    history: Option<Known>,
     table: Option<Arc<TableView>>,
     lock: Option<LockView>,
     sent: Option<Instant>,
@@ -110,10 +107,7 @@ impl Watching {
         permit: OwnedSemaphorePermit,
     ) -> Self {
         let look = shared.reader.look();
-        let (wanted, wants) = watch::channel(key.clone());
-        let histories = key
-            .as_ref()
-            .map(|_| history::begin(shared.client.clone(), INTERVAL, wants));
+        let history = key.as_ref().map(|key| shared.histories.follow(key));
         look.shows(key.as_slice());
         Self {
             changes: look.changes(),
@@ -123,9 +117,7 @@ impl Watching {
             selection,
             key,
             look,
-            histories,
-            _history_wanted: wanted,
-            history: None,
+            history,
             table: None,
             lock: None,
             sent: None,
@@ -154,7 +146,7 @@ impl Watching {
 
     /// Waits until there may be something new.
     async fn change(&mut self, due: Option<Instant>) -> Option<()> {
-        let histories = self.histories.as_mut().map(mpsc::Receiver::recv);
+        let history = self.history.as_mut().map(watch::Receiver::changed);
         tokio::select! {
             changed = self.changes.changed() => {
                 changed.ok()?;
@@ -162,7 +154,7 @@ impl Watching {
                 let soon = self.sent.map(|sent| sent + SHORTEST_PAUSE);
                 sleep_until(soon.unwrap_or_else(Instant::now)).await;
             }
-            Some(history) = OptionFuture::from(histories) => self.history = history,
+            Some(changed) = OptionFuture::from(history) => changed.ok()?,
             () = sleep_until(due.unwrap_or_else(Instant::now)) => {}
         }
         self.lock_due = self.key.is_some();
@@ -189,7 +181,11 @@ impl Watching {
     fn lock_event(&mut self) -> Option<Event> {
         let key = self.key.clone()?;
         let view = self.shared.reader.with(|table| table.lock(&key).cloned());
-        let (history, history_error) = match self.history.clone() {
+        let (history, history_error) = match self
+            .history
+            .as_ref()
+            .and_then(|known| known.borrow().clone())
+        {
             Some((_, Ok(entries))) => (entries, None),
             Some((_, Err(why))) => (Vec::new(), Some(why)),
             None => (Vec::new(), None),

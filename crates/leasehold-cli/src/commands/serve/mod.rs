@@ -1,9 +1,11 @@
 //! `leasehold serve`: the locks of a store on a page, as JSON and as metrics.
 
 mod api;
+mod breaking;
 mod events;
 mod gate;
 mod graph;
+mod histories;
 mod metrics;
 mod page;
 mod reader;
@@ -22,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
 
 use self::gate::Gate;
+use self::histories::Histories;
 use self::reader::Reader;
 use crate::cli::ServeArgs;
 use crate::connect::{Opening, connect};
@@ -44,6 +47,7 @@ struct Shared {
     client: Client,
     opening: Opening,
     reader: Reader,
+    histories: Histories,
     gate: Gate,
     streams: Arc<Semaphore>,
     /// The last examination of the servers.
@@ -63,6 +67,7 @@ pub(crate) async fn serve(args: &ServeArgs, printer: &Printer) -> Result<u8, Fai
     let shared = Arc::new(Shared {
         opening: Opening::of(&args.common.store)?,
         reader: Reader::begin(client.clone(), INTERVAL),
+        histories: Histories::new(client.clone()),
         gate,
         streams: Arc::new(Semaphore::new(MOST_STREAMS)),
         examined: Mutex::default(),
@@ -91,10 +96,14 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/api/v1/info", get(api::info))
         .route("/api/v1/locks", get(api::locks))
+        .route(
+            "/api/v1/locks/{*key}",
+            get(api::lock_in_path).post(breaking::break_in_path),
+        )
         .route("/api/v1/lock", get(api::lock))
         .route("/api/v1/waits", get(api::waits))
         .route("/api/v1/servers", get(api::servers))
-        .route("/api/v1/break", post(api::break_key))
+        .route("/api/v1/break", post(breaking::break_key))
         .route("/api/v1/events", get(events::events))
         .fallback(api::not_found)
         .method_not_allowed_fallback(api::not_allowed)

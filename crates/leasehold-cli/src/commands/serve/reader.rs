@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use leasehold::Client;
 use tokio::sync::watch;
@@ -102,6 +102,7 @@ impl Reader {
     /// The table, with its age now.
     pub(super) fn aged<'a>(&self, table: &'a TableView) -> AgedTable<'a> {
         AgedTable {
+            at: crate::view::time(SystemTime::now()),
             table,
             read_ms_ago: self.state().table.age().map(millis),
         }

@@ -69,6 +69,7 @@ impl Default for Selection {
 /// A table, and how old it is.
 #[derive(Debug, Serialize)]
 pub(super) struct AgedTable<'a> {
+    pub(super) at: Timestamp,
     #[serde(flatten)]
     pub(super) table: &'a TableView,
     /// How old the data is; null before the first.

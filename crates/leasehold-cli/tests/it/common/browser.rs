@@ -44,6 +44,10 @@ pub(crate) struct Browser {
 }
 
 impl Drop for Browser {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "no event tells of the end of a process that is not ours"
+    )]
     fn drop(&mut self) {
         drop(self.driver.take());
         // Processes of Chromium may write there until they have ended, and nobody can wait for them.

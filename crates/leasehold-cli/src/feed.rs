@@ -208,7 +208,8 @@ impl Feed {
             }
         }
         self.refreshed = Instant::now();
-        sleep(self.load.take_pause()).await;
+        let pause = self.load.take_pause_up_to(self.interval);
+        sleep(pause).await;
         Ok(())
     }
 

@@ -10,6 +10,8 @@ use tokio::time::Instant;
 const PAUSE: u32 = 19;
 /// This much of a round trip counts as work of the server; the rest is the network.
 const NEAR: Duration = Duration::from_micros(500);
+/// The longest pause that is left for others.
+const MOST_LEFT: Duration = Duration::from_secs(30);
 /// A key to measure a round trip with. It need not be in use.
 const PROBE: &str = "leasehold/probe";
 
@@ -42,6 +44,14 @@ impl LoadLimit {
     pub(crate) fn take_pause(&mut self) -> Duration {
         std::mem::take(&mut self.due)
     }
+
+    /// A part of that pause, for looks that are not to be late. The rest is left for others.
+    pub(crate) fn take_pause_up_to(&mut self, longest: Duration) -> Duration {
+        let pause = self.due.min(longest);
+        // A busy machine makes looks seem to cost more than they do.
+        self.due = (self.due - pause).min(MOST_LEFT);
+        pause
+    }
 }
 
 #[cfg(test)]
@@ -64,6 +74,17 @@ mod tests {
         for round_trip in [None, Some(NEAR / 10), Some(NEAR)] {
             assert_eq!(pause(round_trip, 5 * MS, 2), 95 * MS, "{round_trip:?}");
         }
+    }
+
+    #[test]
+    fn what_is_not_paused_at_once_is_left() {
+        let mut load = LoadLimit::default();
+        load.record(5 * MS, 1);
+        assert_eq!(load.take_pause_up_to(40 * MS), 40 * MS);
+        assert_eq!(load.take_pause(), 55 * MS);
+        load.record(Duration::from_secs(60), 1);
+        assert_eq!(load.take_pause_up_to(MS), MS);
+        assert_eq!(load.take_pause(), MOST_LEFT);
     }
 
     #[test]

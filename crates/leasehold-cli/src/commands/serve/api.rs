@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use leasehold::doctor::{Report, examine};
@@ -78,12 +78,6 @@ impl From<Error> for Problem {
 
 impl From<QueryRejection> for Problem {
     fn from(rejection: QueryRejection) -> Self {
-        Self::new(rejection.status(), rejection.body_text())
-    }
-}
-
-impl From<PathRejection> for Problem {
-    fn from(rejection: PathRejection) -> Self {
         Self::new(rejection.status(), rejection.body_text())
     }
 }
@@ -182,19 +176,6 @@ pub(super) async fn lock(
     key: Result<Query<OfKey>, QueryRejection>,
 ) -> Result<Json<LockView>, Problem> {
     let Query(OfKey { key }) = key?;
-    look_at(&shared, key).await
-}
-
-/// The same, with the key in the path.
-pub(super) async fn lock_in_path(
-    State(shared): State<Arc<Shared>>,
-    key: Result<Path<String>, PathRejection>,
-) -> Result<Json<LockView>, Problem> {
-    let Path(key) = key?;
-    look_at(&shared, key).await
-}
-
-async fn look_at(shared: &Shared, key: String) -> Result<Json<LockView>, Problem> {
     Key::new(&key).map_err(Failure::from)?;
     let view = KeyView::from(&shared.client.inspect(&key).await?);
     let (history, history_error) = match history::newest(&shared.client, &key).await {

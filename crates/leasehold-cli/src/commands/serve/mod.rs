@@ -96,10 +96,6 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/api/v1/info", get(api::info))
         .route("/api/v1/locks", get(api::locks))
-        .route(
-            "/api/v1/locks/{*key}",
-            get(api::lock_in_path).post(breaking::break_in_path),
-        )
         .route("/api/v1/lock", get(api::lock))
         .route("/api/v1/waits", get(api::waits))
         .route("/api/v1/servers", get(api::servers))

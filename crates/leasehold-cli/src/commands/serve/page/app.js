@@ -304,12 +304,12 @@ function timeline(view) {
 
 async function breakLock() {
   const { key, lock } = state.lock;
-  const holder = lock.holders.find((claim) => claim.token);
+  const tokens = lock.holders.map((holder) => holder.token).filter(Boolean);
   $("confirm-text").textContent = `${apart(key)} is held by ${lock.holders.map((holder) => apart(who(holder))).join(", ")}. Its holder is told that the lock is lost.`;
   $("confirm").showModal();
   await new Promise((closed) => $("confirm").addEventListener("close", closed, { once: true }));
   if ($("confirm").returnValue !== "yes") return;
-  const body = JSON.stringify({ key, token: holder.token });
+  const body = JSON.stringify({ key, tokens });
   try {
     const done = await askJson("/api/v1/break", { method: "POST", body, headers: { "Content-Type": "application/json" } });
     $("break-result").textContent = done.said;

@@ -67,7 +67,8 @@ impl Promise {
             // What the promoted server had not received are also places in line.
             order: exclusion && !deployment.is_redlock() && !unplanned && !loses,
             service: true,
-            audit: !(loses || evicted || unplanned),
+            // Servers whose votes end too early note the end of a lease that its client still has.
+            audit: !(loses || evicted || unplanned || (deployment.is_redlock() && forward)),
         }
     }
 

@@ -148,7 +148,8 @@ impl Site {
                 let max = super::plan::MAX_TTL;
                 let quarantine = if plan.quarantine { 2 * max } else { 0 };
                 let url = servers.url();
-                format!("{url}?max_ttl={max}ms&quarantine={quarantine}ms&connect_timeout=1s")
+                let limits = "connect_timeout=1s";
+                format!("{url}?max_ttl={max}ms&quarantine={quarantine}ms&{limits}{and_audit}")
             }
         }
     }
@@ -182,7 +183,11 @@ impl Site {
         let url = self
             .url
             .replace("connect_timeout=1s", "connect_timeout=20s");
-        url.replace("response_timeout=1s", "response_timeout=20s")
+        let url = url.replace("response_timeout=1s", "response_timeout=20s");
+        match self.servers {
+            Servers::Independent(_) => format!("{url}&node_timeout=20s"),
+            _ => url,
+        }
     }
 
     /// Says of servers that would wait before they grant that they are new.

@@ -133,8 +133,9 @@ impl Node {
 /// The audit log of a set of servers, of which each has a log of its own votes.
 ///
 /// - A claim was granted when a quorum of servers had noted that they vote for it, with votes that
-///   stood together, by the servers' clocks; or, if its client released it as held, wherever a
-///   quorum noted its votes. Its time is that of the last of these votes.
+///   stood together, by the servers' clocks. A release by the client that had counted the votes
+///   proves the grant, too, whatever else was lost. The time is that of the vote that made the
+///   quorum, or of the last that is known.
 /// - Any server that noted its release proves that the client gave it back. It was broken or has
 ///   expired once so many servers noted it that no quorum of votes can be left, or once one has and
 ///   the key was granted again. A server that has noted the end of a vote never votes for that
@@ -350,21 +351,32 @@ impl VotedHold {
         let mut times: Vec<_> = self.votes.iter().map(|(_, at, _)| *at).collect();
         times.sort_unstable();
         let together = times.iter().copied().find(|at| standing(*at));
-        together.or_else(|| {
-            // Its client has counted the votes, whatever the servers' clocks say.
-            let mut firsts = BTreeMap::new();
-            for (server, at, _) in &self.votes {
-                let first = firsts.entry(*server).or_insert(*at);
-                *first = (*at).min(*first);
-            }
-            let mut firsts: Vec<_> = firsts.into_values().collect();
-            firsts.sort_unstable();
-            let held = |end: &(usize, StoreTime, VoteEvent)| {
-                matches!(end.2, VoteEvent::Released { known: true, .. })
-            };
-            let held = self.ends.iter().any(held);
-            firsts.get(quorum - 1).copied().filter(|_| held)
-        })
+        together.or_else(|| self.counted(quorum))
+    }
+
+    /// When its client can have counted a quorum of votes at the latest, where it says that it did:
+    /// whatever servers' clocks are, and whatever notes are lost.
+    fn counted(&self, quorum: usize) -> Option<StoreTime> {
+        let released = self
+            .ends
+            .iter()
+            .filter_map(|(server, _, event)| match event {
+                VoteEvent::Released { since, known: true } => Some((*server, *since)),
+                _ => None,
+            });
+        let released: Vec<_> = released.collect();
+        if released.is_empty() {
+            return None;
+        }
+        let mut firsts = BTreeMap::new();
+        let votes = self.votes.iter().map(|(server, at, _)| (*server, *at));
+        for (server, at) in votes.chain(released) {
+            let first = firsts.entry(server).or_insert(at);
+            *first = at.min(*first);
+        }
+        let mut firsts: Vec<_> = firsts.into_values().collect();
+        firsts.sort_unstable();
+        firsts.get(quorum - 1).or_else(|| firsts.last()).copied()
     }
 
     /// When a server has stopped to vote for it for good, and whether that was as the key was

@@ -83,9 +83,6 @@ impl Reader {
     /// The world has ended, and all was read twice. What was lost with a server's data may be
     /// missing, and where clocks differ by about a TTL what nobody released.
     pub(crate) fn has_all(&self, servers: &[Server], ttl: Duration, now: u64, checks: &mut Checks) {
-        if checks.had.losses > 0 {
-            return;
-        }
         let clocks = || servers.iter().map(|server| server.clock(now));
         let apart = clocks().max().unwrap().since(clocks().min().unwrap());
         let notes = servers.iter().flat_map(|server| &server.log);
@@ -95,9 +92,11 @@ impl Reader {
             .collect();
         let newest = self.holds.keys().next_back().copied();
         for token in checks.tokens().collect::<Vec<_>>() {
+            let lost = checks.had.losses > 0;
             let missing = match self.holds.get(&token) {
+                None if lost && !released.contains(&token) => continue,
                 None if released.contains(&token) || apart + apart < ttl => "granted",
-                Some(false) if Some(token) < newest => "ended",
+                Some(false) if Some(token) < newest && !lost => "ended",
                 _ => continue,
             };
             let what = missing;

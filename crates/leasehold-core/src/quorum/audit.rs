@@ -140,7 +140,8 @@ impl Node {
 ///   expired once so many servers noted it that no quorum of votes can be left, or once one has and
 ///   the key was granted again. A server that has noted the end of a vote never votes for that
 ///   token again.
-/// - What came from a claim that never had a quorum is no entry.
+/// - What came from a claim that never had a quorum is no entry; nor are the votes for one that gave
+///   up before it had counted them, unless they were read while they stood: then it was returned.
 ///
 /// Servers are read one beside the other, not in one step. So a claim is decided when a whole round
 /// of reading has brought nothing new of it: a note that came before one which is known is known
@@ -351,7 +352,11 @@ impl VotedHold {
         let mut times: Vec<_> = self.votes.iter().map(|(_, at, _)| *at).collect();
         times.sort_unstable();
         let together = times.iter().copied().find(|at| standing(*at));
-        together.or_else(|| self.counted(quorum))
+        let counted = self.counted(quorum);
+        counted.map(|at| together.unwrap_or(at)).or_else(|| {
+            let given_up = self.ends.iter().any(|end| end.2 == VoteEvent::GivenUp);
+            together.filter(|_| !given_up)
+        })
     }
 
     /// When its client can have counted a quorum of votes at the latest, where it says that it did:

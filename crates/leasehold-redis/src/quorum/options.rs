@@ -14,7 +14,7 @@ use crate::options::{RedisAddress, RedisLayout, RedisOptions, only_native};
 
 /// The parameters that are the set's, not a server's.
 const PARAMETERS: &str = "quorum, max_ttl, node_timeout, quarantine, repair, set; and those of a \
-    server: layout, prefix, retention, connect_timeout, ca, cert, key";
+    server: layout, prefix, retention, audit, connect_timeout, ca, cert, key";
 
 /// Options for [`RedlockStore::connect`](super::RedlockStore::connect). Plain
 /// data; `Debug` hides the passwords.

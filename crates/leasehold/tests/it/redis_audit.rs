@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use crate::redis_support::*;
-use leasehold::core::{Claim, Note, OwnerSecret, Renew, Rotate};
-use leasehold::store::Verbs as _;
+use leasehold::core::{Claim, ClientInfo, Note, OwnerSecret, Renew, Rotate};
 use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::store::{LockStore as _, Verbs as _};
 
 /// Whoever may read the log cannot release, take over or enter anything, and a note is none of its
 /// business. Not what is shown of it counts here, but what lies there.
@@ -48,12 +48,8 @@ async fn no_secret_is_in_the_audit_log() {
     store.release(&key, &release(2)).await.unwrap();
     store.release(&key, &release(4)).await.unwrap();
 
-    let log: Vec<(String, Vec<Vec<u8>>)> = server.query(&["XRANGE", "leasehold:audit", "-", "+"]);
-    let log: Vec<u8> = log
-        .into_iter()
-        .flat_map(|(_, fields)| fields.concat())
-        .collect();
-    let holds = |text: &str| log.windows(text.len()).any(|part| part == text.as_bytes());
+    let log = lies_at(&server);
+    let holds = |text: &str| has(&log, text);
     assert!(
         holds("a label") && holds("leasehold:lock:k"),
         "it is the log"
@@ -63,4 +59,58 @@ async fn no_secret_is_in_the_audit_log() {
     }
     assert!(!holds(&secret.expose()), "the owner's secret");
     assert!(!holds("10.0.0.7"), "the note");
+}
+
+/// The whole log of a server.
+fn lies_at(server: &RedisServer) -> Vec<u8> {
+    let log: Vec<(String, Vec<Vec<u8>>)> = server.query(&["XRANGE", "leasehold:audit", "-", "+"]);
+    let fields = log.into_iter().flat_map(|(_, fields)| fields.concat());
+    fields.collect()
+}
+
+fn has(log: &[u8], text: &str) -> bool {
+    log.windows(text.len()).any(|part| part == text.as_bytes())
+}
+
+/// The same of the servers of a set, each of which keeps a log.
+#[tokio::test]
+async fn no_secret_is_in_the_audit_logs_of_a_set() {
+    use crate::redlock_support as redlock;
+    let set = redlock::Set::start(3, "audit=1000&max_ttl=1s").await;
+    let store = set.store().await;
+    let note = Some(Note::new("10.0.0.7:80").unwrap());
+    let key = key("k");
+    let brief = Duration::from_millis(100);
+    let claims = [(1, brief), (2, Duration::from_secs(1)), (3, brief)];
+    for (number, ttl) in claims {
+        let claim = Claim {
+            note: note.clone(),
+            ..redlock::claim(&store, number, ttl)
+        };
+        while !store.claim(&key, &claim).await.unwrap().holds() {
+            tokio::time::sleep(brief).await;
+        }
+        if number == 2 {
+            // Whoever gives up, and an administrator.
+            let other = redlock::claim(&store, 4, brief);
+            assert!(!store.claim(&key, &other).await.unwrap().holds());
+            store.release(&key, &redlock::release(2)).await.unwrap();
+        }
+    }
+    let by = ClientInfo::new("ops", 1, None);
+    store.break_key(&key, &by).await.unwrap();
+    for server in &set.servers {
+        let log = lies_at(server);
+        let holds = |text: &str| has(&log, text);
+        assert!(
+            holds("a label") && holds("leasehold:lock:k") && holds("ops"),
+            "it is the log"
+        );
+        for number in 1..=4 {
+            let id = redlock::id(number);
+            assert!(!holds(id.expose()), "the id of claim {number}");
+        }
+        assert!(!holds(store.inbox().as_str()), "the inbox");
+        assert!(!holds("10.0.0.7"), "the note");
+    }
 }

@@ -8,13 +8,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::redlock_support::{Data, RedisServer, Set, claim, key, release, renew, token};
-use leasehold::core::{ClaimReply, ReleaseReply};
+use leasehold::audit::{AuditEvent, AuditRecord};
+use leasehold::core::{ClaimReply, ReleaseReply, StoreTime};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold::store::{LockStore, Verbs as _};
 use leasehold::{Client, ErrorKind, Released, Settings};
+use leasehold_store::StoreError;
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use tokio::time::timeout;
@@ -144,7 +146,7 @@ async fn a_server_without_its_data_does_not_vote_until_all_that_it_forgot_is_ove
     set.servers[0].restart(Data::Lose);
     set.servers[2].start_again();
     let other = set.store().await;
-    let began = std::time::SystemTime::now();
+    let began = SystemTime::now();
     let error = other.claim(&key, &claim(&other, 2, ttl)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(
@@ -218,7 +220,7 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
     }
     proxies[2].black_hole(Direction::ToClient);
     let wanted = claim(&store, 1_000, TTL);
-    let began = std::time::SystemTime::now();
+    let began = SystemTime::now();
     let error = store.claim(&key, &wanted).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(began.elapsed().unwrap() < Duration::from_secs(2));
@@ -246,7 +248,7 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
 }
 
 /// What several clients believed: from when until when, and with which token.
-type Holds = Arc<std::sync::Mutex<Vec<(std::time::SystemTime, std::time::SystemTime, u64)>>>;
+type Holds = Arc<std::sync::Mutex<Vec<(SystemTime, SystemTime, u64)>>>;
 
 /// How often a contender looks until when its lease may be relied on.
 const LOOK: Duration = Duration::from_millis(20);
@@ -265,7 +267,7 @@ async fn contend(url: String, ttl: Duration, seed: u64, ended: Arc<AtomicBool>, 
     let mut dice = Dice(seed);
     while !ended.load(Ordering::SeqCst) {
         if let Ok(Some(lease)) = lock.try_lock().await {
-            let from = std::time::SystemTime::now();
+            let from = SystemTime::now();
             // A lease that is not renewed any more still counts till its end, and not for as long
             // as a busy machine takes to tell of it.
             let mut until = from + lease.remaining();
@@ -273,11 +275,11 @@ async fn contend(url: String, ttl: Duration, seed: u64, ended: Arc<AtomicBool>, 
                 let work = lease.run(tokio::time::sleep(dice.millis(0, 601)));
                 tokio::pin!(work);
                 while lease.is_valid() && timeout(LOOK, &mut work).await.is_err() {
-                    let now = std::time::SystemTime::now();
+                    let now = SystemTime::now();
                     until = until.max(now + lease.remaining());
                 }
             }
-            let to = std::time::SystemTime::now().min(until);
+            let to = SystemTime::now().min(until);
             if lease.is_valid() || to > from {
                 holds.lock().unwrap().push((from, to, lease.token().get()));
             }
@@ -291,7 +293,7 @@ async fn contend(url: String, ttl: Duration, seed: u64, ended: Arc<AtomicBool>, 
 fn overlap(holds: &Holds) -> Option<(u64, u64)> {
     let mut holds = holds.lock().unwrap().clone();
     holds.sort_unstable();
-    let mut last: Option<(std::time::SystemTime, u64)> = None;
+    let mut last: Option<(SystemTime, u64)> = None;
     for (from, to, token) in holds {
         if let Some((end, other)) = last
             && from < end
@@ -516,9 +518,33 @@ const RULE: &str = "resetchannels ~leasehold:* &leasehold:* -@all +evalsha +scri
 
 #[tokio::test]
 async fn the_least_rights_are_enough() {
+    least_rights(RULE, "").await;
+}
+
+/// The two that the log needs besides. Without `+xadd` it is refused at connect.
+#[tokio::test]
+async fn an_audit_log_needs_two_rights_more() {
+    least_rights(&format!("{RULE} +xadd +xrange"), "audit=1000").await;
+    let server = || {
+        let user = format!("on >secret {RULE}");
+        RedisServer::builder().user("alice", &user).start()
+    };
+    let servers = [server(), server(), server()];
+    let members = servers
+        .each_ref()
+        .map(|server| format!("alice:secret@127.0.0.1:{}", server.port()));
+    let url = format!("redlock://{}/?audit=1000", members.join(","));
+    let error = RedlockStore::connect(RedlockOptions::from_url(&url).unwrap()).await;
+    let error = format!("{:?}", error.unwrap_err());
+    for part in ["Refused", "may not run XADD"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+async fn least_rights(rule: &str, parameters: &str) {
     let server = || {
         RedisServer::builder()
-            .user("alice", &format!("on >secret {RULE}"))
+            .user("alice", &format!("on >secret {rule}"))
             .user("default", "off")
             .start()
     };
@@ -526,7 +552,8 @@ async fn the_least_rights_are_enough() {
     let members = servers
         .each_ref()
         .map(|server| format!("alice:secret@127.0.0.1:{}", server.port()));
-    let options = RedlockOptions::from_url(&format!("redlock://{}/", members.join(","))).unwrap();
+    let url = format!("redlock://{}/?{parameters}", members.join(","));
+    let options = RedlockOptions::from_url(&url).unwrap();
     for marked in RedlockStore::initialise(options.clone()).await.unwrap() {
         assert_eq!(marked.outcome.unwrap().left(), Duration::ZERO);
     }
@@ -548,6 +575,14 @@ async fn the_least_rights_are_enough() {
     let leader = a.election("e").unwrap().campaign("me").await.unwrap();
     assert!(b.election("e").unwrap().leader().await.unwrap().is_some());
     leader.resign().await.unwrap();
+    if parameters.contains("audit") {
+        let mut log = a.audit_log(Some("k"), SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(
+            log.next().await.unwrap().len(),
+            4,
+            "two grants and their ends"
+        );
+    }
 }
 
 #[tokio::test]
@@ -572,5 +607,118 @@ async fn servers_that_are_new_are_marked_by_the_client_builder() {
     ] {
         let refused = Client::builder().store(url).initialise().await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{url}: {refused}");
+    }
+}
+
+/// What the servers that answer have noted is enough; without a quorum of them there is an error.
+#[tokio::test]
+async fn the_audit_log_outlives_a_minority() {
+    let set = Set::start(3, "audit=1000&node_timeout=300ms").await;
+    let store = set.store().await;
+    let key = key("k");
+    let first = token(
+        store
+            .claim(&key, &claim(&store, 1, TTL))
+            .await
+            .unwrap()
+            .reply,
+    );
+    let reply = store.release(&key, &release(1)).await.unwrap().reply;
+    assert_eq!(reply, ReleaseReply::Released { held: true });
+    let second = token(
+        store
+            .claim(&key, &claim(&store, 2, TTL))
+            .await
+            .unwrap()
+            .reply,
+    );
+    let read = async || {
+        let mut log = store.audit_log(None, StoreTime(0)).unwrap();
+        let mut records = Vec::new();
+        loop {
+            let page = log.next_page().await?;
+            if page.is_empty() {
+                return Ok::<_, StoreError>(records);
+            }
+            let said = |record: AuditRecord| {
+                let granted = matches!(record.entry.event, AuditEvent::Granted { .. });
+                (record.entry.hold.unwrap().token, granted)
+            };
+            records.extend(page.into_iter().map(said));
+        }
+    };
+    let all = [(first, true), (first, false), (second, true)];
+    assert_eq!(read().await.unwrap(), all);
+    // The last server may still have to hear of it. The log of one is lost with its data.
+    let noted = |server: &RedisServer| server.query::<u64>(&["XLEN", "leasehold:audit"]) >= 3;
+    timeout(SOON, async {
+        while !set.servers.iter().all(noted) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap();
+    set.servers[0].restart(Data::Lose);
+    assert_eq!(read().await.unwrap(), all);
+    set.servers[0].stop();
+    assert_eq!(read().await.unwrap(), all);
+    set.servers[1].stop();
+    let error = read().await.unwrap_err();
+    assert_eq!(
+        error.kind(),
+        leasehold_store::ErrorKind::Unavailable,
+        "{error}"
+    );
+    assert!(error.to_string().contains("2 are needed"), "{error}");
+    set.servers[0].cont();
+    set.servers[1].cont();
+}
+
+/// Bids that lose leave votes behind, and no entries.
+#[tokio::test]
+async fn the_audit_log_has_no_votes_of_a_minority() {
+    let set = Set::start(5, "audit=1000").await;
+    let clients = [set.client().await, set.client().await, set.client().await];
+    let contend = clients.each_ref().map(|client| {
+        let lock = client.mutex("k").unwrap();
+        tokio::spawn(async move {
+            let mut tokens = Vec::new();
+            for _ in 0..10 {
+                let lease = lock.lock().await.unwrap();
+                tokens.push(lease.token());
+                assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+            }
+            tokens
+        })
+    });
+    let mut tokens = Vec::new();
+    for task in contend {
+        tokens.extend(timeout(SOON, task).await.unwrap().unwrap());
+    }
+    tokens.sort_unstable();
+    let mut log = clients[0].audit_log(None, SystemTime::UNIX_EPOCH).unwrap();
+    let mut said = Vec::new();
+    loop {
+        let page = log.next().await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        said.extend(page.into_iter().map(|record| record.entry));
+    }
+    let holds: Vec<_> = said.chunks(2).collect();
+    assert_eq!(holds.len(), tokens.len(), "{said:?}");
+    for (entries, token) in holds.into_iter().zip(tokens) {
+        let [granted, released] = entries else {
+            panic!("{entries:?}");
+        };
+        assert!(matches!(granted.event, AuditEvent::Granted { .. }));
+        let since = AuditEvent::Released {
+            since: granted.at,
+            kept_until: None,
+        };
+        assert_eq!(released.event, since);
+        for entry in [granted, released] {
+            assert_eq!(entry.hold.as_ref().unwrap().token, token);
+        }
     }
 }

@@ -105,6 +105,7 @@ fn a_classic_set_has_no_quarantine() {
     assert_eq!(options.quarantine(), Duration::ZERO);
     assert_eq!(options.redacted_url(), url);
     for parameter in [
+        "audit=1000",
         "quarantine=2m",
         "max_ttl=1m",
         "set=blue",
@@ -118,4 +119,21 @@ fn a_classic_set_has_no_quarantine() {
     let mut mixed = options;
     mixed.servers[1] = crate::options::RedisOptions::tcp("b", 2).prefix("");
     assert!(mixed.check().is_err());
+}
+
+#[test]
+fn all_servers_keep_an_audit_log_or_none_does() {
+    let url = "redlock://a:1,b:2,c:3/0?audit=24h";
+    let mut options = RedlockOptions::from_url(url).unwrap();
+    let day = leasehold_store::AuditLimit::Age(Duration::from_secs(86_400));
+    assert!(options.servers.iter().all(|it| it.audit == Some(day)));
+    let shown = options.redacted_url();
+    assert_eq!(RedlockOptions::from_url(&shown).unwrap(), options);
+    // It is not what makes a set.
+    let plain = RedlockOptions::from_url("redlock://a:1,b:2,c:3/0").unwrap();
+    assert_eq!(plain.terms(), options.terms());
+    options.servers[1].audit = None;
+    assert!(options.check().is_err());
+    let few = RedlockOptions::from_url("redlock://a,b,c?audit=7").unwrap_err();
+    assert!(few.message.contains("audit"), "{few}");
 }

@@ -345,7 +345,7 @@ impl VotedHold {
         let standing = |at: StoreTime| {
             let stands = |(server, since, until): &&(usize, StoreTime, StoreTime)| {
                 let ends = self.ends_at(*server, breaks);
-                *since <= at && at < *until && !ends.is_some_and(|(ended, _)| ended <= at)
+                *since <= at && at < *until && ends.is_none_or(|(ended, _)| ended > at)
             };
             servers(self.votes.iter().filter(stands).map(|vote| vote.0)) >= quorum
         };
@@ -428,7 +428,7 @@ impl VotedHold {
         if let Some(at) = given_up.filter(earlier) {
             return Some((at, AuditEvent::Returned));
         }
-        let at = enough.or(next.filter(|_| !lost.is_empty()))?;
+        let at = enough.or_else(|| next.filter(|_| !lost.is_empty()))?;
         let broken = lost.iter().filter(|(_, broken)| *broken).count();
         if 2 * broken >= lost.len() {
             let by = breaks.iter().rev().find(|it| it.2 >= self.hold.token)?;

@@ -664,11 +664,7 @@ async fn the_audit_log_outlives_a_minority() {
     assert_eq!(read().await.unwrap(), all);
     set.servers[1].stop();
     let error = read().await.unwrap_err();
-    assert_eq!(
-        error.kind(),
-        leasehold_store::ErrorKind::Unavailable,
-        "{error}"
-    );
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("2 are needed"), "{error}");
     set.servers[0].cont();
     set.servers[1].cont();

@@ -109,6 +109,8 @@ fn votes_that_did_not_stand_together_are_no_grant() {
     assert_eq!(read(&mut reader(), &notes), []);
     let notes = [(0, vote(10, 5)), (1, vote(10 + TTL, 5))];
     assert_eq!(read(&mut reader(), &notes), []);
+    let notes = [(0, vote(10, 5)), (0, broken(11, 7)), (1, vote(12, 5))];
+    assert_eq!(read(&mut reader(), &notes), []);
     // Two claims may propose one token, at different servers.
     let mut other = vote(10, 5);
     other.hold.as_mut().unwrap().claim = "other…".to_owned();

@@ -67,8 +67,7 @@ impl Promise {
             // What the promoted server had not received are also places in line.
             order: exclusion && !deployment.is_redlock() && !unplanned && !loses,
             service: true,
-            // Servers whose votes end too early note the end of a lease that its client still has.
-            audit: !(loses || evicted || unplanned || (deployment.is_redlock() && forward)),
+            audit: !(any(spoils_audit) || evicted || unplanned),
         }
     }
 
@@ -98,6 +97,13 @@ fn steps_back(fault: Fault) -> u64 {
         Fault::StepClock(_, by) if by < 0 => by.unsigned_abs(),
         _ => 0,
     }
+}
+
+/// Whether the audit log may lack what has happened.
+pub(super) fn spoils_audit(deployment: Deployment, fault: Fault) -> bool {
+    // Servers whose votes end too early note the end of a lease that its client still has.
+    let forward = matches!(fault, Fault::StepClock(_, by) if by > 0);
+    loses_data(deployment, fault) || (deployment.is_redlock() && forward)
 }
 
 /// Whether a server forgets what it had granted.

@@ -102,3 +102,45 @@ fn node_of(claim: &ClaimView, key: &str) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::tests::{lock, table};
+    use super::*;
+
+    fn within(mut claim: ClaimView, context: &str) -> ClaimView {
+        if let Some(owner) = &mut claim.owner {
+            owner.context = Some(context.to_owned());
+        }
+        claim
+    }
+
+    #[test]
+    fn claims_of_one_piece_of_work_are_one_node() {
+        let mut x = lock("x", 1, 1);
+        x.holders[0] = within(x.holders[0].clone(), "aa");
+        let mut y = lock("y", 2, 1);
+        y.waiters[0] = within(y.waiters[0].clone(), "aa.bb");
+        let graph = WaitsView::of(&table(vec![x, y, lock("z", 3, 0)]));
+        let keys: Vec<_> = graph.keys.iter().map(|node| &*node.key).collect();
+        assert_eq!(keys, ["x", "y"], "nobody waits for z");
+        let edges = |edges: &[Edge]| -> Vec<String> {
+            let edges = edges.iter();
+            edges
+                .map(|edge| format!("{} {}", edge.claim, edge.key))
+                .collect()
+        };
+        assert_eq!(edges(&graph.holds)[0], "aa x");
+        assert_eq!(edges(&graph.waits)[1], "aa y");
+        assert_eq!(graph.claims.len(), 3, "that one, and two of no context");
+    }
+
+    #[test]
+    fn what_has_no_room_is_counted() {
+        let many = (0..MOST_KEYS + 2).map(|key| lock(&format!("{key:03}"), 1, 1));
+        let mut many: Vec<_> = many.collect();
+        many[0] = lock("000", 1, MOST_WAITERS as u64 + 3);
+        let graph = WaitsView::of(&table(many));
+        assert_eq!((graph.keys.len(), graph.more), (MOST_KEYS, 5));
+    }
+}

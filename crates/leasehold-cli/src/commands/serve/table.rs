@@ -218,3 +218,123 @@ impl TableView {
             && self.rows.iter().zip(&other.rows).all(same_row)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::failure::Failure;
+    use crate::view::tests::claim;
+
+    /// A lock that was taken in that second of the minute, with so many that wait.
+    pub(in crate::commands::serve) fn lock(key: &str, second: u64, waiting: u64) -> KeyView {
+        let since: Timestamp = format!("2026-01-31T12:00:{second:02}Z").parse().unwrap();
+        let claim = || ClaimView {
+            since: Some(since),
+            ..claim(None)
+        };
+        let waiter = |position| ClaimView {
+            position: Some(position),
+            ..claim()
+        };
+        KeyView {
+            key: key.to_owned(),
+            kind: "lock",
+            permits: None,
+            last_token: 7,
+            at: since,
+            holders: vec![claim()],
+            waiters: (1..=waiting).map(waiter).collect(),
+        }
+    }
+
+    /// A table as after a pass.
+    pub(in crate::commands::serve) fn table(locks: Vec<KeyView>) -> Table {
+        let mut table = Table::default();
+        pass(&mut table, locks);
+        table
+    }
+
+    fn pass(table: &mut Table, locks: Vec<KeyView>) {
+        for update in [Update::Began, Update::Page(locks, 0), Update::Ended] {
+            table.take(update);
+        }
+    }
+
+    fn keys(table: &Table, pattern: &str, sort: SortBy, limit: usize) -> Vec<String> {
+        let pattern = pattern.to_owned();
+        let selection = Selection {
+            pattern,
+            sort,
+            limit,
+        };
+        let rows = table.select(&selection).rows.into_iter();
+        rows.map(|row| row.view.key).collect()
+    }
+
+    #[test]
+    fn the_part_that_was_chosen() {
+        let mut free = lock("orders/free", 0, 1);
+        free.holders.clear();
+        let locks = vec![
+            lock("orders/2", 9, 0),
+            lock("jobs", 5, 7),
+            lock("orders/1", 1, 2),
+            free,
+        ];
+        let table = table(locks);
+        let by = |pattern, sort| keys(&table, pattern, sort, 9);
+        let all = ["jobs", "orders/1", "orders/2", "orders/free"];
+        assert_eq!(by("*", SortBy::Key), all);
+        assert_eq!(
+            by("*", SortBy::Waiters),
+            ["jobs", "orders/1", "orders/free", "orders/2"]
+        );
+        assert_eq!(by("orders/?", SortBy::Age), ["orders/1", "orders/2"]);
+        assert_eq!(
+            by("orders/*", SortBy::Age),
+            ["orders/1", "orders/2", "orders/free"]
+        );
+        assert_eq!(keys(&table, "*", SortBy::Key, 1), ["jobs"]);
+        let view = table.select(&Selection::default());
+        assert_eq!((view.total, view.waiting, view.rows[0].waiting), (4, 10, 7));
+        assert_eq!(view.rows[0].view.waiters.len(), FIRST_WAITERS);
+    }
+
+    #[test]
+    fn what_is_not_found_any_more_goes() {
+        let mut table = table(vec![lock("a", 1, 0), lock("b", 1, 0)]);
+        table.take(Update::Began);
+        let mut free = lock("a", 1, 0);
+        free.holders.clear();
+        table.take(Update::Shown(vec![free, lock("c", 2, 0)]));
+        assert_eq!(keys(&table, "*", SortBy::Key, 9), ["b", "c"]);
+        table.take(Update::Ended);
+        assert_eq!(keys(&table, "*", SortBy::Key, 9), ["c"]);
+    }
+
+    #[test]
+    fn an_error_stays_until_there_is_an_answer() {
+        let mut table = table(vec![lock("a", 1, 0)]);
+        table.take(Update::Failed(Failure::new(69, "no answer")));
+        let failed = table.select(&Selection::default());
+        assert_eq!(
+            (failed.total, failed.error.as_deref()),
+            (1, Some("no answer"))
+        );
+        pass(&mut table, vec![lock("a", 1, 0)]);
+        assert_eq!(table.select(&Selection::default()).error, None);
+    }
+
+    #[test]
+    fn time_alone_is_no_change() {
+        let seen = |lock: KeyView| table(vec![lock]).select(&Selection::default());
+        let before = seen(lock("a", 1, 1));
+        let mut later = lock("a", 1, 1);
+        later.holders[0].expires_in_ms = Some(1);
+        assert!(before.is_same(&seen(later)));
+        assert!(!before.is_same(&seen(lock("a", 2, 1))));
+        // One that is not among the first.
+        let many = seen(lock("a", 1, 8));
+        assert!(!many.is_same(&seen(lock("a", 1, 9))));
+    }
+}

@@ -98,8 +98,7 @@ async fn a_store_that_keeps_none_is_named() {
         "{}",
         refused.stderr
     );
-    let redlock = "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/?audit=1000";
-    let refused = run(redlock, &["log"]).await;
+    let refused = run(&format!("{classic}&audit=1000"), &["log"]).await;
     assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
     assert!(
         refused.stderr.contains("leave out audit"),

@@ -19,10 +19,11 @@ pub(crate) struct Script {
 
 /// What the scripts share, by the name in their `-- include` lines. A part comes before those
 /// that it is made of.
-const PARTS: [(&str, &str); 22] = [
+const PARTS: [(&str, &str); 23] = [
     ("time", include_str!("lua/time.lua")),
     ("way", include_str!("lua/way.lua")),
     ("audit", include_str!("lua/audit.lua")),
+    ("write_log", include_str!("lua/write_log.lua")),
     ("further", include_str!("lua/further.lua")),
     ("machine", include_str!("lua/machine.lua")),
     ("lean", include_str!("lua/lean.lua")),

@@ -15,7 +15,7 @@ use crate::codec::call::push_client;
 use crate::codec::record::Bytes;
 use crate::codec::script::{MARKER, Script, assemble, micros, push_owner, unreadable};
 
-const PARTS: [(&str, &str); 8] = [
+const PARTS: [(&str, &str); 9] = [
     ("time", include_str!("../codec/lua/time.lua")),
     ("node", include_str!("lua/node.lua")),
     ("tell", include_str!("../codec/lua/tell.lua")),
@@ -24,6 +24,7 @@ const PARTS: [(&str, &str); 8] = [
     ("vote", include_str!("lua/vote.lua")),
     ("notes", include_str!("lua/notes.lua")),
     ("audit", include_str!("../codec/lua/audit.lua")),
+    ("write_log", include_str!("../codec/lua/write_log.lua")),
 ];
 
 /// One script a verb.

@@ -4,7 +4,7 @@
 --
 -- One call adds one entry of the stream, with all that its steps noted in one field, one behind
 -- the other. `codec/audit.rs` has the format.
-local entries, note, forget_entries, write_entries
+local entries, note, forget_entries
 if log then
   local count, last_body, min, floor = 0, nil, math.min, math.floor
   entries = {}
@@ -39,14 +39,5 @@ if log then
       entries[last] = nil
     end
     count, last_body = before, nil
-  end
-  -- All else is written by then, and must not be undone.
-  write_entries = function(keep)
-    local limit = 'MAXLEN'
-    if byte(keep) == 45 then
-      limit, keep = 'MINID', string.format('%.0f', math.max(floor(clock / 1000) + keep, 0))
-    end
-    local all_entries = count > 1 and table.concat(entries) or entries[1]
-    redis.pcall('XADD', log, limit, '~', keep, '*', 'v1', all_entries)
   end
 end

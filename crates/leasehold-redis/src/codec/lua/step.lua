@@ -151,7 +151,8 @@ if last_token > last_before and not in_cluster then
   end
 end
 if note and #entries > 0 then
-  write_entries(ARGV[steps + 3])
+  local keep = ARGV[steps + 3]
+  -- include write_log.lua
 end
 if all then
   return answers

@@ -34,7 +34,7 @@ if log then
   end
   write_notes = function(keep)
     if #entries > 0 then
-      write_entries(keep)
+      -- include write_log.lua
     end
   end
 end

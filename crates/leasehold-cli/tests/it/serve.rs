@@ -171,6 +171,10 @@ async fn only_this_machine_and_this_site_may_ask() {
     for foreign in ["Origin: http://evil.example", "Sec-Fetch-Site: cross-site"] {
         let breaking = serving.post("/api/v1/break", &body).header(foreign);
         assert_eq!(breaking.json().await.0, 403, "{foreign}");
+        let reading = serving.get("/api/v1/events").header(foreign);
+        assert_eq!(reading.json().await.0, 403, "{foreign}");
+        let page = serving.get("/").header(foreign).send().await;
+        assert_eq!(page.status, 200, "{foreign}");
     }
     let (status, problem) = serving.post("/api/v1/break", &body).json().await;
     assert_eq!(

@@ -45,8 +45,6 @@ const HEADERS: [(HeaderName, &str); 7] = [
 /// Who may ask for what.
 pub(super) struct Gate {
     token: Option<String>,
-    /// Whether reading takes the token, too.
-    closed: bool,
     pub(super) may_break: bool,
     hosts: Vec<String>,
 }
@@ -65,7 +63,6 @@ impl Gate {
             return Err(Failure::usage(message).hint(TOKEN_HINT));
         }
         Ok(Self {
-            closed: token.is_some(),
             token,
             may_break: args.allow_break,
             hosts: args.host.iter().map(|host| host.to_lowercase()).collect(),
@@ -98,7 +95,9 @@ impl Gate {
         let site = header(request.headers(), HeaderName::from_static("sec-fetch-site"));
         let same_site = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
         let same_origin = header(request.headers(), ORIGIN).is_none_or(from_here);
-        if request.method() != Method::GET && !(same_site && same_origin) {
+        // A site that cannot read the answer could still keep us busy with it.
+        let matters = request.method() != Method::GET || has_data(request);
+        if matters && !(same_site && same_origin) {
             let message = "another site may not ask for this";
             return Err(Problem::new(StatusCode::FORBIDDEN, message));
         }
@@ -119,9 +118,7 @@ impl Gate {
     }
 
     fn check_token(&self, request: &Request) -> Result<(), Problem> {
-        let path = request.uri().path();
-        let has_data = path == "/metrics" || path.starts_with("/api/");
-        let Some(token) = self.token.as_ref().filter(|_| self.closed && has_data) else {
+        let Some(token) = self.token.as_ref().filter(|_| has_data(request)) else {
             return Ok(());
         };
         let given = header(request.headers(), AUTHORIZATION);
@@ -160,6 +157,12 @@ fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
         return Err(Failure::usage(message).hint(TOKEN_HINT));
     }
     Ok(Some(token))
+}
+
+/// All but the page's own files.
+fn has_data(request: &Request) -> bool {
+    let path = request.uri().path();
+    path == "/metrics" || path.starts_with("/api/")
 }
 
 /// Compares in a time that does not tell where they differ.
@@ -215,7 +218,6 @@ mod tests {
     fn hosts() {
         let gate = Gate {
             token: None,
-            closed: false,
             may_break: false,
             hosts: vec!["locks.example".into()],
         };

@@ -613,12 +613,16 @@ async fn servers_that_are_new_are_marked_by_the_client_builder() {
 /// What the servers that answer have noted is enough; without a quorum of them there is an error.
 #[tokio::test]
 async fn the_audit_log_outlives_a_minority() {
-    let set = Set::start(3, "audit=1000&node_timeout=300ms").await;
-    let store = set.store().await;
+    let set = Set::start(3, "audit=1000&node_timeout=2s").await;
+    // All servers are to hear of all, however busy the machine is.
+    let mut patient = set.options();
+    patient.node_timeout = Duration::from_secs(30);
+    let ttl = TTL * 4;
+    let store = RedlockStore::connect(patient).await.unwrap();
     let key = key("k");
     let first = token(
         store
-            .claim(&key, &claim(&store, 1, TTL))
+            .claim(&key, &claim(&store, 1, ttl))
             .await
             .unwrap()
             .reply,
@@ -627,13 +631,14 @@ async fn the_audit_log_outlives_a_minority() {
     assert_eq!(reply, ReleaseReply::Released { held: true });
     let second = token(
         store
-            .claim(&key, &claim(&store, 2, TTL))
+            .claim(&key, &claim(&store, 2, ttl))
             .await
             .unwrap()
             .reply,
     );
+    let reader = set.store().await;
     let read = async || {
-        let mut log = store.audit_log(None, StoreTime(0)).unwrap();
+        let mut log = reader.audit_log(None, StoreTime(0)).unwrap();
         let mut records = Vec::new();
         loop {
             let page = log.next_page().await?;

@@ -629,6 +629,18 @@ async fn the_audit_log_outlives_a_minority() {
     );
     let reply = store.release(&key, &release(1)).await.unwrap().reply;
     assert_eq!(reply, ReleaseReply::Released { held: true });
+    // The last server may still have to hear of it, and would not vote for another until then.
+    let all_noted = async |notes: u64| {
+        let noted =
+            |server: &RedisServer| server.query::<u64>(&["XLEN", "leasehold:audit"]) >= notes;
+        let noting = async {
+            while !set.servers.iter().all(noted) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(SOON, noting).await.unwrap();
+    };
+    all_noted(2).await;
     let second = token(
         store
             .claim(&key, &claim(&store, 2, ttl))
@@ -654,15 +666,8 @@ async fn the_audit_log_outlives_a_minority() {
     };
     let all = [(first, true), (first, false), (second, true)];
     assert_eq!(read().await.unwrap(), all);
-    // The last server may still have to hear of it. The log of one is lost with its data.
-    let noted = |server: &RedisServer| server.query::<u64>(&["XLEN", "leasehold:audit"]) >= 3;
-    timeout(SOON, async {
-        while !set.servers.iter().all(noted) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await
-    .unwrap();
+    // The log of one is lost with its data.
+    all_noted(3).await;
     set.servers[0].restart(Data::Lose);
     assert_eq!(read().await.unwrap(), all);
     set.servers[0].stop();

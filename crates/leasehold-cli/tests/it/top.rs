@@ -187,6 +187,9 @@ async fn a_filter_and_a_new_size() {
     terminal.wait_screen(|shown| {
         shown.contains("WAITING") && !shown.contains("CHG/MIN") && shown.contains("q quit")
     });
+    // crossterm leaves what is typed in the moment of a new size unread until the next key: it handles
+    // the signal of the two, and its poll tells of each once.
+    terminal.types_until("a", |shown| shown.contains("by age"));
     terminal.types("/\x7forders/*\r");
     terminal.wait_screen(|shown| shown.starts_with("1 lock,") && !shown.contains("invoices"));
     terminal.types("q");

@@ -109,6 +109,17 @@ impl Terminal {
             .expect("somebody listens");
     }
 
+    /// Types that key again and again, until what is on the screen is so.
+    pub(crate) fn types_until(&mut self, key: &str, is_so: impl Fn(&str) -> bool) {
+        let begun = Instant::now();
+        while !is_so(&self.screen().contents()) {
+            let shown = self.screen().contents();
+            assert!(begun.elapsed() < PATIENCE, "not on the screen:\n{shown}");
+            self.types(key);
+            assert!(self.read(), "the end, with this on the screen:\n{shown}");
+        }
+    }
+
     /// Waits until that text was shown, behind what was waited for before; answers all up to it.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
         loop {

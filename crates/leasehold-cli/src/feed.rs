@@ -117,16 +117,22 @@ impl Feed {
             first = false;
             let next = Instant::now() + self.load.take_pause();
             let next = next.max(began + self.interval);
-            loop {
-                let due = self.refreshed + self.interval;
-                if due >= next {
-                    break;
-                }
-                sleep_until(due).await;
-                self.refresh(round).await?;
-            }
-            sleep_until(next).await;
+            self.rest(round, next).await?;
         }
+    }
+
+    /// Rests until then, but for looks at those that are shown.
+    async fn rest(&mut self, round: u64, until: Instant) -> Result<(), Closed> {
+        loop {
+            let due = self.refreshed + self.interval;
+            if due >= until {
+                break;
+            }
+            sleep_until(due).await;
+            self.refresh(round).await?;
+        }
+        sleep_until(until).await;
+        Ok(())
     }
 
     /// Reads all locks once. The first pass has no pauses, because the user waits for it.
@@ -138,9 +144,6 @@ impl Feed {
         let mut listing = client.listing(pattern);
         let mut waited_for = Vec::new();
         loop {
-            if !first && self.refreshed.elapsed() >= self.interval {
-                self.refresh(round).await?;
-            }
             self.tell(round, Update::Asked).await?;
             let asked = Instant::now();
             let page = match listing.next().await {
@@ -161,7 +164,8 @@ impl Feed {
             let waited = page.keys.into_iter().filter(|key| !key.waiters.is_empty());
             waited_for.extend(waited);
             if !first {
-                sleep(self.load.take_pause()).await;
+                let until = Instant::now() + self.load.take_pause();
+                self.rest(round, until).await?;
             }
         }
         self.find_deadlocks(round, &waited_for).await?;

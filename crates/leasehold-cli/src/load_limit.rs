@@ -11,7 +11,7 @@ const PAUSE: u32 = 19;
 /// This much of a round trip counts as work of the server; the rest is the network.
 const NEAR: Duration = Duration::from_micros(500);
 /// The longest pause that is left for others.
-const MOST_LEFT: Duration = Duration::from_secs(30);
+const MOST_LEFT: Duration = Duration::from_secs(5);
 /// A key to measure a round trip with. It need not be in use.
 const PROBE: &str = "leasehold/probe";
 

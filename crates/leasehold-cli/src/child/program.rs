@@ -45,7 +45,13 @@ pub(crate) fn failure(program: &OsStr, error: &io::Error) -> Failure {
     let name = program.to_string_lossy();
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            Failure::new(exit::NOT_FOUND, format!("no such command: {name}"))
+            let failure = Failure::new(exit::NOT_FOUND, format!("no such command: {name}"));
+            match name.contains(char::is_whitespace) {
+                true => {
+                    failure.hint("to run a line of a shell, use -c 'LINE' in place of -- COMMAND")
+                }
+                false => failure,
+            }
         }
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Failure::new(
             exit::SYSTEM,

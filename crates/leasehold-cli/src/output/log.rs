@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use jiff::Timestamp;
 use tracing::field::{Field, Visit};
 use tracing::{Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -47,6 +48,7 @@ impl<S: Subscriber> Layer<S> for Lines {
         self.0.event(&match *event.metadata().level() {
             Level::WARN => Event::Warning { message },
             level => Event::Log {
+                at: Timestamp::now(),
                 level: level.to_string(),
                 message,
             },

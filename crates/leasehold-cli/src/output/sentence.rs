@@ -45,6 +45,18 @@ impl Event {
                 let held = held.unwrap_or_default();
                 format!("waiting for {key} (position {position}){held}")
             }
+            Self::WaitingUntilFree { key, holders } => {
+                let held = held_by(holders).map(|held| format!(": {held}"));
+                format!("waiting until {key} is free{}", held.unwrap_or_default())
+            }
+            Self::Moved {
+                key,
+                position,
+                waited_ms,
+            } => {
+                let waited = millis(*waited_ms);
+                format!("still waiting for {key} (position {position}), after {waited}")
+            }
             Self::StoreUnavailable {
                 reason, left_ms, ..
             } => match left_ms {
@@ -131,6 +143,12 @@ impl Event {
                 still_ours: false,
             } => format!("lost {keys}: it was not ours any more when it was released"),
             Self::Released { keys, .. } if verbose => format!("released {keys}"),
+            Self::Free {
+                key,
+                waited_ms,
+                announced: true,
+            } => format!("{key} is free, after {}", millis(*waited_ms)),
+            Self::Free { key, .. } if verbose => format!("{key} is free"),
             _ => return None,
         })
     }
@@ -139,7 +157,9 @@ impl Event {
     fn of_the_rest(&self, verbose: bool) -> Option<String> {
         Some(match self {
             Self::Warning { message } => format!("warning: {message}"),
-            Self::Log { level, message } => format!("{}: {message}", level.to_lowercase()),
+            Self::Log { at, level, message } => {
+                format!("{at:.3} {}: {message}", level.to_lowercase())
+            }
             Self::Error { message, .. } => message.clone(),
             Self::Leading { key, term } => match term {
                 Some(term) => format!("leading {key}, term {term}"),
@@ -319,8 +339,8 @@ mod tests {
         };
         assert_eq!(
             conflict.sentence(false).unwrap(),
-            "orders/42 is held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, \
-             expires in 12 s"
+            "orders/42 is held by build7 (pid 812, label deploy) for 4 min; \
+             free in 12 s unless renewed"
         );
         let waiting = Event::Waiting {
             key: "k".into(),

@@ -446,7 +446,7 @@ fn look<'a>(client: &'a Client, wanted: &'a Wanted, start: Instant, limit: Durat
 
 fn unanswered(limit: Duration) -> Failure {
     let limit = duration::spoken(limit);
-    let message = format!("the store gave no answer within {limit}");
+    let message = format!("the store did not answer within {limit}");
     Failure {
         passing: true,
         ..Failure::new(exit::UNAVAILABLE, message)

@@ -59,7 +59,7 @@ fn perform(command: Command) -> u8 {
         Ok(runtime) => runtime,
         Err(error) => {
             let failure = Failure::new(exit::SYSTEM, format!("cannot start: {error}"))
-                .hint("see to the limits of open files and memory (ulimit -n, ulimit -v)");
+                .hint("raise the limits of open files and memory (ulimit -n, ulimit -v)");
             Printer::default().failure(&failure);
             return failure.status;
         }

@@ -54,7 +54,7 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
 
 /// Says that a name is not listed, and why.
 pub(super) fn warn_of(skipped: &Skipped, printer: &Printer) {
-    printer.warn(format!("passed over {}: {}", skipped.name, skipped.error));
+    printer.warn(format!("skipped {}: {}", skipped.name, skipped.error));
 }
 
 /// Locks as a table.

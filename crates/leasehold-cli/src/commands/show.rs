@@ -25,7 +25,7 @@ pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failu
     match timeout(WAITS_LIMIT, add_waits(&client, &seen, &mut view)).await {
         Ok(added) => added?,
         Err(_) => printer.warn(format!(
-            "what the holders wait for was not found within {}",
+            "could not find what the holders wait for within {}",
             spoken(WAITS_LIMIT)
         )),
     }

@@ -153,7 +153,11 @@ pub(crate) enum Event {
     /// The end.
     Exit { status: u8, signal: Option<i32> },
     /// Worth knowing.
-    Warning { message: String },
+    Warning {
+        message: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
+    },
     /// From the library's log.
     Log {
         #[serde(skip)]

@@ -222,6 +222,15 @@ impl Printer {
     pub(crate) fn warn(&self, message: impl Into<String>) {
         self.event(&Event::Warning {
             message: message.into(),
+            hint: None,
+        });
+    }
+
+    /// Something to worry about, and what to do about it.
+    pub(crate) fn warn_with_hint(&self, message: impl Into<String>, hint: impl Into<String>) {
+        self.event(&Event::Warning {
+            message: message.into(),
+            hint: Some(hint.into()),
         });
     }
 

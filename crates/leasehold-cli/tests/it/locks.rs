@@ -88,7 +88,10 @@ async fn the_one_who_waits_is_told_twice(store: &Store) {
     assert!(said.contains(&format!("(pid {})", holder.pid())), "{said}");
     holder.signal(Signal::TERM);
     assert_eq!(holder.wait().await.code(), Some(0));
-    waiter.stderr().wait_for("leasehold: got k after ").await;
+    waiter
+        .stderr()
+        .wait_for("leasehold: acquired k after ")
+        .await;
     let ended = waiter.finish().await;
     assert_eq!(ended.code(), Some(0));
     assert_eq!(ended.stderr.lines().count(), 2, "{}", ended.stderr);
@@ -328,10 +331,7 @@ async fn a_stubborn_command_is_killed_after_the_grace_time(store: &Store) {
     let holder = store.spawn(&run);
     holder.stdout().wait_for("up").await;
     store.run(&["break", "--yes", "k"]).await;
-    holder
-        .stderr()
-        .wait_for("telling the command to stop")
-        .await;
+    holder.stderr().wait_for("stopping the command").await;
     let told = Instant::now();
     holder.stderr().wait_for("killing the command").await;
     assert!(

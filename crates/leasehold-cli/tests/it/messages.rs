@@ -61,7 +61,7 @@ fn a_sentence_fits_a_line() {
         .flat_map(|(file, texts)| texts.iter().map(move |text| (file, text)))
         .filter(|(_, (kind, _))| *kind == Kind::Sentence)
         .flat_map(|(file, (_, text))| text.lines().map(move |line| (file, line)))
-        .filter(|(_, line)| line.chars().count() > LONGEST)
+        .filter(|(_, line)| line.chars().count() > LONGEST && !is_row(line))
         .map(|(file, line)| format!("{file}: {line}"))
         .collect();
     assert!(
@@ -145,6 +145,11 @@ fn texts_of(source: &str) -> Vec<(Kind, String)> {
     collect(tokens, Kind::Sentence, &mut texts);
     texts.retain(|(_, text)| is_sentence(text));
     texts
+}
+
+/// A row of a table, which help texts wrap, or an example.
+fn is_row(line: &str) -> bool {
+    line.contains("  ")
 }
 
 /// Words with a space between them.

@@ -48,7 +48,7 @@ async fn an_outage_at_the_start_is_waited_through() {
         );
         assert_eq!(told(&ended), 1, "{}", ended.stderr);
         assert!(
-            ended.stderr.contains("the store can be used again, after "),
+            ended.stderr.contains("the store is available again after "),
             "{}",
             ended.stderr
         );

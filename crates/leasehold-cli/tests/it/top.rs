@@ -308,7 +308,7 @@ async fn it_needs_a_terminal_that_can_be_drawn_on() {
     let often = store.run(&["top", "--interval", "99ms"]).await;
     assert_eq!(often.code(), Some(64));
     assert!(
-        often.stderr.contains("choose 100ms or more"),
+        often.stderr.contains("use 100ms or more"),
         "{}",
         often.stderr
     );

@@ -10,10 +10,12 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::config::Configurable;
 use crate::{duration, env, exit};
 
 pub(crate) use shared::{
-    CommonArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, OutputArgs, StoreArgs, WaitArgs,
+    AccessArgs, CommonArgs, FileArgs, GraceArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs,
+    OutputArgs, StoreArgs, WaitArgs, WaitLimitArgs, parse_store, parse_wait,
 };
 
 /// Distributed locks for any program: fair, fenced, on one machine or on many
@@ -32,8 +34,8 @@ pub(crate) struct Cli {
 
 /// Reads the arguments.
 ///
-/// What an error shows of the usage is the same as in the help: clap would show what is set in
-/// the environment (LEASEHOLD_STORE) as if it had to be typed.
+/// What an error shows of the usage is the same as in the help: clap would show what was typed as
+/// if it had to be.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<Cli, clap::Error> {
@@ -64,6 +66,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     Init(InitArgs),
     Bench(BenchArgs),
+    Config(ConfigArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -78,6 +81,55 @@ impl Command {
             _ => return None,
         };
         Some((metrics.metrics_file.as_deref()?, key))
+    }
+
+    /// What can be configured; of those that use a store.
+    pub(crate) fn configurable(&mut self) -> Option<Configurable<'_>> {
+        let store = match self {
+            Self::Run(args) => {
+                return Some(Configurable {
+                    store: &mut args.common.store,
+                    lease: Some(&mut args.lease),
+                    wait: Some(&mut args.wait.limit.wait),
+                    grace: Some(&mut args.guard.grace.grace),
+                });
+            }
+            Self::Hold(args) => {
+                return Some(Configurable {
+                    store: &mut args.common.store,
+                    lease: Some(&mut args.lease),
+                    wait: Some(&mut args.wait.limit.wait),
+                    grace: None,
+                });
+            }
+            Self::Elect(args) => {
+                return Some(Configurable {
+                    store: &mut args.common.store,
+                    lease: Some(&mut args.lease),
+                    wait: None,
+                    grace: Some(&mut args.guard.grace.grace),
+                });
+            }
+            Self::Show(args) => &mut args.common.store,
+            Self::Ls(args) => &mut args.common.store,
+            Self::Log(args) => &mut args.common.store,
+            Self::Top(args) => &mut args.store,
+            Self::Deadlocks(args) => &mut args.common.store,
+            Self::Serve(args) => &mut args.common.store,
+            Self::Break(args) => &mut args.common.store,
+            Self::Resize(args) => &mut args.common.store,
+            Self::Doctor(args) => &mut args.common.store,
+            Self::Init(args) => &mut args.common.store,
+            Self::Bench(args) => &mut args.common.store,
+            // It shows what there is, and reads it itself.
+            Self::Config(_) | Self::Completions(_) | Self::Man(_) => return None,
+        };
+        Some(Configurable {
+            store,
+            lease: None,
+            wait: None,
+            grace: None,
+        })
     }
 }
 
@@ -444,6 +496,25 @@ pub(crate) struct BenchArgs {
     /// Also hold so many leases for 20 s, and say what renewing them costs
     #[arg(long, value_name = "N")]
     pub(crate) leases: Option<usize>,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Show the settings that are in force, and where each comes from
+///
+/// A setting is an option, a variable, a line of leasehold.toml, or a default. Takes the options
+/// whose settings it shows, and says which files it looked for. No store is asked, and no password
+/// shown. Ends with 64 when a file is wrong.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  leasehold config\n  leasehold config --profile prod --json | \
+    jq '.settings[] | select(.key == \"store\")'")]
+pub(crate) struct ConfigArgs {
+    #[command(flatten)]
+    pub(crate) wait: WaitLimitArgs,
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+    #[command(flatten)]
+    pub(crate) grace: GraceArgs,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }

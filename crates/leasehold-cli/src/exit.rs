@@ -54,7 +54,7 @@ the command's own  it ran to its end under the lock
 128+n              signal n ended it, or ended the waiting (Ctrl-C: 130)
 1                  break: the question was answered with no; doctor: warnings; deadlocks: some
 2                  doctor: the store is not safe for locks
-64                 wrong usage: options, key, duration, URL
+64                 wrong usage: options, key, duration, URL, configuration
 65                 the key holds something that is not leasehold's, or is damaged
 69                 the store cannot be reached, or refuses; with -w, still so when the time was \
                    over

@@ -24,7 +24,8 @@ pub(crate) use shared::{
     name = "leasehold",
     version,
     after_help = "Example:\n  leasehold run nightly-report -- ./report.sh\n\n\
-                  `leasehold help run` says more, with the exit statuses.",
+                  `leasehold help run` says more, with the exit statuses, and `leasehold config` which\n\
+                  settings are in force.",
     after_long_help = tables()
 )]
 pub(crate) struct Cli {
@@ -506,8 +507,10 @@ pub(crate) struct BenchArgs {
 /// whose settings it shows, and says which files it looked for. No store is asked, and no password
 /// shown. Ends with 64 when a file is wrong.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  leasehold config\n  leasehold config --profile prod --json | \
-    jq '.settings[] | select(.key == \"store\")'")]
+#[command(
+    after_help = "Examples:\n  leasehold config\n  leasehold config --profile prod --json | \
+    jq '.settings[] | select(.key == \"store\")'"
+)]
 pub(crate) struct ConfigArgs {
     #[command(flatten)]
     pub(crate) wait: WaitLimitArgs,

@@ -119,7 +119,7 @@ fn row<T>(key: Key, setting: Option<Setting<T>>, show: impl Fn(T) -> String) -> 
 }
 
 fn path(path: PathBuf) -> String {
-    path.display().to_string()
+    path.into_os_string().to_string_lossy().into_owned()
 }
 
 /// As it is written in a file.
@@ -161,12 +161,12 @@ const SETTINGS: &[Column<Row>] = &[
 
 const FILES: &[Column<FileRow>] = &[
     ("FILE", |file| file.path.clone()),
-    ("", |file| match file.whose {
+    ("WHOSE", |file| match file.whose {
         Whose::User => "this user's".to_owned(),
         Whose::System => "the system's".to_owned(),
         Whose::Named => "named".to_owned(),
     }),
-    ("", |file| file.state.to_owned()),
+    ("STATE", |file| file.state.to_owned()),
 ];
 
 fn text(view: &View) -> String {

@@ -40,7 +40,6 @@ pub(super) struct Candidate {
 }
 
 /// What became of looking for it.
-#[derive(Debug)]
 pub(super) enum Content {
     Text {
         text: String,
@@ -96,7 +95,8 @@ impl Candidate {
         };
         let metadata = file.metadata().map_err(|error| self.cannot_read(&error))?;
         if metadata.is_file() {
-            self.check(&metadata)?;
+            let user = rustix::process::geteuid().as_raw();
+            Rights::of(&metadata).check(self, user)?;
         }
         let mut text = String::new();
         let read = file.take(LONGEST + 1).read_to_string(&mut text);
@@ -109,34 +109,6 @@ impl Candidate {
             text,
             is_public: metadata.is_file() && metadata.mode() & READ_BY_OTHERS != 0,
         })
-    }
-
-    /// Refuses a file that others may have written.
-    fn check(&self, metadata: &Metadata) -> Result<(), Failure> {
-        let shown = self.path.display();
-        let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
-        let user = rustix::process::geteuid().as_raw();
-        if self.whose != Whose::Named && owner != 0 && owner != user {
-            return Err(Failure::usage(format!(
-                "cannot use {shown}: user {owner} owns it, and neither root nor user {user}, who \
-                 runs this"
-            ))
-            .hint("change its owner, or name it with --config if it is to be trusted"));
-        }
-        // Many systems give each user a group of its own, with the same number, that may write.
-        let is_private_group = metadata.gid() == owner;
-        let forbidden = match self.whose {
-            Whose::Named => BY_OTHERS,
-            _ if is_private_group => BY_OTHERS,
-            _ => BY_OTHERS | BY_GROUP,
-        };
-        if mode & forbidden == 0 {
-            return Ok(());
-        }
-        Err(Failure::usage(format!(
-            "cannot use {shown}: others than its owner can write to it (mode {mode:04o})"
-        ))
-        .hint(format!("chmod go-w {}", quoted(&self.path))))
     }
 
     fn cannot_read(&self, error: &io::Error) -> Failure {
@@ -153,6 +125,50 @@ impl Candidate {
     }
 }
 
+/// Who may write to a file.
+#[derive(Debug, Clone, Copy)]
+struct Rights {
+    owner: u32,
+    group: u32,
+    mode: u32,
+}
+
+impl Rights {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            owner: metadata.uid(),
+            group: metadata.gid(),
+            mode: metadata.mode() & 0o7777,
+        }
+    }
+
+    /// Refuses a file that others may have written than root and `user`, who runs this.
+    fn check(self, file: &Candidate, user: u32) -> Result<(), Failure> {
+        let Self { owner, group, mode } = self;
+        let shown = file.path.display();
+        let is_named = file.whose == Whose::Named;
+        if !is_named && owner != 0 && owner != user {
+            return Err(Failure::usage(format!(
+                "cannot use {shown}: user {owner} owns it, and neither root nor user {user}, who \
+                 runs this"
+            ))
+            .hint("change its owner, or name it with --config if it is to be trusted"));
+        }
+        // Many systems give each user a group of its own, with the same number, that may write.
+        let forbidden = match is_named || group == owner {
+            true => BY_OTHERS,
+            false => BY_OTHERS | BY_GROUP,
+        };
+        if mode & forbidden == 0 {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "cannot use {shown}: others than its owner can write to it (mode {mode:04o})"
+        ))
+        .hint(format!("chmod go-w {}", quoted(&file.path))))
+    }
+}
+
 /// For a shell.
 fn quoted(path: &Path) -> String {
     let path = path.display().to_string();
@@ -160,5 +176,49 @@ fn quoted(path: &Path) -> String {
     match path.chars().all(plain) {
         true => path,
         false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// User 7 runs it.
+    fn is_trusted(whose: Whose, owner: u32, group: u32, mode: u32) -> bool {
+        let path = PathBuf::from("/x/leasehold.toml");
+        let rights = Rights { owner, group, mode };
+        rights.check(&Candidate { whose, path }, 7).is_ok()
+    }
+
+    #[test]
+    fn a_file_that_is_found_is_written_by_root_and_its_user_only() {
+        for whose in [Whose::System, Whose::User] {
+            for (owner, group, mode, trusted) in [
+                (0, 0, 0o644, true),
+                (7, 100, 0o600, true),
+                (7, 100, 0o644, true),
+                (7, 100, 0o664, false),
+                (7, 7, 0o664, true),
+                (7, 7, 0o666, false),
+                (0, 100, 0o664, false),
+                (0, 0, 0o646, false),
+                (8, 8, 0o600, false),
+            ] {
+                let is = is_trusted(whose, owner, group, mode);
+                assert_eq!(is, trusted, "{owner}:{group} {mode:o}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_named_may_belong_to_anybody() {
+        assert!(is_trusted(Whose::Named, 8, 100, 0o664));
+        assert!(!is_trusted(Whose::Named, 7, 7, 0o646));
+    }
+
+    #[test]
+    fn a_path_in_a_hint_can_be_typed() {
+        assert_eq!(quoted(Path::new("/etc/a.toml")), "/etc/a.toml");
+        assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
     }
 }

@@ -87,16 +87,14 @@ impl Key {
 }
 
 /// What was meant by a name that is none of these, if one is near.
-pub(crate) fn nearest<'a>(
-    name: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// As clap has it for options.
     const NEAR: f64 = 0.7;
     let name = name.to_lowercase();
     let near = known.into_iter().map(|it| (strsim::jaro(&name, it), it));
     let near = near.filter(|(nearness, _)| *nearness > NEAR);
-    near.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, it)| it)
+    near.max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, it)| it)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::duration;
 use crate::failure::Failure;
 
 /// The settings of one place, or of several as one.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Layer {
     pub(crate) store: Option<Setting<String>>,
     pub(crate) access: AccessArgs,
@@ -32,7 +32,7 @@ pub(super) struct Wrong {
 }
 
 /// A value as it is written.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Written<'a> {
     pub(super) value: &'a OsStr,
     /// What a relative path is relative to; empty: to the working directory.

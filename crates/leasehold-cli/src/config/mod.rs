@@ -32,7 +32,6 @@ pub(crate) use setting::{Origin, Setting, typed};
 pub(crate) use url::Shown;
 
 /// What is set in the environment and in files.
-#[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) profile: Option<Setting<String>>,
     pub(crate) files: Vec<LookedFor>,
@@ -48,7 +47,6 @@ pub(crate) struct LookedFor {
     pub(crate) state: &'static str,
 }
 
-#[derive(Debug)]
 struct Placed {
     layer: Layer,
     is_of_file: bool,

@@ -17,7 +17,6 @@ use crate::failure::Failure;
 const PROFILE: &str = "profile";
 
 /// A file, as far as its settings need it.
-#[derive(Debug)]
 pub(super) struct Source<'a> {
     pub(super) path: Arc<Path>,
     pub(super) text: &'a str,
@@ -30,7 +29,7 @@ pub(super) struct Source<'a> {
 }
 
 /// What a file sets.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Sections {
     /// Outside of profiles.
     pub(super) top: Layer,
@@ -105,7 +104,10 @@ impl Source<'_> {
         Err(Failure::usage(format!(
             "{place} has a password in it, and every user of this machine can read this file"
         ))
-        .hint("put the password into a file of its own, and name that with password-file; or chmod o-r this one"))
+        .hint(
+            "put the password into a file of its own, and name that with password-file; or chmod \
+             o-r this one",
+        ))
     }
 
     fn table<'a, 'i>(

@@ -3,6 +3,7 @@
 use crate::env;
 
 /// A key of `leasehold.toml`, and of its profiles.
+#[allow(clippy::enum_variant_names, reason = "`tls-key` names a key of TLS")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     Store,

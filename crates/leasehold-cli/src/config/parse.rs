@@ -82,7 +82,7 @@ impl Source<'_> {
         };
         let written = Written {
             value: OsStr::new(&**text),
-            base: self.path.parent().unwrap_or(Path::new("")),
+            base: self.path.parent().unwrap_or_else(|| Path::new("")),
         };
         let from = Origin::File {
             path: Arc::clone(&self.path),

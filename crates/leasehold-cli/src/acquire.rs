@@ -54,12 +54,7 @@ pub(crate) enum Patience {
 
 impl From<&WaitArgs> for Patience {
     fn from(asked: &WaitArgs) -> Self {
-        Self::Wait(match asked.wait {
-            _ if asked.no_wait => Wait::No,
-            Some(Duration::ZERO) => Wait::No,
-            Some(limit) => Wait::For(limit),
-            None => Wait::Forever,
-        })
+        Self::Wait(asked.limit.wait().value)
     }
 }
 

@@ -57,7 +57,7 @@ the command's own  it ran to its end under the lock
 1                  show --exit-code: held; break: the question was answered with no; doctor: \
                    warnings; deadlocks: some
 2                  doctor: the store is not safe for locks
-64                 wrong usage: options, key, duration, URL
+64                 wrong usage: options, key, duration, URL, configuration
 65                 the key holds something that is not leasehold's, or is damaged
 69                 the store cannot be reached, or refuses; with -w, still so when the time was \
                    over

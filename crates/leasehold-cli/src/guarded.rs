@@ -10,16 +10,14 @@ use tokio::time::Instant;
 
 use crate::child::{self, End, Ended, Guard, Start, Supervision};
 use crate::cli::{GuardArgs, StoreArgs};
+use crate::config::Setting;
 use crate::connect::Opening;
 use crate::failure::Failure;
 use crate::nested::HandedOn;
 use crate::output::{Event, Keys, Printer};
 use crate::signals::Signals;
 use crate::wanted::Wanted;
-use crate::{duration, env, exit};
-
-/// The longest grace time that nobody asked for.
-const LONGEST_GRACE: Duration = Duration::from_secs(5);
+use crate::{env, exit};
 
 /// The exit status, and the signal that led to it.
 pub(crate) type Status = (u8, Option<i32>);
@@ -72,13 +70,13 @@ impl<'a> Guarded<'a> {
         command: &'a [OsString],
         how: &'a GuardArgs,
         store: &'a StoreArgs,
-        ttl: Duration,
+        ttl: &Setting<Duration>,
         max_hold: Option<Duration>,
     ) -> Result<Self, Failure> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(Failure::usage("there is no command").hint("write it after --"));
         };
-        let grace = grace(how, ttl)?;
+        let grace = how.grace.grace(ttl)?.value;
         child::check(program)?;
         Ok(Self {
             program,
@@ -86,7 +84,7 @@ impl<'a> Guarded<'a> {
             how,
             store,
             grace,
-            ttl,
+            ttl: ttl.value,
             max_hold,
         })
     }
@@ -181,19 +179,5 @@ async fn give_back(held: MultiLease<Any>, wanted: &Wanted, printer: &Printer) ->
             printer.warn(error.to_string());
             None
         }
-    }
-}
-
-/// How long the command has to stop by itself.
-fn grace(how: &GuardArgs, ttl: Duration) -> Result<Duration, Failure> {
-    match how.grace {
-        None => Ok((ttl / 4).min(LONGEST_GRACE)),
-        Some(grace) if grace > ttl / 2 => Err(Failure::usage(format!(
-            "a grace time of {} is too long for a TTL of {}",
-            duration::spoken(grace),
-            duration::spoken(ttl)
-        ))
-        .hint("choose at most half of the TTL, or a longer TTL")),
-        Some(grace) => Ok(grace),
     }
 }

@@ -19,8 +19,8 @@ pub(crate) fn check_of_election(store: &StoreArgs) -> Result<(), Failure> {
     }
     Err(
         Failure::usage("no store is named: each machine would have a leader of its own").hint(
-            "name the store of all candidates, with -S redis://host/ or LEASEHOLD_STORE; say \
-             -S local: for an election among the processes of this machine",
+            "name the store of all candidates, with -S redis://host/, LEASEHOLD_STORE or \
+             leasehold.toml; say -S local: for an election among the processes of this machine",
         ),
     )
 }

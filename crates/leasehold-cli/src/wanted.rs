@@ -9,6 +9,7 @@ use leasehold::{
 };
 
 use crate::cli::{LeaseArgs, LockArgs};
+use crate::config::{Origin, Setting};
 use crate::env;
 use crate::failure::Failure;
 use crate::output::ByKey;
@@ -100,7 +101,7 @@ impl Wanted {
         for key in &self.keys {
             Key::new(key)?;
         }
-        let settings = Settings::default().with_ttl(lease.ttl);
+        let settings = Settings::default().with_ttl(lease.ttl().value);
         Ok(settings.check()?)
     }
 
@@ -110,8 +111,14 @@ impl Wanted {
     }
 
     /// How long the lease lives without renewal: no longer than it may be held.
-    pub(crate) fn ttl(&self, lease: &LeaseArgs) -> Duration {
-        self.max_hold.map_or(lease.ttl, |max| max.min(lease.ttl))
+    pub(crate) fn ttl(&self, lease: &LeaseArgs) -> Setting<Duration> {
+        let ttl = lease.ttl();
+        match self.max_hold {
+            Some(max_hold) if max_hold < ttl.value => {
+                Setting::new(max_hold, Origin::Option { name: "--max-hold" })
+            }
+            _ => ttl,
+        }
     }
 
     /// How it is asked for, with what is done about deadlocks. An outer leasehold waits for us:

@@ -12,6 +12,7 @@
 mod child;
 mod classic;
 mod common;
+mod config;
 mod connecting;
 mod deadlocks;
 mod descendants;

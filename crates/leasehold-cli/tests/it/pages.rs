@@ -158,6 +158,18 @@ fn a_command_may_take_several_lines() {
             (5, "for i in 1 2; do\n  leasehold ls\ndone".to_owned()),
         ]
     );
+    let block = Block {
+        text: "cat > f <<'END'\na = 1\n\nb = 2\nEND\nleasehold ls\n".to_owned(),
+        ..Block::default()
+    };
+    let commands = block.commands();
+    assert_eq!(
+        commands,
+        [
+            (1, "cat > f <<'END'\na = 1\n\nb = 2\nEND".to_owned()),
+            (6, "leasehold ls".to_owned()),
+        ]
+    );
 }
 
 // ---- pages and their blocks ----
@@ -302,7 +314,8 @@ impl Block {
                 None => (number, line.to_owned()),
             };
             let checked = Command::new("sh").args(["-n", "-c", &text]).output();
-            if text.ends_with('\\') || !checked.unwrap().status.success() {
+            let is_open = text.ends_with('\\') || has_open_heredoc(&text);
+            if is_open || !checked.unwrap().status.success() {
                 begun = Some((first, text));
             } else {
                 commands.push((first, text));
@@ -339,6 +352,17 @@ impl Block {
         }
         Ok(())
     }
+}
+
+/// Whether a text for standard input has begun, and its last line is still to come. A shell that
+/// only reads would take the end of the command for that.
+fn has_open_heredoc(command: &str) -> bool {
+    let Some((_, begun)) = command.split_once("<<") else {
+        return false;
+    };
+    let end = begun.split_whitespace().next().unwrap_or_default();
+    let end = end.trim_matches(['\'', '"']);
+    !begun.lines().skip(1).any(|line| line == end)
 }
 
 /// Whether a command goes on until it is stopped.
@@ -402,6 +426,9 @@ impl Place {
             .args(["-c", text])
             .env("PATH", path)
             .env("HOME", self.0.path().join("home"))
+            .env("LEASEHOLD_SYSTEM_CONFIG", "/dev/null")
+            .env_remove("LEASEHOLD_CONFIG")
+            .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_STATE_HOME")
             .env_remove("XDG_RUNTIME_DIR")
             .current_dir(self.0.path().join("work"));

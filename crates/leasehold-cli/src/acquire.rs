@@ -155,6 +155,8 @@ struct Seen {
     view: KeyView,
     /// Why the store grants nothing, although nobody holds the key.
     closed: Option<Failure>,
+    /// Why the waiting would never end, if it would not.
+    endless: Option<Failure>,
 }
 
 /// Somebody is being asked who holds the key, while the waiting goes on.
@@ -241,6 +243,9 @@ impl Scene<'_, '_> {
                 }
                 seen = settled(&mut who) => {
                     who = None;
+                    if let Ok(Seen { endless: Some(failure), .. }) = seen {
+                        return Err(failure);
+                    }
                     self.seen(seen.ok());
                 }
                 _ = tick.tick(), if self.live.is_some() => {
@@ -349,6 +354,7 @@ impl Scene<'_, '_> {
 fn look<'a>(client: &'a Client, wanted: &'a Wanted, start: Instant, limit: Duration) -> Asking<'a> {
     let looked = async move {
         let seen = join_all(wanted.keys.iter().map(|key| client.inspect(key))).await;
+        let endless = wanted.endless(seen.iter().flatten());
         let (pid, host) = (std::process::id(), sys::host());
         // Another process may have had our number before us.
         let oldest = start.elapsed() + Duration::from_secs(1);
@@ -377,7 +383,11 @@ fn look<'a>(client: &'a Client, wanted: &'a Wanted, start: Instant, limit: Durat
         // What was granted too late for us is ours, and nobody to be blamed.
         let holders = std::mem::take(&mut view.holders).into_iter();
         view.holders = holders.filter(|claim| !ours(&view, claim)).collect();
-        Ok(Seen { view, closed })
+        Ok(Seen {
+            view,
+            closed,
+            endless,
+        })
     };
     Box::pin(async move {
         let looked = timeout(limit, looked).await;

@@ -22,6 +22,7 @@ mod history;
 mod load_limit;
 mod metrics_file;
 mod nested;
+mod outer_hold;
 mod output;
 mod place;
 mod recovery;

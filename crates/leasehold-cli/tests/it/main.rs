@@ -25,6 +25,7 @@ mod looking;
 mod many;
 mod metrics;
 mod nested;
+mod outer_hold;
 mod pages;
 mod patience;
 mod place;

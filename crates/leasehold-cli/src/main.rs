@@ -63,6 +63,7 @@ fn perform(command: Command) -> u8 {
             return failure.status;
         }
     };
+    child::reap_orphans(&runtime);
     let status = runtime.block_on(dispatch(command));
     // A name that is still being looked up keeps nobody waiting.
     runtime.shutdown_background();

@@ -10,6 +10,7 @@
 )]
 
 mod child;
+mod children;
 mod classic;
 mod common;
 mod connecting;
@@ -28,6 +29,7 @@ mod nested;
 mod outer_hold;
 mod pages;
 mod patience;
+mod pid_one;
 mod place;
 mod recover;
 mod serve;

@@ -89,7 +89,7 @@ mod tests {
             for holds in holds {
                 let lock = self.client.lock(key, *holds).unwrap();
                 let lock = lock.with_context(&self.outer);
-                held.push(lock.acquire(Wait::No).await.unwrap().unwrap());
+                held.push(lock.acquire(Wait::No.into()).await.unwrap().unwrap());
             }
             let seen = self.client.inspect(key).await.unwrap();
             in_the_way(&seen, mode, &self.outer).is_some()
@@ -131,14 +131,14 @@ mod tests {
             .lock("k", of_two)
             .unwrap()
             .with_context(&stranger);
-        let _held = lock.acquire(Wait::No).await.unwrap().unwrap();
+        let _held = lock.acquire(Wait::No.into()).await.unwrap().unwrap();
         assert!(!nested.is_endless("k", &[of_two], of_two).await);
 
         let owner = leasehold::Owner::new();
         let lock = nested.client.lock("again", Mode::EXCLUSIVE).unwrap();
         let lock = lock.with_context(&nested.outer).with_owner(&owner).unwrap();
-        let _first = lock.acquire(Wait::No).await.unwrap().unwrap();
-        let _second = lock.acquire(Wait::No).await.unwrap().unwrap();
+        let _first = lock.acquire(Wait::No.into()).await.unwrap().unwrap();
+        let _second = lock.acquire(Wait::No.into()).await.unwrap().unwrap();
         let seen = nested.client.inspect("again").await.unwrap();
         assert_eq!(seen.holders.len(), 2);
         let holder = in_the_way(&seen, Mode::SHARED, &nested.outer).unwrap();

@@ -96,7 +96,7 @@ impl<'a> Supervision<'a> {
             self.end_all(&child, held, &mut guard).await;
         }
         self.take_terminal_back(&child);
-        let end = watched.and(child.reap()).map_err(|error| {
+        let end = watched.and_then(|()| child.reap()).map_err(|error| {
             Failure::new(
                 exit::SYSTEM,
                 format!("cannot wait for the command: {error}"),

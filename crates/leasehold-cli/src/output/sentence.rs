@@ -313,6 +313,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_running_is_named_as_far_as_a_line_goes() {
+        let ours = NamedProcess::of(rustix::process::getpid());
+        let sentence = |left| {
+            let event = Event::LeftRunning {
+                keys: keys(&["b", "a"]),
+                status: 3,
+                signal: None,
+                processes: vec![ours.clone(); left],
+            };
+            event.sentence(false).unwrap()
+        };
+        let begins = "the command has ended with status 3; holding b, a until ";
+        let name = ours.in_short();
+        let two = format!("2 processes that it left are gone: {name}, {name}");
+        let seven = [&*name; 5].join(", ");
+        let seven = format!("7 processes that it left are gone: {seven}, and 2 more");
+        for (left, until) in [
+            (0, "its process group is empty"),
+            (1, &format!("a process that it left is gone: {name}")),
+            (2, &two),
+            (7, &seven),
+        ] {
+            assert_eq!(sentence(left), format!("{begins}{until}"));
+        }
+    }
+
+    #[test]
     fn without_a_token_there_is_no_number() {
         let acquired = Event::Acquired {
             keys: keys(&["a", "b"]),

@@ -41,15 +41,9 @@ async fn run(store: &Store, script: &str) -> Finished {
 
 /// The first process of the namespace, as it is known outside.
 fn first_of(unshare: &Process) -> Pid {
-    let (id, mut found) = (unshare.pid(), None);
-    for task in std::fs::read_dir(format!("/proc/{id}/task")).unwrap() {
-        let children = std::fs::read_to_string(task.unwrap().path().join("children")).unwrap();
-        found = found.or(children
-            .split_whitespace()
-            .next()
-            .map(|pid| pid.parse().unwrap()));
-    }
-    Pid::from_raw(found.unwrap()).unwrap()
+    let id = unshare.pid();
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+    Pid::from_raw(children.trim().parse().unwrap()).unwrap()
 }
 
 fn is_leasehold(pid: Pid) -> bool {

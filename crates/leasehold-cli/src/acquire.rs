@@ -216,7 +216,8 @@ impl Scene<'_, '_> {
         let (client, wanted, start) = (self.client, self.wanted, self.retries.start());
         let mut asking = pin!(wanted.acquire(client, how));
         let mut tick = interval(TICK);
-        let mut who: Option<Asking<'_>> = None;
+        let looks = wanted.looks_first(client, wait);
+        let mut who: Option<Asking<'_>> = looks.then(|| look(client, wanted, start, CURIOSITY));
         loop {
             tokio::select! {
                 biased;
@@ -246,7 +247,9 @@ impl Scene<'_, '_> {
                     if let Ok(Seen { endless: Some(failure), .. }) = seen {
                         return Err(failure);
                     }
-                    self.seen(seen.ok());
+                    if self.position != 0 {
+                        self.seen(seen.ok());
+                    }
                 }
                 _ = tick.tick(), if self.live.is_some() => {
                     let live = self.live.as_mut();

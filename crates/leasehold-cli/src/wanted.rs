@@ -176,6 +176,12 @@ impl Wanted {
         Ok(lock)
     }
 
+    /// Whether to look who holds as soon as it is asked for: a nested run does, where no place in a
+    /// queue tells that somebody holds.
+    pub(crate) fn looks_first(&self, client: &Client, wait: Wait) -> bool {
+        self.outer.is_some() && !client.capabilities().queueing && wait != Wait::No
+    }
+
     /// Why waiting for these keys would never end, if an outer leasehold holds one of them.
     pub(crate) fn endless<'a>(
         &self,

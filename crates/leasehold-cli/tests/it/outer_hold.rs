@@ -1,8 +1,9 @@
 //! A run within another that asks for a key which the outer one holds: told at once, not waited for.
 
 use leasehold_testkit::process::{Finished, Process};
+use leasehold_testkit::server::RedisServer;
 
-use crate::common::{Store, events, on_each_store};
+use crate::common::{Store, events, leasehold, on_each_store};
 
 on_each_store! {
     a_key_of_the_outer_run_is_not_waited_for,
@@ -158,6 +159,25 @@ async fn without_waiting_it_is_busy_as_ever(store: &Store) {
         assert_eq!(ended.code(), Some(status), "{}", ended.stderr);
         assert!(!ended.stderr.contains(NEVER), "{}", ended.stderr);
     }
+}
+
+#[tokio::test]
+async fn where_claims_do_not_queue_it_is_told_too() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    let addresses = servers.iter().map(|server| server.address().to_string());
+    let url = format!("redlock://{}/", addresses.collect::<Vec<_>>().join(","));
+    let on = |arguments: &[&str]| {
+        let mut command = leasehold(arguments);
+        command.env("LEASEHOLD_STORE", &url);
+        Process::run(command)
+    };
+    let new = on(&["init"]).await;
+    assert_eq!(new.code(), Some(0), "{}", new.stderr);
+    let binary = env!("CARGO_BIN_EXE_leasehold");
+    let ended = on(&["run", "k", "--", binary, "run", "k", "--", "true"]).await;
+    refused(&ended, 75, "k", "use --reentrant on both, or another key");
+    let ended = on(&["run", "k", "--", binary, "run", "other", "--", "true"]).await;
+    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
 }
 
 /// What the outer run does not wait for may wait for it, if it says so.

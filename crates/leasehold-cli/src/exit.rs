@@ -63,8 +63,8 @@ the command's own  it ran to its end under the lock
                    over
 71                 the system refused (no processes, no signals, no state file)
 74                 the output cannot be written
-75                 the lock was not obtained in time, or --deadlock-timeout gave up; -E chooses \
-                   another (--every: 0 instead)
+75                 the lock was not obtained in time, the command's own outer leasehold holds it, \
+                   or --deadlock-timeout gave up; -E chooses another (--every: 0 instead)
 79                 the lease was lost while the command ran, or --max-hold was over
 126                the command cannot be run
 127                the command was not found";

@@ -8,7 +8,7 @@ use leasehold::{Any, Client, MultiLease, Released};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use crate::child::{self, End, Ended, Guard, Start, Supervision};
+use crate::child::{self, Ended, Guard, Start, Supervision};
 use crate::cli::{GuardArgs, StoreArgs};
 use crate::config::Setting;
 use crate::connect::Opening;
@@ -18,6 +18,18 @@ use crate::output::{Event, Keys, Printer};
 use crate::signals::Signals;
 use crate::wanted::Wanted;
 use crate::{env, exit};
+
+/// What becomes of processes that the command leaves running, for the help and the manual.
+pub(crate) const LEFT_RUNNING: &str = "\
+the command ends     they run on, and the lock is released at once (flock would keep it)
+--with-children      the lock is held and renewed until they have ended, too, and a signal to \
+                     leasehold goes on to them; the exit status is the command's own
+the lock is lost     while the command runs, or with --with-children: they are told to stop and \
+                     killed as the command is
+leasehold is killed  likewise: they are killed
+which they are       on Linux all that the command has started, in other groups and sessions, \
+                     daemons too; elsewhere its process group; not what others start for it \
+                     (systemd-run, cron, docker, ssh)";
 
 /// The exit status, and the signal that led to it.
 pub(crate) type Status = (u8, Option<i32>);
@@ -118,6 +130,7 @@ impl<'a> Guarded<'a> {
             given,
             withheld,
             lifelines: client.lifelines().into_iter().chain(lifeline).collect(),
+            with_children: self.how.with_children,
         };
         let longest = self.max_hold.map(|max_hold| Instant::now() + max_hold);
         let guard = Guard::new(self.how.on_lost, self.grace, self.ttl, longest);
@@ -132,10 +145,7 @@ impl<'a> Guarded<'a> {
             _ => give_back(held, wanted, printer).await,
         };
         let Ended { end, lost, asked } = ended?;
-        let (status, signal) = match end {
-            End::Exited(code) => (u8::try_from(code).unwrap_or(u8::MAX), None),
-            End::Signalled(signal) => (exit::signalled(signal), Some(signal)),
-        };
+        let (status, signal) = end.status();
         Ok(Done {
             status,
             signal,

@@ -24,6 +24,7 @@ mod history;
 mod load_limit;
 mod metrics_file;
 mod nested;
+mod outer_hold;
 mod output;
 mod place;
 mod recovery;
@@ -65,6 +66,7 @@ fn perform(command: Command) -> u8 {
             return failure.status;
         }
     };
+    child::reap_orphans(&runtime);
     let status = runtime.block_on(dispatch(command));
     // A name that is still being looked up keeps nobody waiting.
     runtime.shutdown_background();

@@ -14,7 +14,7 @@ use leasehold::Wait;
 use crate::bound::Inherited;
 use crate::config::{Configurable, Setting, typed};
 use crate::view::KeyView;
-use crate::{duration, env, exit};
+use crate::{duration, env, exit, guarded};
 
 pub(crate) use shared::{
     AccessArgs, CommonArgs, FileArgs, GraceArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs,
@@ -156,7 +156,7 @@ impl Command {
 /// before its lock can be somebody else's, and killed when it does not. If we are killed, so is it.
 /// On Linux that goes for all that it has started, in other groups, sessions and under other users
 /// too, as far as we may kill them; elsewhere for its process group. What it has left running when
-/// it ends by itself runs on.
+/// it ends by itself runs on, without the lock: --with-children holds the lock for that, too.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
@@ -376,7 +376,7 @@ pub(crate) struct ElectArgs {
     #[arg(long)]
     pub(crate) once: bool,
     /// Print who leads, and each change, until a signal comes
-    #[arg(long, conflicts_with_all = ["command", "note", "once", "metrics_file"])]
+    #[arg(long, conflicts_with_all = ["command", "note", "once", "metrics_file", "with_children"])]
     pub(crate) observe: bool,
     #[command(flatten)]
     pub(crate) retry: RetryArgs,
@@ -709,8 +709,12 @@ fn long_help(examples: &str) -> String {
 }
 
 /// What the help and the manual say after all options.
-pub(crate) const TABLES: [(&str, &str); 3] = [
+pub(crate) const TABLES: [(&str, &str); 4] = [
     ("Exit status", exit::TABLE),
+    (
+        "Processes that the command leaves running",
+        guarded::LEFT_RUNNING,
+    ),
     ("Environment", env::READ),
     ("Environment of the command", env::GIVEN),
 ];

@@ -398,6 +398,14 @@ pub(crate) struct GuardArgs {
     pub(crate) on_lost: OnLost,
     #[command(flatten)]
     pub(crate) grace: GraceArgs,
+    /// Hold the lock until all that the command has started is gone
+    ///
+    /// Without it the lock is released when the command itself ends, and background processes of
+    /// it run on. With it the lock is held and renewed until they have ended: on Linux all that
+    /// the command has started, daemons too, elsewhere its process group. Signals go on to all of
+    /// them, Ctrl-C as SIGTERM, and so does the end of the lock. The exit status is the command's.
+    #[arg(long, help_heading = "Jobs")]
+    pub(crate) with_children: bool,
 }
 
 /// How long the command has to stop by itself.

@@ -10,6 +10,7 @@
 )]
 
 mod child;
+mod children;
 mod classic;
 mod common;
 mod config;
@@ -27,8 +28,10 @@ mod many;
 mod messages;
 mod metrics;
 mod nested;
+mod outer_hold;
 mod pages;
 mod patience;
+mod pid_one;
 mod place;
 mod recover;
 mod scripts;

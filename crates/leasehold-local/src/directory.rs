@@ -158,11 +158,11 @@ impl Directory {
     }
 
     /// Removes what nobody has finished, in a directory of a group.
-    pub(super) fn remove_unfinished(&self, now: Duration) {
+    pub(super) fn remove_unfinished(&self, now: Duration, most: usize) {
         let Some(shared) = &self.shared else { return };
         let before = now.saturating_sub(UNFINISHED_FOR).as_secs();
         for part in PARTS {
-            let names = self.all_names(part, usize::MAX).unwrap_or_default();
+            let names = self.all_names(part, most).unwrap_or_default();
             let unfinished = names.iter().filter(|name| name.starts_with(UNFINISHED));
             shared.remove_unfinished(unfinished, part, before);
         }

@@ -1,14 +1,16 @@
 //! Makes the directory of a group, for `leasehold init`.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use leasehold_store::StoreError;
-use rustix::fs::{Dir, Gid, Mode, OFlags, Stat, fchmod, fchown, fstat, openat};
+use rustix::fs::{Dir, Gid, Mode, OFlags, RawMode, Stat, fchmod, fchown, fstat, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::directory::{KEYS, check_local, failed, refused};
+#[cfg(target_os = "linux")]
+use super::directory::check_local;
+use super::directory::{KEYS, failed, refused};
 use super::group::Group;
 use super::shared::{
     MARK, OF_FILES, OF_PARTS, OF_TOP, PARTS, UNFINISHED, bad_mark, check_way, make_file, mark,
@@ -17,7 +19,7 @@ use super::shared::{
 use super::{clock, walk};
 
 /// What the owner writes for the members to read.
-const OF_MARK: u32 = 0o640;
+const OF_MARK: RawMode = 0o640;
 
 /// The files beside the parts. Only the owner can make them; the clock is empty until somebody has
 /// set it.
@@ -31,6 +33,7 @@ pub(super) fn make(path: &Path, group: &Group) -> Result<bool, StoreError> {
     }
     let failed = |errno| failed(path, "make", errno);
     let (directory, stat) = open(path)?;
+    #[cfg(target_os = "linux")]
     check_local(path, &directory)?;
     let made_for = mark(&directory, &stat).map_err(|errno| match errno {
         Errno::INVAL => bad_mark(path),
@@ -108,7 +111,7 @@ fn is_empty(directory: &OwnedFd) -> Result<bool, Errno> {
 /// Makes what belongs into it. The mark is the first, so that who was killed in between can go
 /// on; that members may enter is the last.
 fn fill(directory: &OwnedFd, group: &Group) -> Result<(), Errno> {
-    let at = std::os::fd::AsFd::as_fd(directory);
+    let at = directory.as_fd();
     let number = format!("{}\n", group.gid);
     make_file(at, MARK, OF_MARK, group, number.as_bytes())?;
     for name in PARTS {
@@ -127,7 +130,7 @@ fn fill(directory: &OwnedFd, group: &Group) -> Result<(), Errno> {
 }
 
 /// Gives an open directory to the group.
-fn share(directory: &OwnedFd, group: &Group, mode: u32) -> Result<(), Errno> {
+fn share(directory: &OwnedFd, group: &Group, mode: RawMode) -> Result<(), Errno> {
     fchown(directory, None, Some(Gid::from_raw(group.gid)))?;
     // Changing the group takes the bit away that files inherit it by.
     fchmod(directory, Mode::from_raw_mode(mode))

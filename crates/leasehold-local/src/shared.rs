@@ -17,8 +17,8 @@ use std::path::Path;
 use leasehold_store::random::random_u64;
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, fchmod, fchown, fstat, linkat, openat,
-    renameat_with, statat, unlinkat,
+    AtFlags, FileType, Gid, Mode, OFlags, RawMode, RenameFlags, Stat, fchmod, fchown, fstat,
+    linkat, openat, renameat_with, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -40,10 +40,10 @@ pub(super) const PARTS: [&str; 4] = [RECORDS, SESSIONS, INBOXES, AUDIT];
 pub(super) const UNFINISHED: &str = ".new-";
 
 /// Modes, and what of each is looked at: what the owner may do is the owner's affair.
-pub(super) const OF_TOP: u32 = 0o2750;
-pub(super) const OF_PARTS: u32 = 0o2770;
-pub(super) const OF_FILES: u32 = 0o660;
-const LOOKED_AT: u32 = 0o2077;
+pub(super) const OF_TOP: RawMode = 0o2750;
+pub(super) const OF_PARTS: RawMode = 0o2770;
+pub(super) const OF_FILES: RawMode = 0o660;
+const LOOKED_AT: RawMode = 0o2077;
 
 /// A mark has a number and a line end.
 const LONGEST_MARK: usize = 32;
@@ -176,7 +176,7 @@ impl Shared {
 pub(super) fn make_file(
     at: BorrowedFd<'_>,
     name: &str,
-    mode: u32,
+    mode: RawMode,
     group: &Group,
     content: &[u8],
 ) -> Result<(), Errno> {
@@ -270,9 +270,8 @@ fn part(
     Ok(opened)
 }
 
-#[allow(clippy::useless_conversion, reason = "narrower on other systems")]
-fn mode_of(stat: &Stat) -> u32 {
-    u32::from(stat.st_mode) & 0o7777
+fn mode_of(stat: &Stat) -> RawMode {
+    stat.st_mode & 0o7777
 }
 
 fn is_of_owner(stat: &Stat, top: &Stat) -> bool {
@@ -280,7 +279,12 @@ fn is_of_owner(stat: &Stat, top: &Stat) -> bool {
 }
 
 /// Refuses what does not belong to the group, or has other rights for it and for others.
-pub(super) fn check(path: &Path, stat: &Stat, mode: u32, group: &Group) -> Result<(), StoreError> {
+pub(super) fn check(
+    path: &Path,
+    stat: &Stat,
+    mode: RawMode,
+    group: &Group,
+) -> Result<(), StoreError> {
     let found = mode_of(stat);
     let right_group = stat.st_gid == group.gid;
     if right_group && found & LOOKED_AT == mode & LOOKED_AT {
@@ -332,12 +336,18 @@ pub(super) fn check_way(path: &Path, found: &Found, top: &Stat) -> Result<(), St
 
 /// What to tell who cannot look into the directory, if it seems to be a group's.
 fn outside(path: &Path, top: &Stat, wanted: Option<&Group>) -> Option<StoreError> {
-    let seems = mode_of(top) & LOOKED_AT == OF_TOP & LOOKED_AT;
+    let of_group = Group::of(top.st_gid);
+    let checked = check(path, top, OF_TOP, &of_group);
     match wanted {
-        Some(wanted) if !seems || top.st_gid != wanted.gid => Some(not_shared(path, wanted)),
-        Some(wanted) => Some(wanted.not_ours(path)),
-        None => seems.then(|| Group::of(top.st_gid).not_ours(path)),
+        Some(wanted) if wanted.gid != of_group.gid => return Some(not_shared(path, wanted)),
+        None if checked.is_err() => return None,
+        _ => {}
     }
+    Some(match checked {
+        Err(error) => error,
+        Ok(()) if of_group.has_us() => bad_mark(path),
+        Ok(()) => of_group.not_ours(path),
+    })
 }
 
 fn not_shared(path: &Path, group: &Group) -> StoreError {
@@ -366,7 +376,7 @@ pub(super) fn of_another(path: &Path, group: &Group, wanted: &Group) -> StoreErr
 pub(super) fn bad_mark(path: &Path) -> StoreError {
     refused(
         format!(
-            "{} does not say for which group it is, or is not its owner's",
+            "{} does not say for which group it is, or may not be read",
             path.join(MARK).display()
         ),
         "write the number of the group into it, as the owner of the directory, with mode 640",

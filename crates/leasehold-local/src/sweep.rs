@@ -60,7 +60,7 @@ pub(super) fn sweep(store: &Arc<Inner>) -> bool {
             is_dead_file(&store.directory, &name);
         }
     }
-    store.directory.remove_unfinished(wall());
+    store.directory.remove_unfinished(wall(), NAMES);
     let keys = names(&store.directory, RECORDS, ".rec").into_iter();
     let places = keys.map(|name| Place::of(store, &name));
     let old: Vec<_> = places.filter(is_old).take(LOOKS).collect();

@@ -32,6 +32,7 @@ mod recover;
 mod serve;
 mod serve_browser;
 mod server;
+mod shared_directory;
 mod terminal;
 mod top;
 mod upgrade;

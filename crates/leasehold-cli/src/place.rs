@@ -1,5 +1,5 @@
 //! Whether the store is the one that is meant: `local:` excludes the processes of one user on one
-//! machine, in one directory.
+//! machine, in one directory. (A directory that a group shares has to be named.)
 
 use std::fs::canonicalize;
 use std::path::PathBuf;

@@ -604,16 +604,21 @@ pub(crate) struct ResizeArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// Mark servers that have never been used: of a redlock:// URL, or one with restart=quarantine
+/// Mark servers that have never been used, or make a directory that the users of a group share
 ///
+/// Servers are those of a redlock:// URL, or one with restart=quarantine.
 /// A server without a mark may have lost its data, and gives no votes, or grants nothing, for its
 /// quarantine (twice max_ttl). This says that those without one are new, so that they do at once.
 /// Run it once, before the first lock; never for a server that has lost its data. A server that is
 /// marked already is left as it is; one of another set, or with other settings, is moved to these,
 /// with a quarantine. It fails if a server is not new, and in quarantine.
+///
+/// A directory with ?group=NAME is made for the members of that group, of an empty one if there is
+/// one; run this as root, or as a member. What is missing of one that was made before is made again.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  leasehold init -S redlock://a,b,c,d,e\n  \
-    leasehold init -S 'redis://db1/?restart=quarantine'")]
+    leasehold init -S 'redis://db1/?restart=quarantine'\n  \
+    leasehold init -S 'local:/var/lib/leasehold?group=ops'")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per server")))]
 pub(crate) struct InitArgs {
     #[command(flatten)]

@@ -16,9 +16,9 @@ use crate::{duration, exit};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArgs {
-    /// The store: local:, local:/dir, redis://, rediss:// (TLS), redis+unix://, valkey://,
-    /// redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,… or redlock://h1,h2,h3;
-    /// those of Redis with ?layout=classic share locks with other libraries
+    /// The store: local:, local:/dir, local:/dir?group=NAME (several users), redis://, rediss://
+    /// (TLS), redis+unix://, valkey://, redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,… or
+    /// redlock://h1,h2,h3; those of Redis with ?layout=classic share locks with other libraries
     /// [env: LEASEHOLD_STORE] [default: local:]
     ///
     /// When no store is named, it is `local:`, which serves the processes of one user on one

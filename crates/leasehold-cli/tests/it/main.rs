@@ -38,6 +38,7 @@ mod scripts;
 mod serve;
 mod serve_browser;
 mod server;
+mod shared_directory;
 mod terminal;
 mod top;
 mod upgrade;

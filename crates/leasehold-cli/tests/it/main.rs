@@ -28,6 +28,7 @@ mod nested;
 mod pages;
 mod patience;
 mod place;
+mod recipes;
 mod recover;
 mod serve;
 mod serve_browser;

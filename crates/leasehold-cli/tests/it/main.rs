@@ -19,6 +19,7 @@ mod doctor;
 mod elect;
 mod every;
 mod kinds;
+mod links;
 mod locks;
 mod log;
 mod looking;

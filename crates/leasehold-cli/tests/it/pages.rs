@@ -174,8 +174,13 @@ pub(crate) struct Page {
     pub(crate) text: String,
 }
 
+/// Where the repository is.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 pub(crate) fn pages() -> Vec<Page> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let mut files: Vec<_> = AT_THE_ROOT.map(|name| root.join(name)).into();
     files.retain(|file| file.exists());
     let mut directories = vec![root.join("docs")];

@@ -35,7 +35,7 @@ async fn a_busy_target_fails_with_75() {
     let busy = make(&machine, "migrate").await;
     assert_eq!(busy.code(), Some(2), "{busy:?}");
     assert!(busy.stderr.contains("Error 75"), "{busy:?}");
-    assert!(!busy.stdout.contains("migrate \n"), "{busy:?}");
+    assert!(!busy.stdout.contains("migrate\n"), "{busy:?}");
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn all_commands_of_a_rule_are_under_its_lock_and_have_the_token() {
     let made = make(&machine(&fleet), "-s migrate").await;
     assert_eq!(made.code(), Some(0), "{made:?}");
     let mut lines = made.stdout.lines();
-    assert_eq!(lines.next(), Some("migrate "), "{made:?}");
+    assert_eq!(lines.next(), Some("migrate"), "{made:?}");
     let token = lines.next().and_then(|line| line.strip_prefix("seed "));
     assert!(
         token.is_some_and(|token| token.parse::<u64>().is_ok()),
@@ -57,6 +57,6 @@ async fn the_jobs_of_make_go_on_under_the_lock() {
     let fleet = Fleet(Servers::named_in(&makefile()));
     let made = make(&machine(&fleet), "-j4 generate").await;
     assert_eq!(made.code(), Some(0), "{made:?}");
-    assert!(made.stdout.contains("generate \n"), "{made:?}");
+    assert!(made.stdout.contains("generate\n"), "{made:?}");
     assert!(!made.stderr.contains("jobserver"), "{made:?}");
 }

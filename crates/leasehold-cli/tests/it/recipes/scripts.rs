@@ -48,7 +48,7 @@ async fn a_script_has_its_lock_from_its_first_command_to_its_last() {
     second.stderr().wait_for("(position 1)").await;
     machines[0].release("prune").await;
     let ended = first.finish().await;
-    let lines = format!("dump --all two words\ncopy \nprune started {token}\nprune done\n");
+    let lines = format!("dump --all two words\ncopy\nprune started {token}\nprune done\n");
     assert_eq!((ended.code(), &*ended.stdout), (Some(0), &*lines));
     assert!(started(&second, "prune").await > token);
 }
@@ -119,10 +119,10 @@ async fn steps_of_a_job_have_one_lock() {
     let machine = machine(&fleet, "deploy.md", &["lock.sh", "unlock.sh"], &[]);
     let try_it = "leasehold run -n deploy/production -- true";
     for lost in [false, true] {
-        let locked = run(&machine, "./lock.sh").await;
-        assert_eq!(locked.code(), Some(0), "{locked:?}");
-        let token = run(&machine, "cat lock.token").await;
-        assert!(token.stdout.trim().parse::<u64>().is_ok(), "{token:?}");
+        // The job lives as long as its steps.
+        let job = shell(&machine, "./lock.sh && cat lock.token && exec sleep 600");
+        let token = job.stdout().wait_for("").await;
+        assert!(token.parse::<u64>().is_ok(), "{token}");
         assert_eq!(run(&machine, try_it).await.code(), Some(75));
         let end = match lost {
             true => "leasehold break --yes deploy/production",
@@ -138,6 +138,15 @@ async fn steps_of_a_job_have_one_lock() {
         }
         assert_eq!(run(&machine, "./unlock.sh").await.code(), Some(0));
     }
+}
+
+#[tokio::test]
+async fn a_first_step_without_the_lock_fails() {
+    let fleet = Fleet::of(STORE);
+    let machine = machine(&fleet, "deploy.md", &["lock.sh"], &[]);
+    let failed = run(&machine, "LEASEHOLD_STORE= ./lock.sh").await;
+    assert_eq!(failed.code(), Some(64), "{failed:?}");
+    assert!(failed.stderr.contains("the store is empty"), "{failed:?}");
 }
 
 #[tokio::test]

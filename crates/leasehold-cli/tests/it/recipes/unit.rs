@@ -85,7 +85,7 @@ impl Unit {
 
     /// The value of an option of leasehold.
     pub(super) fn option(&self, name: &str) -> Option<String> {
-        let words = self.exec();
+        let words = words(self.get("ExecStart"));
         let at = words.iter().position(|word| word == name)?;
         words.get(at + 1).cloned()
     }

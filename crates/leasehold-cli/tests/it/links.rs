@@ -89,7 +89,7 @@ fn wrong(from: &Path, link: &str, found: &BTreeMap<PathBuf, Read>) -> Option<&'s
     }
     let to = match path {
         "" => from.to_owned(),
-        _ => plain(&from.parent().unwrap_or(Path::new("")).join(path)),
+        _ => plain(&from.with_file_name(path)),
     };
     match found.get(&to) {
         None if !root().join(&to).exists() => Some("there is no such file"),

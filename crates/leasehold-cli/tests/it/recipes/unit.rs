@@ -23,6 +23,7 @@ const KNOWN: [(&str, &[&str]); 4] = [
             "Restart",
             "RestartSec",
             "RestartPreventExitStatus",
+            "SuccessExitStatus",
             "KillMode",
             "TimeoutStopSec",
         ],

@@ -26,7 +26,7 @@ fn word(what: &str, text: &str, max: usize) -> Result<(), Invalid> {
     let printable = text.bytes().all(|b| b.is_ascii_graphic());
     if text.is_empty() || text.len() > max || !printable {
         return Err(Invalid::plain(format!(
-            "{what} is 1 to {max} printable ASCII characters without spaces"
+            "{what} must be 1 to {max} printable ASCII characters without spaces"
         )));
     }
     Ok(())
@@ -155,7 +155,7 @@ impl Note {
             return Err(Invalid::new(
                 format!("a note of {} bytes is too long", text.len()),
                 format!(
-                    "keep it to {} bytes, or put a reference there",
+                    "use at most {} bytes, for example a URL to the rest",
                     Self::MAX_BYTES
                 ),
             ));

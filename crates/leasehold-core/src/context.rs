@@ -54,8 +54,8 @@ impl ClaimContext {
             true => Ok(Self(text.into())),
             false => Err(Invalid::new(
                 format!(
-                    "a context is 1 to {} times {DIGITS} lower-case hexadecimal digits, with dots \
-                     between them",
+                    "a context must be 1 to {} groups of {DIGITS} lower-case hexadecimal digits, \
+                     separated by dots",
                     Self::MAX_DEPTH
                 ),
                 "make one with: openssl rand -hex 8",

@@ -34,13 +34,13 @@ impl Key {
         if name.is_empty() {
             return Err(Invalid::new(
                 "the key is empty",
-                "name what is to be protected, e.g. orders/42",
+                "name what the lock protects, e.g. orders/42",
             ));
         }
         if name.len() > Self::MAX_BYTES {
             return Err(Invalid::new(
                 format!(
-                    "the key has {} bytes, {} at most",
+                    "the key has {} bytes; at most {} are allowed",
                     name.len(),
                     Self::MAX_BYTES
                 ),
@@ -49,7 +49,7 @@ impl Key {
         }
         if let Some(bad) = name.chars().find(|c| c.is_control()) {
             return Err(Invalid::plain(format!(
-                "the key holds the control character U+{:04X}",
+                "the key contains the control character U+{:04X}",
                 u32::from(bad)
             )));
         }

@@ -87,10 +87,10 @@ impl Mode {
     pub fn check(self) -> Result<(), Invalid> {
         let Self { capacity, weight } = self;
         match capacity {
-            Capacity::Permits(0) => Err(Invalid::plain("a semaphore has at least 1 permit")),
-            _ if weight == 0 => Err(Invalid::plain("a claim takes at least 1 permit")),
+            Capacity::Permits(0) => Err(Invalid::plain("a semaphore needs at least 1 permit")),
+            _ if weight == 0 => Err(Invalid::plain("a claim must ask for at least 1 permit")),
             _ if weight > capacity.units() => Err(Invalid::plain(format!(
-                "{weight} permits asked for, where there are {}",
+                "{weight} permits were asked for, and the semaphore has {}",
                 capacity.units()
             ))),
             _ => Ok(()),

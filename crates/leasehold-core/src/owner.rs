@@ -127,7 +127,7 @@ impl OwnerSecret {
         let hex = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
         hex.then(|| u128::from_str_radix(text, 16).ok().map(Self))
             .flatten()
-            .ok_or_else(|| Invalid::plain("an owner's secret is 32 hexadecimal digits"))
+            .ok_or_else(|| Invalid::plain("an owner's secret must be 32 hexadecimal digits"))
     }
 
     /// The whole secret, for the wire.

@@ -44,15 +44,18 @@ impl QuorumSize {
     pub fn new(servers: usize, quorum: Option<usize>) -> Result<Self, Invalid> {
         if !(3..=Self::MAX_SERVERS).contains(&servers) {
             return Err(Invalid::new(
-                format!("a quorum of {servers} servers cannot be formed"),
-                format!("name 3 to {} servers; 5 suit most", Self::MAX_SERVERS),
+                format!("{servers} servers cannot form a quorum"),
+                format!(
+                    "name 3 to {} servers; 5 is a good choice",
+                    Self::MAX_SERVERS
+                ),
             ));
         }
         let majority = servers / 2 + 1;
         let quorum = quorum.unwrap_or(majority);
         if !(majority..=servers).contains(&quorum) {
             return Err(Invalid::new(
-                format!("{quorum} of {servers} servers is no quorum"),
+                format!("a quorum cannot be {quorum} of {servers} servers"),
                 format!("choose {majority} to {servers}"),
             ));
         }

@@ -78,7 +78,7 @@ impl StoreTime {
         const YEAR: u64 = 31_556_952_000_000;
         if self > latest {
             return Err(Invalid::plain(format!(
-                "it says that this is the year {}, and locks can be kept until {}",
+                "it shows the year {}, and locks can be kept until {}",
                 1970 + self.0 / YEAR,
                 1970 + Self::LATEST.0 / YEAR,
             )));

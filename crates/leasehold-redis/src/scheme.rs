@@ -175,7 +175,7 @@ impl RedisOptions {
             _ => {
                 return Err(StoreError::new(
                     ErrorKind::Invalid,
-                    "a client certificate and its key come together",
+                    "a client certificate needs its key, and a key its certificate",
                 )
                 .with_hint("give both, or neither"));
             }

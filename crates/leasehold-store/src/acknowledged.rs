@@ -30,9 +30,12 @@ impl Acknowledged {
     pub(crate) fn error(&self) -> StoreError {
         StoreError::new(
             ErrorKind::Unavailable,
-            format!("it was not acknowledged within {:?}: {self}", self.within),
+            format!(
+                "the write was not acknowledged within {:?}: {self}",
+                self.within
+            ),
         )
-        .with_hint("are the replicas running, connected and not behind?")
+        .with_hint("check that the replicas are running, connected and not behind")
     }
 }
 
@@ -77,7 +80,7 @@ mod tests {
         assert!(!short.is_enough());
         assert_eq!(
             short.error().to_string(),
-            "it was not acknowledged within 1s: 1 of 2 replicas answered"
+            "the write was not acknowledged within 1s: 1 of 2 replicas answered"
         );
         let disk = |disk, wanted| Acknowledged {
             disk: Some(disk),

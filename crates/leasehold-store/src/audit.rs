@@ -76,7 +76,7 @@ impl FromStr for AuditLimit {
         };
         limit.filter(bounds).ok_or_else(|| {
             Invalid::new(
-                format!("audit = {text:?} does not say how much of the log is kept"),
+                format!("audit = {text:?} is not a limit for the audit log"),
                 "write a number of entries from 100 to 10000000, or a time from 1m to 366d: \
                  audit=10000, audit=24h",
             )

@@ -37,7 +37,7 @@ pub(crate) async fn drain(
     while let Some(page) = listing.next_page().await? {
         all.extend(page.found);
         for (name, error) in page.skipped {
-            tracing::warn!(name, %error, "passed over a key that cannot be read");
+            tracing::warn!(name, %error, "skipped a key that cannot be read");
         }
     }
     all.sort_by(|(a, _), (b, _)| a.cmp(b));

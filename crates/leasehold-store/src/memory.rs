@@ -325,7 +325,7 @@ impl Scheme for Memory {
             _ => {
                 return Err(Invalid::new(
                     format!("a memory store has no option {query:?}"),
-                    "there is audit=, e.g. memory:?audit=1000",
+                    "the only option is audit, e.g. memory:?audit=1000",
                 )
                 .into());
             }
@@ -337,7 +337,7 @@ impl Scheme for Memory {
     }
 
     async fn examine(&self, url: &str, _access: &Access) -> Result<Report, StoreError> {
-        let found = "locks live in the memory of one process";
+        let found = "locks exist only in the memory of one process";
         Ok(Report {
             store: url.to_owned(),
             promise: "Exclusion and fencing among the tasks of this process.".to_owned(),

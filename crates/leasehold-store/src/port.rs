@@ -110,7 +110,7 @@ pub fn check_parts(parts: &[(Key, Claim)]) -> Result<(), Invalid> {
         claim.mode.check()?;
         if claim.wait {
             return Err(Invalid::plain(format!(
-                "a claim of several keys cannot wait, as the one of {key:?} would"
+                "a claim on several keys cannot wait, and the claim on {key:?} would wait"
             )));
         }
         if !keys.insert(key) {

@@ -30,10 +30,9 @@ pub trait Scheme: Sync {
         let _ = (url, access);
         Err(StoreError::new(
             ErrorKind::Invalid,
-            "only servers of a redlock:// URL are marked, and those of one with \
-             restart=quarantine",
+            "only servers of a redlock:// URL or with restart=quarantine can be marked as new",
         )
-        .with_hint("say redlock://host1,host2,host3 or redis://host?restart=quarantine"))
+        .with_hint("use redlock://host1,host2,host3 or redis://host?restart=quarantine"))
     }
 }
 

@@ -209,7 +209,7 @@ impl Client {
         while let Some(part) = listing.next().await? {
             keys.extend(part.keys);
             for Skipped { name, error } in part.skipped {
-                tracing::warn!(name, %error, "passed over a key that cannot be read");
+                tracing::warn!(name, %error, "skipped a key that cannot be read");
             }
         }
         keys.sort_by(|a, b| a.key.cmp(&b.key));

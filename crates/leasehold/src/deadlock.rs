@@ -239,9 +239,9 @@ impl DeadlockCheck {
     /// Refuses what cannot be checked.
     pub(crate) fn context(wish: &Wish) -> Result<&ClaimContext, StoreError> {
         wish.owner.context.as_ref().ok_or_else(|| {
-            let message = "deadlocks are found among claims with a context, and this one has none";
+            let message = "deadlock detection needs a context, and this claim has none";
             StoreError::new(ErrorKind::Invalid, message)
-                .with_hint("give all claims of a piece of work one context: `with_context`")
+                .with_hint("give all claims of one piece of work the same context: `with_context`")
         })
     }
 

@@ -52,7 +52,7 @@ impl fmt::Display for Operation {
             Self::Acquire => "cannot acquire",
             Self::Renew => "cannot renew",
             Self::Release => "cannot release",
-            Self::Hold => "cannot go on holding",
+            Self::Hold => "cannot keep holding",
             Self::Inspect => "cannot look at",
             Self::Break => "cannot break",
             Self::Shutdown => "cannot close",

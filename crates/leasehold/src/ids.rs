@@ -315,9 +315,9 @@ impl Places {
 fn behind(gap: Duration) -> StoreError {
     StoreError::new(
         ErrorKind::Refused,
-        format!("the clock is {gap:?} behind the last claim id made"),
+        format!("the clock is {gap:?} behind the last claim id"),
     )
-    .with_hint("slew the clock instead of stepping it, or make random ids")
+    .with_hint("slew the clock instead of stepping it, or use random ids")
     .with_retry_after(gap)
 }
 
@@ -326,7 +326,7 @@ fn over() -> StoreError {
         ErrorKind::Invalid,
         "the 69 years of these claim ids are over",
     )
-    .with_hint("choose a later epoch, everywhere at once, or make random ids")
+    .with_hint("choose a later epoch in all processes at the same time, or use random ids")
 }
 
 #[cfg(test)]

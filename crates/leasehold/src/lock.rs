@@ -68,9 +68,9 @@ impl Lock {
         if !Exclusive::is(self.wish.mode) {
             let error = StoreError::new(
                 ErrorKind::Invalid,
-                "readers and holders of permits cannot enter again",
+                "a lock with an owner is exclusive: readers and permits are not re-entrant",
             )
-            .with_hint("leave the owner out, or claim the key alone");
+            .with_hint("leave the owner out, or use Mode::EXCLUSIVE");
             return Err(self.error(error));
         }
         self.wish.secret = Some(owner.secret());

@@ -75,12 +75,12 @@ impl<K: LeaseKind> MultiLock<K> {
         let mut sorted = keys.clone();
         sorted.sort();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = "the key is named twice in one multi-lock";
+            let message = "the multi-lock names the key twice";
             return Err(invalid(Some(&twice[0]), message, "name each key once"));
         }
         let Some(first) = keys.first() else {
-            let hint = "name what is to be protected";
-            return Err(invalid(None, "a multi-lock needs a key", hint));
+            let hint = "name at least one key";
+            return Err(invalid(None, "the multi-lock has no key", hint));
         };
         Ok(Self {
             lock: lock(first),

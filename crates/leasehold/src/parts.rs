@@ -62,7 +62,7 @@ impl<K: LeaseKind> TryFrom<Written> for LeaseParts<K> {
         if !K::is(written.mode) {
             return Err(Invalid::new(
                 format!("these are the parts of a lease held as {:?}", written.mode),
-                "read them as the kind of lease they were made from",
+                "read them as the same kind of lease as they were made from",
             ));
         }
         written.mode.check()?;
@@ -231,7 +231,7 @@ impl Lock {
             Ok(lease) => Ok(lease),
             Err(why) => {
                 let error = StoreError::new(ErrorKind::Lost, why)
-                    .with_hint("recover() claims anew in that case");
+                    .with_hint("recover() makes a new claim in that case");
                 Err(self.adopt_error(error))
             }
         }
@@ -291,7 +291,7 @@ impl Lock {
                 let took = clock::now().since(started);
                 Ok(Lease::new(grant, &wish, took))
             }
-            Adopted::Gone => Err("the claim has gone: it was released, or it lapsed"),
+            Adopted::Gone => Err("the claim no longer exists: it was released or has expired"),
             Adopted::Superseded => {
                 Err("another process has taken over the claim, or its id was replaced")
             }

@@ -317,14 +317,15 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Gone => {
-                "the store has no such claim any more: it was broken, it expired there, or data was lost"
+                "the store no longer has the claim: it was broken, it expired, or the store lost \
+                 data"
             }
-            Self::Forgotten => "the store does not know this grant any more",
-            Self::Unanswered => "no renewal was answered in time",
-            Self::Expired => "its time is over and it is not renewed by itself",
+            Self::Forgotten => "the store no longer knows this grant",
+            Self::Unanswered => "no renewal was answered before the lease ended",
+            Self::Expired => "its TTL is over, and it is not renewed automatically",
             Self::Revoked => "an administrator broke the lock",
             Self::Superseded => "another process has taken over the claim",
-            Self::MaxHold => "it was held for the longest time allowed",
+            Self::MaxHold => "it was held for its maximum time",
             Self::HandedOver => "it was handed over to another process",
             Self::Shutdown => "the client was shut down",
         })

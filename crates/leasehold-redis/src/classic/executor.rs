@@ -159,7 +159,7 @@ impl Alone {
         }
         Err(StoreError::new(
             ErrorKind::Unavailable,
-            format!("others have changed the key {TRIES} times while it was looked at"),
+            format!("other clients changed the key between read and write, {TRIES} times in a row"),
         )
         .into())
     }

@@ -167,23 +167,23 @@ fn check_layout(layout: RedisLayout) -> Result<(), StoreError> {
     }
     Err(StoreError::new(
         ErrorKind::Invalid,
-        "the options are not of the classic layout",
+        "the options are not for the classic layout",
     )
-    .with_hint("call RedisOptions::classic, or say layout=classic in the URL"))
+    .with_hint("call RedisOptions::classic, or add layout=classic to the URL"))
 }
 
 /// Refuses what a string with an id cannot hold.
 pub(super) fn check_claim(claim: &Claim) -> Result<(), StoreError> {
     let why = if claim.mode.capacity() != Capacity::Lock {
-        "its record has one holder, so there are no permits"
+        "its record stores one holder, so there are no permits"
     } else if claim.mode != Mode::EXCLUSIVE {
-        "its record has one holder, so there are no readers"
+        "its record stores one holder, so there are no readers"
     } else if claim.secret.is_some() {
-        "its record names no owner who could enter again"
+        "its record stores no owner, so there are no re-entrant locks"
     } else if !claim.min_hold.is_zero() {
-        "its record cannot outlive a release"
+        "a release deletes its record, so there is no minimum hold"
     } else if claim.note.is_some() {
-        "its record has no place for a note"
+        "its record cannot store a note"
     } else {
         return Ok(());
     };
@@ -193,11 +193,12 @@ pub(super) fn check_claim(claim: &Claim) -> Result<(), StoreError> {
 /// Refuses what a renewal cannot change.
 pub(super) fn check_renew(renew: &Renew) -> Result<(), StoreError> {
     let why = if renew.rotate.is_some() {
-        "its record has no place for a former id, so ids are not replaced and leases not handed over"
+        "its record cannot store a former claim id, so ids cannot be replaced and leases cannot be \
+         handed over"
     } else if renew.downgrade {
-        "its record has one holder, so there are no readers"
+        "its record stores one holder, so there are no readers"
     } else if renew.note.is_some() {
-        "its record has no place for a note"
+        "its record cannot store a note"
     } else {
         return Ok(());
     };
@@ -330,11 +331,9 @@ impl LockStore for ClassicStore {
             Command::Release(release) => self.release(key, release).await,
             Command::Break { .. } => self.break_key(key).await,
             Command::Resize { .. } => Err(unsupported(
-                "its record has one holder, so there are no permits",
+                "its record stores one holder, so there are no permits",
             )),
-            Command::Watch { .. } => {
-                Err(unsupported("its record has no place for those who watch"))
-            }
+            Command::Watch { .. } => Err(unsupported("its record cannot store who watches a key")),
             Command::Unheard { .. } | Command::Bury { .. } => Err(stores_own(command)),
         }
     }
@@ -352,7 +351,7 @@ impl LockStore for ClassicStore {
     }
 
     async fn listen(&self, _sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
-        Err(unsupported("nobody is told when a lock is free"))
+        Err(unsupported("it sends no message when a lock becomes free"))
     }
 }
 

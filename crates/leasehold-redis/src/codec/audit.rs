@@ -117,9 +117,9 @@ pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreErro
         Value::ServerError(error) if error.code() == "LHTYPE" => {
             return Err(StoreError::new(
                 ErrorKind::Corrupt,
-                format!("{log} is no audit log: another program uses this name"),
+                format!("the key {log} is not an audit log: another program uses this name"),
             )
-            .with_hint("choose another prefix for one of them"));
+            .with_hint("choose another prefix for one of the two"));
         }
         Value::ServerError(error) => return Err(refusal::of_server(&error)),
         value => from_redis_value_ref(&value).map_err(|_| unreadable(&value))?,

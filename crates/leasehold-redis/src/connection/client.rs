@@ -27,9 +27,8 @@ pub(crate) fn client_at(
         }
     } else {
         let why = "this build of leasehold has no TLS";
-        return Err(
-            StoreError::new(ErrorKind::Unsupported, why).with_hint("enable its feature `tls`")
-        );
+        return Err(StoreError::new(ErrorKind::Unsupported, why)
+            .with_hint("build it with the feature `tls`"));
     };
     client(address, options)
 }

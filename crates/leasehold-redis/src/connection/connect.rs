@@ -274,7 +274,8 @@ impl Target {
         match dial(client, heard, limit).await {
             Ok(connection) => return Ok((connection, true)),
             Err(error) if refusal::is_without_resp3(&error, login) => {
-                tracing::debug!(url = %self.redacted, %error, "no RESP3 here");
+                tracing::debug!(url = %self.redacted, %error, "the server does not speak RESP3; \
+                 connecting with RESP2");
             }
             Err(error) => return Err(not_opened(error)),
         }

@@ -67,7 +67,8 @@ impl Gate {
                 if starts && !left.is_zero() {
                     tracing::warn!(
                         ?left,
-                        "this server may have forgotten who holds, and grants nothing for a while"
+                        "this server may have lost locks; it grants nothing until its quarantine \
+                         ends"
                     );
                 }
             }),

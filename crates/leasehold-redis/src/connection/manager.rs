@@ -340,7 +340,8 @@ impl ConnectionManager {
         };
         let later = named.epoch > ours.epoch || named.epoch == 0;
         if later && named.primary != ours.primary {
-            tracing::debug!(url = %self.target.redacted, "another server is the primary now");
+            tracing::debug!(url = %self.target.redacted, "a Sentinel reported another primary; \
+             reconnecting");
             self.lost(&wire.signals);
         }
     }

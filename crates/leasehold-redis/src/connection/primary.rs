@@ -211,9 +211,10 @@ impl Search {
             Ok(opened) => opened.map_err(|error| {
                 let error = refusal::of_opening(error, limit);
                 match error.kind() {
-                    ErrorKind::Refused if refusal::is_of_login(&error) => {
-                        error.with_hint("`sentinel_user` and `sentinel_pass` log in there")
-                    }
+                    ErrorKind::Refused if refusal::is_of_login(&error) => error.with_hint(
+                        "set the login for the Sentinels with `sentinel_user` and \
+                         `sentinel_pass`",
+                    ),
                     _ => error,
                 }
             }),

@@ -82,8 +82,8 @@ impl Acknowledge {
         check_bounds("an acknowledge_timeout", self.timeout, bounds, choose)?;
         match self.by {
             AcknowledgedBy::Replicas(0) => Err(Invalid::new(
-                "acknowledge=0 asks nobody",
-                "leave it out, or name how many replicas must answer",
+                "acknowledge=0 asks no replica",
+                "leave it out, or set how many replicas must answer",
             )),
             AcknowledgedBy::Replicas(n) | AcknowledgedBy::Disk { replicas: n } if n > 1_000 => {
                 Err(Invalid::plain(format!("{n} replicas are too many")))
@@ -126,7 +126,7 @@ impl Acknowledge {
         let timeout = params.duration("acknowledge_timeout")?;
         let renewals = params.yes_or_no("acknowledge_renewals")?;
         if by.is_none() && (timeout.is_some() || renewals.is_some()) {
-            let why = "the URL does not say who must acknowledge";
+            let why = "the URL has options for acknowledgements, and no `acknowledge`";
             return Err(Invalid::new(why, EXAMPLE));
         }
         Ok(by.flatten().map(Self::by).map(|usual| Self {
@@ -149,7 +149,7 @@ fn parse_by(text: &str) -> Result<Option<AcknowledgedBy>, Invalid> {
         },
     };
     by.map(Some)
-        .ok_or_else(|| Invalid::new(format!("acknowledge = {text:?} cannot be read"), EXAMPLE))
+        .ok_or_else(|| Invalid::new(format!("acknowledge = {text:?} is not valid"), EXAMPLE))
 }
 
 #[cfg(test)]
@@ -181,11 +181,11 @@ mod tests {
             assert_eq!(again, Ok(options), "{said}");
         }
         for (said, named) in [
-            ("acknowledge=0", "nobody"),
+            ("acknowledge=0", "no replica"),
             ("acknowledge=many", "\"many\""),
             ("acknowledge=disk:x", "disk:x"),
             ("acknowledge=5000", "too many"),
-            ("acknowledge_timeout=1s", "who must acknowledge"),
+            ("acknowledge_timeout=1s", "and no `acknowledge`"),
             (
                 "acknowledge=1&acknowledge_timeout=2h",
                 "acknowledge_timeout",

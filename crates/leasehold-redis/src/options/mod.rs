@@ -278,7 +278,7 @@ impl RedisOptions {
     /// [`Invalid`], naming the option and its bounds.
     pub fn check(&self) -> Result<(), Invalid> {
         let day = Duration::from_secs(24 * 3600);
-        let choose = "choose between 1 min and 366 d; 24 h suits most";
+        let choose = "choose between 1 min and 366 d; 24 h is a good default";
         let bounds = SHORTEST_RETENTION..=366 * day;
         check_bounds("a retention", self.retention, bounds, choose)?;
         self.check_all_but_retention()
@@ -293,25 +293,24 @@ impl RedisOptions {
         let misleading = !classic && prefix.contains("lock:");
         if prefix.len() > 128 || misleading || prefix.chars().any(char::is_control) {
             return Err(Invalid::new(
-                format!("the prefix {prefix:?} cannot be used"),
-                "at most 128 bytes, without control characters and without `lock:`",
+                format!("the prefix {prefix:?} is not allowed"),
+                "use at most 128 bytes, without control characters and without `lock:`",
             ));
         }
         if classic && self.acknowledge.is_some() {
             return Err(Invalid::new(
                 "in the classic layout, grants do not wait for acknowledgements",
-                "leave out acknowledge: the other libraries' locks would not be acknowledged, \
-                 and a fail-over that forgets one of these lets two hold",
+                "leave out acknowledge: locks of other libraries would not be acknowledged, and a \
+                 fail-over could lose them",
             ));
         }
         if classic && self.audit.is_some() {
-            return Err(only_native("audit", "no record of who holds"));
+            return Err(only_native("audit", "no record of holders"));
         }
         if classic && self.restart != Restart::Trust {
             return Err(Invalid::new(
-                "in the classic layout, a server that has restarted is not quarantined",
-                "leave out restart: a quarantine that only one of two libraries keeps protects \
-                 nobody",
+                "the classic layout has no quarantine after a restart",
+                "leave out restart: other libraries would ignore the quarantine",
             ));
         }
         for (name, timeout) in [

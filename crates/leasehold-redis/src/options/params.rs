@@ -48,7 +48,7 @@ impl Params {
             None => Ok(()),
             Some((other, _)) => Err(Invalid::new(
                 format!("the URL has an unknown parameter {other:?}"),
-                format!("known are {known}"),
+                format!("known parameters: {known}"),
             )),
         }
     }

@@ -53,10 +53,10 @@ impl RedisOptions {
     fn read_url(url: &str) -> Result<Self, Invalid> {
         let (hosts, url) = sentinels::split_hosts(url);
         let url = Url::parse(&url)
-            .map_err(|error| Invalid::new(format!("the URL cannot be read: {error}"), EXAMPLE))?;
+            .map_err(|error| Invalid::new(format!("the URL cannot be parsed: {error}"), EXAMPLE))?;
         if url.fragment().is_some() {
             return Err(Invalid::new(
-                "there is a # in the URL, and what follows it would be left out",
+                "the URL contains a #, and everything after it would be ignored",
                 "write %23 for a # in user, password or parameters",
             ));
         }
@@ -126,7 +126,11 @@ impl RedisOptions {
         self.client_certificate = match (params.take("cert"), params.take("key")) {
             (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
             (None, None) => None,
-            _ => return Err(Invalid::plain("cert and key belong together in the URL")),
+            _ => {
+                return Err(Invalid::plain(
+                    "the URL must have both cert and key, or neither",
+                ));
+            }
         };
         Ok(())
     }
@@ -153,7 +157,9 @@ fn address(url: &Url, hosts: &[&str]) -> Result<(RedisAddress, Option<String>), 
             }
             let path = decode("path", url.path())?;
             if path.contains('\0') {
-                return Err(Invalid::plain("the path of the socket holds a zero byte"));
+                return Err(Invalid::plain(
+                    "the path of the socket contains a zero byte",
+                ));
             }
             Ok((RedisAddress::Unix(path.into()), None))
         }
@@ -162,7 +168,7 @@ fn address(url: &Url, hosts: &[&str]) -> Result<(RedisAddress, Option<String>), 
             Ok((RedisAddress::Sentinel(sentinels), db))
         }
         other => Err(Invalid::new(
-            format!("the scheme {other}: is not one of Redis"),
+            format!("{other}: is not a URL scheme of Redis"),
             "use redis, rediss, redis+unix, redis-sentinel, valkey or valkeys",
         )),
     }
@@ -193,7 +199,7 @@ pub(crate) fn host_name(host: &Host<&str>) -> Result<String, Invalid> {
     let odd = |c: char| c.is_control() || c.is_whitespace() || "/?#@,:[]%\\<>^|".contains(c);
     if name.contains(odd) {
         return Err(Invalid::new(
-            "the host in the URL is not the name of one",
+            "the host in the URL is not a valid host name",
             EXAMPLE,
         ));
     }
@@ -205,7 +211,7 @@ fn parse_layout(text: &str) -> Result<RedisLayout, Invalid> {
         "native" => Ok(RedisLayout::Native),
         "classic" => Ok(RedisLayout::Classic),
         _ => Err(Invalid::new(
-            format!("the layout {text:?} is not known"),
+            format!("unknown layout {text:?}"),
             "write layout=classic for locks that other libraries share, or leave it out",
         )),
     }
@@ -214,7 +220,7 @@ fn parse_layout(text: &str) -> Result<RedisLayout, Invalid> {
 /// A parameter that means nothing in the classic layout, which has `why`.
 pub(crate) fn only_native(name: &str, why: &str) -> Invalid {
     Invalid::new(
-        format!("{name} has no meaning with layout=classic, which has {why}"),
+        format!("{name} has no effect with layout=classic, which has {why}"),
         "leave it out",
     )
 }
@@ -241,7 +247,7 @@ pub(crate) fn decode(what: &str, text: &str) -> Result<String, Invalid> {
         let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
         let Some(byte) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) else {
             return Err(Invalid::new(
-                format!("the {what} in the URL is not percent-encoded as it should be"),
+                format!("the {what} in the URL has invalid percent-encoding"),
                 "write %25 for a percent sign",
             ));
         };

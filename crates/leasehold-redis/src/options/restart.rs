@@ -92,9 +92,9 @@ impl Quarantine {
         let max = self.max_ttl;
         Err(StoreError::new(
             ErrorKind::Invalid,
-            format!("a TTL of {ttl:?} is longer than this server allows: {max:?}"),
+            format!("a TTL of {ttl:?} is longer than max_ttl of the server, {max:?}"),
         )
-        .with_hint("choose a shorter one, or set max_ttl for all clients of the server"))
+        .with_hint("choose a shorter TTL, or raise max_ttl in all clients of the server"))
     }
 }
 
@@ -138,11 +138,11 @@ impl Restart {
             })),
             None | Some("trust") if max_ttl.is_none() && lasts.is_none() => Ok(Self::Trust),
             None | Some("trust") => Err(Invalid::new(
-                "max_ttl and quarantine mean nothing on a server that is trusted after a restart",
+                "max_ttl and quarantine have no effect without restart=quarantine",
                 "add restart=quarantine to the URL, or leave them out",
             )),
             Some(other) => Err(Invalid::new(
-                format!("restart = {other:?} cannot be read"),
+                format!("restart = {other:?} is not valid"),
                 EXAMPLE,
             )),
         }
@@ -157,10 +157,10 @@ pub(crate) fn check_times(max_ttl: Duration, quarantine: Duration) -> Result<(),
         "a max_ttl",
         max_ttl,
         bounds,
-        "choose between 100ms and 86400s",
+        "choose between 100 ms and 24 h",
     )?;
-    let choose = "choose twice max_ttl or more: claims outlive it otherwise, or tokens fall where \
-                  clocks differ";
+    let choose = "choose at least twice max_ttl: claims could outlive a shorter one, and tokens \
+     could fall where clocks differ";
     check_bounds("a quarantine", quarantine, 2 * max_ttl..=366 * day, choose)
 }
 
@@ -198,9 +198,9 @@ mod tests {
         }
         for (said, named) in [
             ("restart=perhaps", "\"perhaps\""),
-            ("max_ttl=10s", "trusted"),
-            ("quarantine=10s", "trusted"),
-            ("restart=trust&max_ttl=10s", "trusted"),
+            ("max_ttl=10s", "no effect"),
+            ("quarantine=10s", "no effect"),
+            ("restart=trust&max_ttl=10s", "no effect"),
             ("restart=quarantine&max_ttl=10ms", "a max_ttl of 10ms"),
             ("restart=quarantine&max_ttl=2d", "a max_ttl of"),
             (
@@ -222,7 +222,10 @@ mod tests {
         assert!(refused.message.contains("quarantine"), "{refused}");
         let several = RedlockOptions::from_url("redlock://a,b,c/?restart=quarantine");
         let refused = several.unwrap_err();
-        assert!(refused.message.contains("quarantine anyway"), "{refused}");
+        assert!(
+            refused.message.contains("always have a quarantine"),
+            "{refused}"
+        );
     }
 
     #[test]

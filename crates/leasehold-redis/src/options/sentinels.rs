@@ -78,7 +78,7 @@ impl Sentinels {
     ) -> Result<(Self, Option<String>), Invalid> {
         if url.path().contains('@') {
             return Err(Invalid::plain(
-                "the name of the primary holds an @ as it stands",
+                "the name of the primary contains an @ that is not percent-encoded",
             ));
         }
         let mut path = url.path().trim_start_matches('/').splitn(2, '/');
@@ -97,7 +97,7 @@ impl Sentinels {
         }
         if self.master.is_empty() {
             return Err(Invalid::new(
-                "the URL does not say under which name the Sentinels watch the primary",
+                "the URL does not contain the name of the primary, as the Sentinels know it",
                 EXAMPLE,
             ));
         }
@@ -145,7 +145,7 @@ pub(crate) fn address(host: &str, port: u16) -> String {
 fn node(text: &str, which: usize) -> Result<(String, u16), Invalid> {
     let unreadable = || {
         Invalid::new(
-            format!("the address of Sentinel {which} in the URL cannot be read"),
+            format!("the address of Sentinel {which} in the URL is not valid"),
             EXAMPLE,
         )
     };
@@ -189,8 +189,8 @@ pub(crate) fn discreet(url: &str, invalid: Invalid) -> Invalid {
         return invalid;
     }
     Invalid::new(
-        "the URL cannot be read, and there is an @ behind the first /, ? or # of it",
-        "percent-encode what is special in user and password: %2F for /, %3F for ?, %23 for #, \
+        "the URL cannot be parsed, and it has an @ after its first /, ? or #",
+        "percent-encode special characters in user and password: %2F for /, %3F for ?, %23 for #, \
          %40 for @",
     )
 }
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_is_named() {
         for (url, named) in [
-            ("redis-sentinel://h1,h2", "under which name"),
+            ("redis-sentinel://h1,h2", "the name of the primary"),
             ("redis-sentinel:///m", "Sentinel"),
             ("redis-sentinel://h1,,h3/m", "Sentinel 2"),
             ("redis-sentinel://h1,h2:x/m", "Sentinel 2"),

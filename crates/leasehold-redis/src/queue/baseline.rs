@@ -58,7 +58,7 @@ impl Baseline {
         let Route::One(shared) = &store.route else {
             return Err(StoreError::new(
                 ErrorKind::Unsupported,
-                "a cluster has no one server to compare with",
+                "a cluster has no single server to compare with",
             )
             .with_hint("measure one of its nodes alone"));
         };
@@ -144,7 +144,7 @@ impl Baseline {
             _ => {
                 return Err(StoreError::new(
                     ErrorKind::Unsupported,
-                    "INFO has no text here",
+                    "the server's answer to INFO is not text",
                 ));
             }
         };

@@ -34,9 +34,9 @@ impl RedisStore {
         let Some(quarantine) = options.restart.quarantine().copied() else {
             return Err(StoreError::new(
                 ErrorKind::Invalid,
-                "without restart=quarantine a server is trusted after a restart, and nothing is marked",
+                "a server has a mark only with restart=quarantine",
             )
-            .with_hint("add it to the URL if the clients of the server say so"));
+            .with_hint("add restart=quarantine to the URL, if the clients of the server use it"));
         };
         let target = Target::new(&options)?;
         let opened = target.connect(None).await?;

@@ -174,7 +174,7 @@ fn check_layout(options: &RedisOptions) -> Result<(), StoreError> {
     }
     Err(StoreError::new(
         ErrorKind::Invalid,
-        "these options are of the classic layout",
+        "these options are for the classic layout",
     )
     .with_hint("open them with ClassicStore"))
 }

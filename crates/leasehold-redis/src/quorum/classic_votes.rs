@@ -51,7 +51,7 @@ pub(super) async fn ask(
             let token = Token(held.into());
             Vote::Broken { token }
         }
-        Ask::Watch(_) => return Err(unsupported("its record has no place for those who watch")),
+        Ask::Watch(_) => return Err(unsupported("its record cannot store who watches a key")),
     })
 }
 

@@ -27,7 +27,7 @@ impl RedlockStore {
     pub async fn initialise(options: RedlockOptions) -> Result<Vec<Initialised>, StoreError> {
         if options.is_classic() {
             return Err(crate::classic::unsupported(
-                "its servers keep no mark, and need none",
+                "its servers have no mark and need none",
             ));
         }
         options.check()?;

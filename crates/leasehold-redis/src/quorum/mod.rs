@@ -153,9 +153,9 @@ impl RedlockStore {
         if ttl > max && !self.inner.options.is_classic() {
             return Err(StoreError::new(
                 ErrorKind::Invalid,
-                format!("a TTL of {ttl:?} is longer than these servers allow: {max:?}"),
+                format!("a TTL of {ttl:?} is longer than max_ttl of the set, {max:?}"),
             )
-            .with_hint("choose a shorter one, or set max_ttl for all clients of the set"));
+            .with_hint("choose a shorter TTL, or raise max_ttl in all clients of the set"));
         }
         Ok(())
     }
@@ -213,7 +213,9 @@ impl LockStore for RedlockStore {
 
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         if self.inner.options.is_classic() {
-            return Err(classic::unsupported("nobody is told when a lock is free"));
+            return Err(classic::unsupported(
+                "it sends no message when a lock becomes free",
+            ));
         }
         Ok(Box::new(listen::listen(&self.inner, sink).await?))
     }

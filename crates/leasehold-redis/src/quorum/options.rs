@@ -99,7 +99,7 @@ impl RedlockOptions {
             "redlocks" => "rediss",
             _ => {
                 return Err(Invalid::new(
-                    "the scheme is not one of Redlock",
+                    "the URL scheme is not redlock: or redlocks:",
                     "write redlock://host1,host2,host3, or redlocks:// with TLS",
                 ));
             }
@@ -121,7 +121,7 @@ impl RedlockOptions {
             let url = format!("{server}://{member}{path}?{common}");
             let server = RedisOptions::from_url(&url).map_err(|mut invalid| {
                 if invalid.message.contains("unknown parameter") {
-                    invalid.hint = Some(format!("known are {PARAMETERS}"));
+                    invalid.hint = Some(format!("known parameters: {PARAMETERS}"));
                 }
                 invalid
             })?;
@@ -197,14 +197,14 @@ impl RedlockOptions {
             server.check()?;
             if server.restart != Restart::Trust {
                 return Err(Invalid::new(
-                    "the servers of a set have a quarantine anyway",
-                    "leave out restart; max_ttl and quarantine are the set's",
+                    "restart has no effect here: the servers of a set always have a quarantine",
+                    "leave out restart; set max_ttl and quarantine for the set",
                 ));
             }
             if matches!(server.address, RedisAddress::Sentinel(_)) || server.acknowledge.is_some() {
                 return Err(Invalid::new(
-                    "each server of a set is one server, and its vote counts at once",
-                    "leave out Sentinels and acknowledge: the majority takes their place",
+                    "a set has no Sentinels and no acknowledge: each member is one server",
+                    "leave them out: the majority of servers replaces them",
                 ));
             }
             let first = &self.servers[0];
@@ -214,8 +214,7 @@ impl RedlockOptions {
             };
             if agreed(server) != agreed(first) {
                 return Err(Invalid::plain(
-                    "all servers of a set have one prefix and one layout, and all keep an audit \
-                     log or none does",
+                    "all servers of a set must have the same prefix, layout and audit",
                 ));
             }
         }
@@ -227,7 +226,7 @@ impl RedlockOptions {
             ));
         }
         let bounds = Duration::from_millis(5)..=Duration::from_secs(30);
-        let choose = "choose between 5ms and 30s";
+        let choose = "choose between 5 ms and 30 s";
         check_bounds("a node_timeout", self.node_timeout, bounds, choose)?;
         let twice = self.max_ttl.saturating_mul(2);
         let quarantine = self.quarantine();
@@ -242,7 +241,7 @@ impl RedlockOptions {
         match &self.set {
             Some(set) if set.is_empty() || set.len() > 64 || set.chars().any(char::is_control) => {
                 Err(Invalid::plain(
-                    "the name of a set has 1 to 64 bytes, without control characters",
+                    "the name of a set must be 1 to 64 bytes, without control characters",
                 ))
             }
             _ => Ok(()),

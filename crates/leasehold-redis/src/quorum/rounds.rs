@@ -327,7 +327,8 @@ impl Inner {
         }
         for server in farewell.unconfirmed() {
             let server = &self.members[server].name;
-            tracing::debug!(%key, %server, "a release was not confirmed; its vote has lapsed");
+            tracing::debug!(%key, %server, "a server did not confirm a release; its vote has \
+             expired");
         }
     }
 }

@@ -124,8 +124,11 @@ impl ClientBuilder {
         let error = |error| Error::new(Operation::Connect, None, error);
         let Ok(runtime) = Runtime::try_current() else {
             return Err(error(
-                StoreError::new(ErrorKind::Invalid, "there is no Tokio runtime here")
-                    .with_hint("call it inside #[tokio::main], or Runtime::block_on"),
+                StoreError::new(
+                    ErrorKind::Invalid,
+                    "connect was called outside of a Tokio runtime",
+                )
+                .with_hint("call it inside #[tokio::main], or Runtime::block_on"),
             ));
         };
         self.settings

@@ -143,8 +143,8 @@ impl Register {
     pub fn expire_after(mut self, idle: Duration) -> Result<Self, Invalid> {
         if !(Self::MIN_EXPIRY..=Self::MAX_EXPIRY).contains(&idle) {
             return Err(Invalid::new(
-                format!("a fenced value cannot expire after {idle:?}"),
-                "take 1 s to 100 years: longer than any holder may be paused",
+                format!("an expiry of {idle:?} is out of bounds for a fenced value"),
+                "choose 1 s to 100 years, longer than any holder may be paused",
             ));
         }
         self.keep = Some(idle);

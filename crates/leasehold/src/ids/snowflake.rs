@@ -61,7 +61,7 @@ impl Snowflake {
         let Some(epoch) = epoch.ok().filter(fits) else {
             return Err(Invalid::new(
                 "the epoch of Snowflake ids is before 1970, in the future or over 69 years ago",
-                "choose a day shortly before the first id is made, everywhere the same",
+                "choose a day shortly before the first id is made, the same in all processes",
             ));
         };
         let place = u64::from(config.data_centre) << PLACE_BITS | u64::from(config.machine);

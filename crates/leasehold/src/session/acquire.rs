@@ -279,7 +279,10 @@ impl Session {
 fn too_late(ttl: Duration) -> StoreError {
     StoreError::new(
         ErrorKind::Unavailable,
-        format!("the store answers too late for a TTL of {ttl:?}: each lease was over on arrival"),
+        format!(
+            "the store is too slow for a TTL of {ttl:?}: every lease had expired before its \
+         grant arrived"
+        ),
     )
-    .with_hint("choose a longer TTL, or look why the store is slow")
+    .with_hint("choose a longer TTL, or find out why the store is slow")
 }

@@ -34,16 +34,14 @@ pub(crate) enum Closed {
 impl Closed {
     pub(crate) fn error(self) -> StoreError {
         let (message, hint) = match self {
-            Self::ShutDown => ("the client was shut down", "connect anew"),
+            Self::ShutDown => ("the client was shut down", "connect again"),
             Self::NoRuntime => (
-                "the Tokio runtime in which the client was connected has ended, and nobody keeps \
-                 its leases",
-                "connect anew, in a runtime that lives as long as the client",
+                "the Tokio runtime of the client has ended, so its leases are not renewed",
+                "connect again, in a runtime that lives as long as the client",
             ),
             Self::NotDriven => (
-                "the Tokio runtime in which the client was connected does not run, and nobody \
-                 keeps its leases",
-                "connect in a runtime that goes on running, such as that of #[tokio::main]",
+                "the Tokio runtime of the client is not running, so its leases are not renewed",
+                "connect in a runtime that keeps running, such as that of #[tokio::main]",
             ),
         };
         StoreError::new(ErrorKind::Closed, message).with_hint(hint)
@@ -143,8 +141,7 @@ impl Session {
         }
         Err(StoreError::new(
             ErrorKind::Invalid,
-            "a blocking call on the only thread of the runtime in which the client was \
-             connected would wait for ever: that thread keeps the connection and the leases",
+            "a blocking call on the only thread of the client's Tokio runtime would block forever",
         )
         .with_hint("call it in spawn_blocking, or connect with leasehold::blocking"))
     }

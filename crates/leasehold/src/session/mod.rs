@@ -289,7 +289,7 @@ pub(crate) fn unanswered(limit: Duration) -> StoreError {
         ErrorKind::Unavailable,
         format!("the store gave no answer within {limit:?}"),
     )
-    .with_hint("is it running and reachable? `operation_timeout` sets how long to wait")
+    .with_hint("check that it is running and reachable; `operation_timeout` sets how long to wait")
 }
 
 pub(crate) use leasehold_store::random::{random_u64, random_u128};

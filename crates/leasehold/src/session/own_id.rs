@@ -77,9 +77,9 @@ impl OwnIds {
 pub(crate) fn not_unique() -> StoreError {
     StoreError::new(
         ErrorKind::Invalid,
-        format!("{COLLISIONS} claim ids in a row were another claim's"),
+        format!("{COLLISIONS} claim ids in a row were already in use"),
     )
-    .with_hint("the generator of claim ids must not give one id twice")
+    .with_hint("the generator of claim ids must not return the same id twice")
 }
 
 /// Free again when it is dropped.

@@ -246,9 +246,9 @@ impl Watchdog {
             }
             Err(error) => {
                 if self.deafness.is_news(error.kind()) {
-                    tracing::warn!(%error, "cannot listen for grants; asking from time to time");
+                    tracing::warn!(%error, "cannot listen for grants; polling instead");
                 } else {
-                    tracing::debug!(%error, "cannot listen for grants; trying again");
+                    tracing::debug!(%error, "cannot listen for grants; retrying");
                 }
                 self.listen_after = now + INBOX_AGAIN;
             }

@@ -204,7 +204,7 @@ async fn a_whole_database_is_not_listed() {
     server.command(&["SET", "somebody's data", "x", "EX", "60"]);
     let refused = client.list("*").await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
-    assert!(hint(&refused).contains("begin the pattern"), "{refused}");
+    assert!(hint(&refused).contains("start the pattern"), "{refused}");
     assert!(client.list("invoice-*").await.unwrap().is_empty());
 }
 

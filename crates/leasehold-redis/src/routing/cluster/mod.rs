@@ -166,7 +166,7 @@ impl Cluster {
                 node => (node, Way::Asking),
             };
             let Some(address) = address else {
-                *why = not_served(&format!("nobody serves slot {slot}"));
+                *why = not_served(&format!("no node serves slot {slot}"));
                 self.until_changed(backoff.pause(), &mut changes).await;
                 continue;
             };
@@ -296,5 +296,5 @@ fn not_served(reason: &str) -> StoreError {
         ErrorKind::Unavailable,
         format!("the cluster cannot serve this key now: {reason}"),
     )
-    .with_hint("look at CLUSTER INFO on one of its nodes; asking again is safe")
+    .with_hint("check CLUSTER INFO on one of its nodes; retrying is safe")
 }

@@ -73,7 +73,7 @@ impl RedisClusterOptions {
                 let scheme = scheme.split(':').next().unwrap_or_default();
                 let scheme = scheme.escape_debug();
                 return Err(Invalid::new(
-                    format!("the scheme {scheme}: is not one of a cluster"),
+                    format!("{scheme}: is not a URL scheme of a cluster"),
                     "use redis-cluster://, or rediss-cluster:// for TLS",
                 ));
             }
@@ -82,10 +82,7 @@ impl RedisClusterOptions {
         let (authority, tail) = rest.split_at(end);
         let tail = tail.strip_prefix('/').unwrap_or(tail);
         if !tail.is_empty() && !tail.starts_with('?') {
-            return Err(Invalid::new(
-                "a cluster has no databases to choose from",
-                EXAMPLE,
-            ));
+            return Err(Invalid::new("a cluster has only database 0", EXAMPLE));
         }
         let (login, hosts) = match authority.rfind('@') {
             Some(at) => authority.split_at(at + 1),
@@ -119,7 +116,10 @@ impl RedisClusterOptions {
     /// [`Invalid`], naming the option and its bounds.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.seeds.is_empty() {
-            return Err(Invalid::new("no host of the cluster is named", EXAMPLE));
+            return Err(Invalid::new(
+                "the URL names no host of the cluster",
+                EXAMPLE,
+            ));
         }
         if self.node.db != 0 {
             return Err(Invalid::new(
@@ -130,14 +130,13 @@ impl RedisClusterOptions {
         if self.node.acknowledge.is_some() {
             return Err(Invalid::new(
                 "in a cluster, grants cannot wait for acknowledgements",
-                "leave out acknowledge; docs/stores/cluster.md says what a fail-over forgets",
+                "leave out acknowledge; docs/stores/cluster.md says what a fail-over can lose",
             ));
         }
         if self.node.restart != Restart::Trust {
             return Err(Invalid::new(
-                "in a cluster there is no quarantine: the mark of a node would have to lie in \
-                 the slot of each lock, and moves away with it",
-                "leave out restart; docs/stores/cluster.md says what a fail-over forgets",
+                "a cluster has no quarantine: the mark of a node would move away with its slots",
+                "leave out restart; docs/stores/cluster.md says what a fail-over can lose",
             ));
         }
         self.seeds().try_for_each(|seed| self.at(&seed).check())
@@ -247,16 +246,13 @@ mod tests {
         for (url, message) in [
             ("redis-cluster://", "a host of the cluster is missing"),
             ("redis-cluster://a,,b", "a host of the cluster is missing"),
-            (
-                "redis-cluster://a/1",
-                "a cluster has no databases to choose from",
-            ),
+            ("redis-cluster://a/1", "a cluster has only database 0"),
             ("redis-cluster://a/?db=1", "a cluster has no database 1"),
-            ("redis://a", "the scheme redis: is not one of a cluster"),
-            ("a\nb", "the scheme a\\nb: is not one of a cluster"),
+            ("redis://a", "redis: is not a URL scheme of a cluster"),
+            ("a\nb", "a\\nb: is not a URL scheme of a cluster"),
             (
                 "redis-cluster:a",
-                "the scheme redis-cluster: is not one of a cluster",
+                "redis-cluster: is not a URL scheme of a cluster",
             ),
             (
                 "redis-cluster://:secret@a/?color=red",
@@ -264,7 +260,7 @@ mod tests {
             ),
             (
                 "redis-cluster://a/?prefix=lock:",
-                "the prefix \"lock:\" cannot be used",
+                "the prefix \"lock:\" is not allowed",
             ),
         ] {
             let refused = RedisClusterOptions::from_url(url).unwrap_err();

@@ -87,7 +87,7 @@ pub(super) async fn listen(
         if current.is_some() {
             return Err(StoreError::new(
                 ErrorKind::Invalid,
-                "the inbox of this store is open already",
+                "the inbox of this store is already open",
             ));
         }
         *current = Some(Arc::clone(&sink));

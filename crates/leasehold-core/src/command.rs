@@ -239,7 +239,7 @@ pub enum Event {
         id: ClaimId,
         /// Its fencing token.
         token: Token,
-        /// As in [`Standing::behind`](crate::Standing::behind).
+        /// Same as in [`Standing::behind`](crate::Standing::behind).
         behind: Option<Arrival>,
         /// Until when it lives without renewal.
         deadline: StoreTime,

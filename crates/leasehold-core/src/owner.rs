@@ -94,7 +94,7 @@ impl ClientInfo {
         }
     }
 
-    /// As [`ClientInfo::new`], of what [`ClientInfo::label_and_context`] wrote. A context that is
+    /// Same as [`ClientInfo::new`], of what [`ClientInfo::label_and_context`] wrote. A context that is
     /// none is left out.
     #[must_use]
     pub fn of_texts(host: &str, pid: u32, label_and_context: &str) -> Self {

@@ -86,7 +86,7 @@ pub enum Push {
         arrival: Arrival,
         /// Its fencing token.
         token: Token,
-        /// As in [`Standing::behind`](crate::Standing::behind).
+        /// Same as in [`Standing::behind`](crate::Standing::behind).
         behind: Option<Arrival>,
         /// The store's time of the grant.
         at: StoreTime,

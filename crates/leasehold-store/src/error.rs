@@ -60,7 +60,7 @@ pub struct StoreError {
     kind: ErrorKind,
     message: String,
     hint: Option<String>,
-    /// As [`retry_after`](Self::retry_after). Hidden: the client reads it as a field.
+    /// Same as [`retry_after`](Self::retry_after). Hidden: the client reads it as a field.
     #[doc(hidden)]
     pub retry_after: Option<Duration>,
     source: Option<Source>,

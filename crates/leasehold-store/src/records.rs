@@ -21,7 +21,7 @@ use crate::port::{Capabilities, Listening, LockStore, PushSink, check_parts};
 /// Those of [`LockStore`].
 #[async_trait]
 pub trait Records: Send + Sync + fmt::Debug + 'static {
-    /// As [`LockStore::capabilities`].
+    /// Same as [`LockStore::capabilities`].
     fn capabilities(&self) -> Capabilities;
 
     /// Changes the records of these keys, each of which is there once, in one atomic step:
@@ -39,10 +39,10 @@ pub trait Records: Send + Sync + fmt::Debug + 'static {
     /// The queue of a key as people see it; changes nothing: [`Queue::look`].
     async fn look(&self, key: &Key) -> Result<Snapshot, StoreError>;
 
-    /// As [`LockStore::listing`].
+    /// Same as [`LockStore::listing`].
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a>;
 
-    /// As [`LockStore::audit_log`]. A place that keeps one says so to each step
+    /// Same as [`LockStore::audit_log`]. A place that keeps one says so to each step
     /// ([`Now::audited`]), and keeps what the outcomes say ([`Outcome::audit`]).
     fn audit_log<'a>(
         &'a self,
@@ -53,13 +53,13 @@ pub trait Records: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// As [`LockStore::inbox`].
+    /// Same as [`LockStore::inbox`].
     fn inbox(&self) -> &Inbox;
 
-    /// As [`LockStore::listen`].
+    /// Same as [`LockStore::listen`].
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError>;
 
-    /// As [`LockStore::lifelines`].
+    /// Same as [`LockStore::lifelines`].
     #[cfg(unix)]
     fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         Vec::new()

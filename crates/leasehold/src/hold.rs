@@ -1,4 +1,4 @@
-//! What a lease keeps, whatever its kind.
+//! The part of a lease that all kinds share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,14 @@ use crate::session::wish::Wish;
 use crate::settings::check_ttl;
 use crate::store::Acknowledged;
 
-/// What a release found.
+/// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
-    /// The lease was ours up to now.
+    /// The lease was held until the release.
     StillOurs,
-    /// It had lapsed or was taken before: another may have held the key meanwhile.
+    /// The lease had expired or was taken before: another client may have held the key in
+    /// between.
     AlreadyGone,
 }
 

@@ -201,7 +201,7 @@ impl<K: LeaseKind> Lease<K> {
     /// Another task watches it by [`Lease::loss_signal`].
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Examples
     /// ```
@@ -276,10 +276,10 @@ impl<K: LeaseKind> Lease<K> {
     /// lease, and [`crate::Mutex::with_max_hold`] bounds it.
     ///
     /// # Cancel safety
-    /// As [`Lease::renew`].
+    /// Same as [`Lease::renew`].
     ///
     /// # Errors
-    /// As [`Lease::renew`]; `Invalid` for a TTL below 50 ms or above 24 h.
+    /// Same as [`Lease::renew`]; `Invalid` for a TTL below 50 ms or above 24 h.
     ///
     /// # Examples
     /// ```
@@ -329,7 +329,7 @@ impl<K: LeaseKind> Lease<K> {
     /// the key stays taken until then.
     ///
     /// # Cancel safety
-    /// Dropping the future goes on releasing in the background.
+    /// If the future is dropped, the release continues in the background.
     ///
     /// # Errors
     /// `Unavailable`: no answer yet; the background goes on until the claim has

@@ -94,7 +94,7 @@ impl Lock {
     /// again.
     ///
     /// # Errors
-    /// As [`Client::multi`](crate::Client::multi).
+    /// Same as [`Client::multi`](crate::Client::multi).
     pub fn on_all(
         &self,
         keys: impl IntoIterator<Item: AsRef<str>>,
@@ -109,10 +109,10 @@ impl Lock {
     /// Looks at the key: who holds it and who waits.
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Errors
-    /// As [`Self::is_locked`].
+    /// Same as [`Self::is_locked`].
     ///
     /// # Examples
     /// See [`Client::inspect`](crate::Client::inspect).

@@ -58,7 +58,7 @@ impl LossSignal {
     /// before: released or dropped. A lease that was handed over counts as lost.
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Examples
     /// See [`LossSignal`].

@@ -112,7 +112,7 @@ impl<K: LeaseKind> MultiLock<K> {
     /// the background.
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock`], for the key that is named in the error.
+    /// Same as [`crate::Mutex::lock`], for the key that is named in the error.
     ///
     /// # Examples
     /// See [`MultiLock`].
@@ -124,10 +124,10 @@ impl<K: LeaseKind> MultiLock<K> {
     /// is busy.
     ///
     /// # Cancel safety
-    /// As [`MultiLock::lock`].
+    /// Same as [`MultiLock::lock`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::try_lock`].
+    /// Same as [`crate::Mutex::try_lock`].
     ///
     /// # Examples
     /// See [`crate::Mutex::try_lock`].
@@ -138,10 +138,10 @@ impl<K: LeaseKind> MultiLock<K> {
     /// Waits for all keys for so long at most.
     ///
     /// # Cancel safety
-    /// As [`MultiLock::lock`].
+    /// Same as [`MultiLock::lock`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock_within`].
+    /// Same as [`crate::Mutex::lock_within`].
     ///
     /// # Examples
     /// See [`crate::Mutex::lock_within`].
@@ -156,14 +156,15 @@ impl<K: LeaseKind> MultiLock<K> {
 
     /// Waits for all keys, runs `work` under them, and releases them.
     ///
-    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, and releases in the background.
+    /// Dropping the future drops the work and releases the lease in the background.
     ///
     /// # Errors
-    /// As [`MultiLock::lock`]; `Lost` when the lease was lost before the work was done:
-    /// another may hold the key, and what the work did last may have overlapped with it.
+    /// Same as [`MultiLock::lock`]; `Lost` if the lease was lost before the work finished: another
+    /// client may hold the key, and the last actions of the work may have overlapped with its
+    /// own.
     ///
     /// # Examples
     /// See [`crate::Mutex::with_lock`].
@@ -176,14 +177,15 @@ impl<K: LeaseKind> MultiLock<K> {
         lease.give_back(done).await
     }
 
-    /// The verb behind the others, with every option. `None`: busy, with
-    /// [`Wait::No`]. Progress tells the place in the queue that is waited in.
+    /// Acquires with every option; the other methods call this one. Returns `None` if the key is
+    /// busy and the caller does not wait ([`Wait::No`]). Progress tells the place in the queue
+    /// that is waited in.
     ///
     /// # Cancel safety
-    /// As [`MultiLock::lock`].
+    /// Same as [`MultiLock::lock`].
     ///
     /// # Errors
-    /// As [`MultiLock::lock_within`].
+    /// Same as [`MultiLock::lock_within`].
     ///
     /// # Examples
     /// See [`crate::Mutex::acquire`].

@@ -62,11 +62,10 @@ impl RwLock {
     /// Waits to read, as long as it takes.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the queue, in the background; the place in
-    /// line is lost.
+    /// Dropping the future leaves the queue in the background; the place in the queue is lost.
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock`].
+    /// Same as [`crate::Mutex::lock`].
     ///
     /// # Examples
     /// See [`RwLock`].
@@ -77,10 +76,10 @@ impl RwLock {
     /// Reads if no writer holds or waits; `None` when it is busy.
     ///
     /// # Cancel safety
-    /// Dropping the future releases what it may have got, in the background.
+    /// Dropping the future releases the key in the background, if it was granted.
     ///
     /// # Errors
-    /// As [`crate::Mutex::try_lock`].
+    /// Same as [`crate::Mutex::try_lock`].
     ///
     /// # Examples
     /// See [`Lease::downgrade`].
@@ -91,10 +90,10 @@ impl RwLock {
     /// Waits to read for so long at most.
     ///
     /// # Cancel safety
-    /// As [`RwLock::read`].
+    /// Same as [`RwLock::read`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock_within`].
+    /// Same as [`crate::Mutex::lock_within`].
     ///
     /// # Examples
     /// See [`RwLock::write_within`].
@@ -105,10 +104,10 @@ impl RwLock {
     /// Waits to write, as long as it takes.
     ///
     /// # Cancel safety
-    /// As [`RwLock::read`].
+    /// Same as [`RwLock::read`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock`].
+    /// Same as [`crate::Mutex::lock`].
     ///
     /// # Examples
     /// See [`RwLock`].
@@ -119,10 +118,10 @@ impl RwLock {
     /// Writes if nobody holds or waits; `None` when it is busy.
     ///
     /// # Cancel safety
-    /// As [`RwLock::try_read`].
+    /// Same as [`RwLock::try_read`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::try_lock`].
+    /// Same as [`crate::Mutex::try_lock`].
     ///
     /// # Examples
     /// See [`RwLock`].
@@ -133,10 +132,10 @@ impl RwLock {
     /// Waits to write for so long at most.
     ///
     /// # Cancel safety
-    /// As [`RwLock::read`].
+    /// Same as [`RwLock::read`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock_within`].
+    /// Same as [`crate::Mutex::lock_within`].
     ///
     /// # Examples
     /// ```
@@ -157,14 +156,14 @@ impl RwLock {
 
     /// Waits to read, runs `work` as a reader, and releases the key.
     ///
-    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, and releases in the background.
+    /// Dropping the future drops the work and releases the lease in the background.
     ///
     /// # Errors
-    /// As [`RwLock::read`]; `Lost` when the lease was lost before the work was done:
-    /// another may hold the key, and what the work did last may have overlapped with it.
+    /// Same as [`RwLock::read`]; `Lost` if the lease was lost before the work finished: another client
+    /// may hold the key, and the last actions of the work may have overlapped with its own.
     ///
     /// # Examples
     /// See [`RwLock::with_write`].
@@ -177,14 +176,15 @@ impl RwLock {
 
     /// Waits to write, runs `work` as the writer, and releases the key.
     ///
-    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, and releases in the background.
+    /// Dropping the future drops the work and releases the lease in the background.
     ///
     /// # Errors
-    /// As [`RwLock::write`]; `Lost` when the lease was lost before the work was done:
-    /// another may hold the key, and what the work did last may have overlapped with it.
+    /// Same as [`RwLock::write`]; `Lost` if the lease was lost before the work finished: another
+    /// client may hold the key, and the last actions of the work may have overlapped with its
+    /// own.
     ///
     /// # Examples
     /// ```
@@ -205,10 +205,10 @@ impl RwLock {
     /// [`Wait::No`].
     ///
     /// # Cancel safety
-    /// As [`RwLock::read`].
+    /// Same as [`RwLock::read`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::acquire`].
+    /// Same as [`crate::Mutex::acquire`].
     ///
     /// # Examples
     /// See [`crate::Mutex::acquire`].
@@ -220,10 +220,10 @@ impl RwLock {
     /// [`Wait::No`].
     ///
     /// # Cancel safety
-    /// As [`RwLock::read`].
+    /// Same as [`RwLock::read`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::acquire`].
+    /// Same as [`crate::Mutex::acquire`].
     ///
     /// # Examples
     /// See [`crate::Mutex::acquire`].
@@ -234,10 +234,10 @@ impl RwLock {
     /// Takes over a reader's or a writer's lease that was handed over.
     ///
     /// # Cancel safety
-    /// As [`crate::Mutex::adopt`].
+    /// Same as [`crate::Mutex::adopt`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::adopt`].
+    /// Same as [`crate::Mutex::adopt`].
     ///
     /// # Examples
     /// See [`Lease::into_parts`].
@@ -249,10 +249,10 @@ impl RwLock {
     /// [`crate::Mutex::adopt_by_force`].
     ///
     /// # Cancel safety
-    /// As [`crate::Mutex::adopt`].
+    /// Same as [`crate::Mutex::adopt`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::adopt`].
+    /// Same as [`crate::Mutex::adopt`].
     pub async fn adopt_by_force<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
@@ -264,10 +264,10 @@ impl RwLock {
     /// simply reads again.
     ///
     /// # Cancel safety
-    /// As [`crate::Mutex::adopt`].
+    /// Same as [`crate::Mutex::adopt`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::recover`].
+    /// Same as [`crate::Mutex::recover`].
     pub async fn recover_write(
         &self,
         parts: &LeaseParts<Exclusive>,

@@ -66,11 +66,10 @@ impl Semaphore {
     /// Waits for a permit, as long as it takes.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the queue, in the background; the place in
-    /// line is lost.
+    /// Dropping the future leaves the queue in the background; the place in the queue is lost.
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock`]; `Invalid` if the key is in use with another
+    /// Same as [`crate::Mutex::lock`]; `Invalid` if the key is in use with another
     /// number of permits, naming both.
     ///
     /// # Examples
@@ -82,10 +81,10 @@ impl Semaphore {
     /// Waits for `take` permits, all in one lease.
     ///
     /// # Cancel safety
-    /// As [`Semaphore::acquire`].
+    /// Same as [`Semaphore::acquire`].
     ///
     /// # Errors
-    /// As [`Semaphore::acquire`]; `Invalid` for none, or more than there are.
+    /// Same as [`Semaphore::acquire`]; `Invalid` for none, or more than there are.
     ///
     /// # Examples
     /// See [`Semaphore`].
@@ -96,10 +95,10 @@ impl Semaphore {
     /// Takes a permit if one is free and nobody waits; `None` when busy.
     ///
     /// # Cancel safety
-    /// Dropping the future releases what it may have got, in the background.
+    /// Dropping the future releases the key in the background, if it was granted.
     ///
     /// # Errors
-    /// As [`Semaphore::acquire`].
+    /// Same as [`Semaphore::acquire`].
     ///
     /// # Examples
     /// See [`Semaphore`].
@@ -110,10 +109,10 @@ impl Semaphore {
     /// Takes `take` permits if they are free and nobody waits; `None` when busy.
     ///
     /// # Cancel safety
-    /// As [`Semaphore::try_acquire`].
+    /// Same as [`Semaphore::try_acquire`].
     ///
     /// # Errors
-    /// As [`Semaphore::acquire_many`].
+    /// Same as [`Semaphore::acquire_many`].
     ///
     /// # Examples
     /// See [`Semaphore`].
@@ -124,7 +123,7 @@ impl Semaphore {
     /// Waits for a permit for so long at most.
     ///
     /// # Cancel safety
-    /// As [`Semaphore::acquire`].
+    /// Same as [`Semaphore::acquire`].
     ///
     /// # Errors
     /// `Timeout` when none was free in time; else as [`Semaphore::acquire`].
@@ -138,7 +137,7 @@ impl Semaphore {
     /// Waits for `take` permits for so long at most.
     ///
     /// # Cancel safety
-    /// As [`Semaphore::acquire`].
+    /// Same as [`Semaphore::acquire`].
     ///
     /// # Errors
     /// `Timeout` when they were not free in time; else as
@@ -158,10 +157,10 @@ impl Semaphore {
     /// of this handle's while nobody does. [`Semaphore::try_acquire`] can find none all the
     /// same: those who wait come first.
     ///
-    /// A look, and no promise: it may be otherwise by the time of the answer.
+    /// The answer is a snapshot: it may be out of date when it arrives.
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`]; `Invalid` if the key is
@@ -185,14 +184,15 @@ impl Semaphore {
 
     /// Waits for a permit, runs `work` with it, and gives it back.
     ///
-    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, and releases in the background.
+    /// Dropping the future drops the work and releases the lease in the background.
     ///
     /// # Errors
-    /// As [`Semaphore::acquire`]; `Lost` when the lease was lost before the work was done:
-    /// another may hold the key, and what the work did last may have overlapped with it.
+    /// Same as [`Semaphore::acquire`]; `Lost` if the lease was lost before the work finished: another
+    /// client may hold the key, and the last actions of the work may have overlapped with its
+    /// own.
     ///
     /// # Examples
     /// ```
@@ -212,14 +212,14 @@ impl Semaphore {
         self.lock.with(work).await
     }
 
-    /// The verb behind the others, with every option. `None`: busy, with
-    /// [`Wait::No`].
+    /// Acquires with every option; the other methods call this one. Returns `None` if the key is
+    /// busy and the caller does not wait ([`Wait::No`]).
     ///
     /// # Cancel safety
-    /// As [`Semaphore::acquire`].
+    /// Same as [`Semaphore::acquire`].
     ///
     /// # Errors
-    /// As [`Semaphore::acquire_many_within`].
+    /// Same as [`Semaphore::acquire_many_within`].
     ///
     /// # Examples
     /// See [`crate::Mutex::acquire`].

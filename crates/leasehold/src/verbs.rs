@@ -87,10 +87,10 @@ macro_rules! looking {
             /// Whether anybody holds the key now, in whatever way: also a holder that has
             /// left or died, while its minimum hold or its lease is not over.
             ///
-            /// A look, and no promise: it may be otherwise by the time of the answer.
+            /// The answer is a snapshot: it may be out of date when it arrives.
             ///
             /// # Cancel safety
-            /// Dropping the future costs nothing.
+            /// Dropping the future has no effect.
             ///
             /// # Errors
             /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`].
@@ -114,13 +114,13 @@ macro_rules! looking {
             /// Who holds the key now, in order of their grants;
             /// [`crate::Client::inspect`] has also those who wait.
             ///
-            /// A look, and no promise: it may be otherwise by the time of the answer.
+            /// The answer is a snapshot: it may be out of date when it arrives.
             ///
             /// # Cancel safety
-            /// Dropping the future costs nothing.
+            /// Dropping the future has no effect.
             ///
             /// # Errors
-            /// As [`Self::is_locked`].
+            /// Same as [`Self::is_locked`].
             ///
             /// # Examples
             /// See [`Self::is_locked`].
@@ -190,8 +190,8 @@ macro_rules! locking {
             /// Waits for the key, as long as it takes.
             ///
             /// # Cancel safety
-            /// Dropping the future leaves the queue, in the background; the place in
-            /// line is lost.
+            /// Dropping the future leaves the queue in the background; the place in the queue is
+            /// lost.
             ///
             /// # Errors
             /// `Unavailable` when the store gives no answer for longer than the
@@ -208,10 +208,10 @@ macro_rules! locking {
             /// `None` when it is busy.
             ///
             /// # Cancel safety
-            /// Dropping the future releases what it may have got, in the background.
+            /// Dropping the future releases the key in the background, if it was granted.
             ///
             /// # Errors
-            /// As [`Self::lock`]: not being able to ask is an error, busy is not.
+            /// Same as [`Self::lock`]: not being able to ask is an error, busy is not.
             ///
             /// # Examples
             /// ```
@@ -231,7 +231,7 @@ macro_rules! locking {
             /// Waits for the key for so long at most.
             ///
             /// # Cancel safety
-            /// As [`Self::lock`].
+            /// Same as [`Self::lock`].
             ///
             /// # Errors
             /// `Timeout` when it was not free in time; else as [`Self::lock`].
@@ -258,15 +258,15 @@ macro_rules! locking {
 
             /// Waits for the key, runs `work` under it, and releases it.
             ///
-            /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+            /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
             ///
             /// # Cancel safety
-            /// Dropping the future drops the work, and releases in the background.
+            /// Dropping the future drops the work and releases the lease in the background.
             ///
             /// # Errors
-            /// As [`Self::lock`]; `Lost` when the lease was lost before the work was done:
-            /// another may hold the key, and what the work did last may have overlapped
-            /// with it.
+            /// Same as [`Self::lock`]; `Lost` if the lease was lost before the work finished: another
+            /// client may hold the key, and the last actions of the work may have overlapped with
+            /// its own.
             ///
             /// # Examples
             /// ```
@@ -291,10 +291,10 @@ macro_rules! locking {
             /// `acquire_with`: `acquire` takes a permit there.
             ///
             /// # Cancel safety
-            /// As [`Self::lock`].
+            /// Same as [`Self::lock`].
             ///
             /// # Errors
-            /// As [`Self::lock_within`].
+            /// Same as [`Self::lock_within`].
             ///
             /// # Examples
             /// ```
@@ -346,10 +346,10 @@ macro_rules! adopting {
             /// then. Exclusion holds if the holder is known to be gone.
             ///
             /// # Cancel safety
-            /// As [`Self::adopt`].
+            /// Same as [`Self::adopt`].
             ///
             /// # Errors
-            /// As [`Self::adopt`].
+            /// Same as [`Self::adopt`].
             pub async fn adopt_by_force(
                 &self,
                 parts: &crate::LeaseParts<$kind>,
@@ -363,7 +363,7 @@ macro_rules! adopting {
             /// [`crate::Wait::No`].
             ///
             /// # Cancel safety
-            /// As [`Self::adopt`].
+            /// Same as [`Self::adopt`].
             ///
             /// # Errors
             /// As acquiring.

@@ -66,7 +66,7 @@ impl ClassicStore {
     /// Opens a store: connects, and finds out whether scripts are allowed.
     ///
     /// # Errors
-    /// As [`RedisStore::connect`](crate::RedisStore::connect); `Invalid` unless the
+    /// Same as [`RedisStore::connect`](crate::RedisStore::connect); `Invalid` unless the
     /// options say [`RedisOptions::classic`].
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         options.check()?;
@@ -82,7 +82,7 @@ impl ClassicStore {
     /// Opens a store on a cluster, where scripts have to be allowed.
     ///
     /// # Errors
-    /// As [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster);
+    /// Same as [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster);
     /// `Invalid` unless the options say [`RedisOptions::classic`].
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
         options.check()?;

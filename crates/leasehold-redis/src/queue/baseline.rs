@@ -53,7 +53,7 @@ impl Baseline {
     /// The baseline of a store's server; connects, and loads its scripts.
     ///
     /// # Errors
-    /// As [`RedisStore::connect`].
+    /// Same as [`RedisStore::connect`].
     pub async fn new(store: &RedisStore) -> Result<Self, StoreError> {
         let Route::One(shared) = &store.route else {
             return Err(StoreError::new(

@@ -56,7 +56,7 @@ impl RedisStore {
     /// Connections to these are opened when a key needs them.
     ///
     /// # Errors
-    /// As [`RedisStore::connect`]; `Unavailable` if none of the named nodes can be
+    /// Same as [`RedisStore::connect`]; `Unavailable` if none of the named nodes can be
     /// reached, `Refused` if it is not part of a cluster.
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
         options.check()?;
@@ -78,7 +78,7 @@ impl RedisStore {
     /// only heard on a connection that was opened for them.
     ///
     /// # Errors
-    /// As [`RedisStore::connect`].
+    /// Same as [`RedisStore::connect`].
     pub async fn from_client(
         client: &redis::Client,
         options: RedisOptions,

@@ -100,7 +100,7 @@ impl<K: LeaseKind> MultiLease<K> {
         LossSignal::of(signals)
     }
 
-    /// As [`Lease::give_back`].
+    /// Same as [`Lease::give_back`].
     pub(crate) async fn give_back<T>(self, done: T) -> Result<T, Error> {
         let given = self.parts.into_iter().map(|part| part.give_back(()));
         for part in join_all(given).await {
@@ -112,7 +112,7 @@ impl<K: LeaseKind> MultiLease<K> {
     /// Completes when any part is lost: stop working then.
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Examples
     /// See [`Lease::lost`].
@@ -145,10 +145,10 @@ impl<K: LeaseKind> MultiLease<K> {
     /// Renews all parts now, by their whole TTL.
     ///
     /// # Cancel safety
-    /// As [`Lease::renew`].
+    /// Same as [`Lease::renew`].
     ///
     /// # Errors
-    /// As [`Lease::renew`], for the first part that fails.
+    /// Same as [`Lease::renew`], for the first part that fails.
     ///
     /// # Examples
     /// See [`Lease::renew`].
@@ -160,10 +160,10 @@ impl<K: LeaseKind> MultiLease<K> {
     /// Gives all keys back. `AlreadyGone` if any had gone before.
     ///
     /// # Cancel safety
-    /// Dropping the future goes on releasing in the background.
+    /// If the future is dropped, the release continues in the background.
     ///
     /// # Errors
-    /// As [`Lease::release`], for the first part that fails; all are tried.
+    /// Same as [`Lease::release`], for the first part that fails; all are tried.
     ///
     /// # Examples
     /// See [`MultiLock`](crate::MultiLock).

@@ -143,8 +143,10 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
                     "a crash of the machine can lose the grants of the last seconds, and another \
                      client may be granted the same lock; tokens keep rising",
                 )
-                .remedied("set appendfsync always, or check fencing tokens where the lock protects \
-                 data")
+                .remedied(
+                    "set appendfsync always, or check fencing tokens where the lock protects \
+                 data",
+                )
         }
         _ if snapshots => Finding::new(Severity::Warning, check, "snapshots only")
             .meaning(

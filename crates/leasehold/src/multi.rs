@@ -1,4 +1,4 @@
-//! Several keys as one lock.
+//! A lock on several keys.
 
 mod lease;
 
@@ -20,13 +20,12 @@ use crate::session::wish::{Patience, Wish, timed_out};
 use crate::verbs::options;
 use crate::waiting::{Acquire, Wait};
 
-/// Several keys as one lock: all of them, or none.
+/// A lock on several keys: all of them, or none.
 ///
-/// Where the store can (one server; keys in one slot), and all keys are free,
-/// they are claimed in a single atomic step. Else they are claimed one after the
-/// other in the order of their names, whatever order they were given in, so that
-/// two multi-locks never wait for each other in a circle. What was got is given
-/// back when another fails, is cancelled, or is lost on the way.
+/// If the store can do it (one server, or keys in one slot) and all keys are free, they are
+/// acquired in a single atomic step. Otherwise they are acquired one after the other, sorted by
+/// name, so that two multi-locks never deadlock. If a key fails, is cancelled or is lost, the
+/// keys acquired before are released.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -53,7 +52,7 @@ pub struct MultiLock<K: LeaseKind = Exclusive> {
 options!(MultiLock<K>: lock, K: LeaseKind);
 
 impl MultiLock {
-    /// The same keys, as a reader of each.
+    /// Converts to a lock that reads each key.
     #[must_use]
     pub fn shared(self) -> MultiLock<Shared> {
         MultiLock {
@@ -89,7 +88,7 @@ impl<K: LeaseKind> MultiLock<K> {
         })
     }
 
-    /// The same lock, whose mode is known at run time only.
+    /// Converts to a lock whose mode is known only at run time.
     #[must_use]
     pub fn into_any(self) -> MultiLock<Any> {
         MultiLock {
@@ -99,17 +98,16 @@ impl<K: LeaseKind> MultiLock<K> {
         }
     }
 
-    /// The keys, as they were named.
+    /// Returns the keys, in the order in which they were given.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
 
-    /// Waits for all keys, as long as it takes.
+    /// Waits for all keys without a time limit.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves all queues and releases what it has got, in
-    /// the background.
+    /// Dropping the future leaves all queues and releases the acquired keys in the background.
     ///
     /// # Errors
     /// Same as [`crate::Mutex::lock`], for the key that is named in the error.
@@ -120,8 +118,7 @@ impl<K: LeaseKind> MultiLock<K> {
         self.obtain(Wait::Forever).await
     }
 
-    /// Takes all keys if all are free and nobody waits for them; `None` when any
-    /// is busy.
+    /// Acquires all keys if all are free and nobody waits for them; `None` if any is busy.
     ///
     /// # Cancel safety
     /// Same as [`MultiLock::lock`].
@@ -135,7 +132,7 @@ impl<K: LeaseKind> MultiLock<K> {
         self.acquire(Wait::No.into()).await
     }
 
-    /// Waits for all keys for so long at most.
+    /// Waits for all keys for at most `limit`.
     ///
     /// # Cancel safety
     /// Same as [`MultiLock::lock`].
@@ -177,9 +174,9 @@ impl<K: LeaseKind> MultiLock<K> {
         lease.give_back(done).await
     }
 
-    /// Acquires with every option; the other methods call this one. Returns `None` if the key is
-    /// busy and the caller does not wait ([`Wait::No`]). Progress tells the place in the queue
-    /// that is waited in.
+    /// Acquires with every option; the other methods call this one. Returns `None` if a key is
+    /// busy and the caller does not wait ([`Wait::No`]). Progress reports the position in the
+    /// queue in which it currently waits.
     ///
     /// # Cancel safety
     /// Same as [`MultiLock::lock`].

@@ -60,9 +60,8 @@ type Answer = (u8, String, Option<Vec<u8>>);
 /// A fenced value at a key of Redis. A cheap handle; making it does no I/O.
 ///
 /// # Cancel safety
-/// A future that is dropped may have done its step or not, as after
-/// [`Error::Redis`]: asking again with the same token is safe, as long as this
-/// holder has written nothing else in between.
+/// If a future is dropped, the step may have been done or not, as after [`Error::Redis`]. A retry
+/// with the same token is safe, if this holder has written nothing else in between.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Register {
     key: String,

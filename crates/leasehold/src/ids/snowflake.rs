@@ -1,4 +1,4 @@
-//! The sequence of Snowflake ids, without a clock: time is an argument.
+//! The sequence of Snowflake ids. It has no clock: the time is an argument.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Many readers, or one writer.
+//! The read-write lock: many readers, or one writer.
 
 use std::time::Duration;
 
@@ -13,17 +13,16 @@ use crate::waiting::{Acquire, Wait};
 
 /// A fair read-write lock: many readers together, or one writer alone.
 ///
-/// First come, first served, so neither side starves: readers that stand next
-/// to each other in line run together, a reader that comes after a waiting
-/// writer waits behind it. Only writers have a fencing token.
+/// First come, first served, so neither readers nor writers starve. Readers that are next to each
+/// other in the queue hold together. A reader that arrives after a waiting writer waits behind
+/// it. Only writers have a fencing token.
 ///
-/// A writer is the same claim as a [`crate::Mutex`] on the same key: they
-/// exclude each other.
+/// A writer and a [`crate::Mutex`] on the same key exclude each other: both are the same kind of
+/// claim.
 ///
-/// A writer can become a reader ([`Lease::downgrade`]), and a reader cannot become a
-/// writer: two readers that both wanted to would wait for each other for ever, since each
-/// keeps reading until it may write. Release, [`write`](Self::write), and look again at
-/// what you read, since another writer may have come between.
+/// A writer can be downgraded to a reader ([`Lease::downgrade`]). A reader cannot be upgraded to
+/// a writer: two readers that both try would deadlock. Instead release the reader, call
+/// [`write`](Self::write), and read the data again, since another writer may have changed it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -59,7 +58,7 @@ impl RwLock {
         self.lock.with_mode(Mode::SHARED)
     }
 
-    /// Waits to read, as long as it takes.
+    /// Waits for a read lease without a time limit.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the queue in the background; the place in the queue is lost.
@@ -73,7 +72,7 @@ impl RwLock {
         self.reader().obtain(Wait::Forever).await
     }
 
-    /// Reads if no writer holds or waits; `None` when it is busy.
+    /// Acquires a read lease if no writer holds or waits; `None` if the key is busy.
     ///
     /// # Cancel safety
     /// Dropping the future releases the key in the background, if it was granted.
@@ -87,7 +86,7 @@ impl RwLock {
         self.reader().attempt().await
     }
 
-    /// Waits to read for so long at most.
+    /// Waits for a read lease for at most `limit`.
     ///
     /// # Cancel safety
     /// Same as [`RwLock::read`].
@@ -101,7 +100,7 @@ impl RwLock {
         self.reader().obtain(Wait::For(limit)).await
     }
 
-    /// Waits to write, as long as it takes.
+    /// Waits for the write lease without a time limit.
     ///
     /// # Cancel safety
     /// Same as [`RwLock::read`].
@@ -115,7 +114,7 @@ impl RwLock {
         self.lock.obtain(Wait::Forever).await
     }
 
-    /// Writes if nobody holds or waits; `None` when it is busy.
+    /// Acquires the write lease if nobody holds or waits; `None` if the key is busy.
     ///
     /// # Cancel safety
     /// Same as [`RwLock::try_read`].
@@ -129,7 +128,7 @@ impl RwLock {
         self.lock.attempt().await
     }
 
-    /// Waits to write for so long at most.
+    /// Waits for the write lease for at most `limit`.
     ///
     /// # Cancel safety
     /// Same as [`RwLock::read`].
@@ -154,7 +153,7 @@ impl RwLock {
         self.lock.obtain(Wait::For(limit)).await
     }
 
-    /// Waits to read, runs `work` as a reader, and releases the key.
+    /// Waits for a read lease, runs `work`, and releases the key.
     ///
     /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
     ///
@@ -174,7 +173,7 @@ impl RwLock {
         self.reader().with(work).await
     }
 
-    /// Waits to write, runs `work` as the writer, and releases the key.
+    /// Waits for the write lease, runs `work`, and releases the key.
     ///
     /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
     ///
@@ -201,8 +200,8 @@ impl RwLock {
         self.lock.with(work).await
     }
 
-    /// The verb behind those that read, with every option. `None`: busy, with
-    /// [`Wait::No`].
+    /// Acquires a read lease with every option; the other methods for reading call this one.
+    /// Returns `None` if the key is busy and the caller does not wait ([`Wait::No`]).
     ///
     /// # Cancel safety
     /// Same as [`RwLock::read`].
@@ -216,8 +215,8 @@ impl RwLock {
         self.reader().acquire_as(how).await
     }
 
-    /// The verb behind those that write, with every option. `None`: busy, with
-    /// [`Wait::No`].
+    /// Acquires the write lease with every option; the other methods for writing call this one.
+    /// Returns `None` if the key is busy and the caller does not wait ([`Wait::No`]).
     ///
     /// # Cancel safety
     /// Same as [`RwLock::read`].
@@ -231,7 +230,7 @@ impl RwLock {
         self.lock.acquire_as(how).await
     }
 
-    /// Takes over a reader's or a writer's lease that was handed over.
+    /// Takes over a read or write lease that was handed over.
     ///
     /// # Cancel safety
     /// Same as [`crate::Mutex::adopt`].
@@ -245,7 +244,7 @@ impl RwLock {
         self.lock.adopt_as(parts).await
     }
 
-    /// Takes over a lease whose holder may still rely on it: as
+    /// Takes over a lease whose holder may still use it: the same as
     /// [`crate::Mutex::adopt_by_force`].
     ///
     /// # Cancel safety
@@ -260,8 +259,8 @@ impl RwLock {
         self.lock.force_as(parts).await
     }
 
-    /// Goes on writing after a crash: as [`crate::Mutex::recover`]. A reader
-    /// simply reads again.
+    /// Recovers a write lease after a crash: the same as [`crate::Mutex::recover`]. A reader just
+    /// acquires the key again.
     ///
     /// # Cancel safety
     /// Same as [`crate::Mutex::adopt`].

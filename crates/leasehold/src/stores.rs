@@ -1,4 +1,4 @@
-//! The stores there are, by the URLs that name them.
+//! The registry of stores, by their URL schemes.
 
 use crate::error::{ErrorKind, StoreError};
 use crate::store::scheme::Scheme;

@@ -1,8 +1,8 @@
-//! The seams by which a simulation brings clocks and sockets of its own.
+//! Hooks by which a simulation replaces clocks and sockets.
 //!
-//! Per thread: a program that is built with this feature, and brings nothing, runs as
-//! one without it. Every seam is one call from one place: `clock.rs` for the time,
-//! `dial.rs` of `leasehold-redis` for connections, the client's builder for who the process is.
+//! They are per thread: a program built with this feature that sets no world runs as without it.
+//! Each hook is called from one place: `clock.rs` for the time, `dial.rs` of `leasehold-redis`
+//! for connections, the client's builder for host and process id.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What the audit log says.
+//! Contract cases of the audit log.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Joining the queue: who is granted, and in which order.
+//! Contract cases of claims: who is granted, and in which order.
 
 use crate::Verbs as _;
 use leasehold_core::{Capacity, Claim, ClaimReply, Release, ReleaseReply, RenewReply, Token};

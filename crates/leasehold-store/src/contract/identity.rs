@@ -1,4 +1,4 @@
-//! Claims whose id is replaced, or whose client is.
+//! Contract cases of rotation and adoption.
 
 use crate::Push;
 use leasehold_core::{

@@ -1,4 +1,4 @@
-//! How claims leave: released, withdrawn, kept for a while, broken.
+//! Contract cases of releases, withdrawals, minimum holds and breaks.
 
 use crate::{Push, Verbs as _};
 use leasehold_core::{

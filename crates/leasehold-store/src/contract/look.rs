@@ -1,4 +1,4 @@
-//! What people see.
+//! Contract cases of inspection and listing.
 
 use crate::ErrorKind;
 use crate::{ListPage, Listing};

@@ -1,4 +1,4 @@
-//! Several keys in one step.
+//! Contract cases of several keys in one step.
 
 use crate::ErrorKind;
 use crate::{AllAnswer, Answer};

@@ -1,4 +1,4 @@
-//! Re-entrance: several claims of one owner.
+//! Contract cases of re-entrance: several claims of one owner.
 
 use leasehold_core::ReleaseReply;
 

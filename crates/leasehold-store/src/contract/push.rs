@@ -1,4 +1,4 @@
-//! What inboxes hear of the queue.
+//! Contract cases of pushes to inboxes.
 
 use crate::Push;
 use leasehold_core::ClaimReply;

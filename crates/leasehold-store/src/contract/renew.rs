@@ -1,4 +1,4 @@
-//! Living longer, and changing on the way.
+//! Contract cases of renewals and downgrades.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Permits, and how many of them there are.
+//! Contract cases of permits and resizing.
 
 use crate::Push;
 use leasehold_core::{Capacity, ClaimReply, RenewReply, ResizeReply};

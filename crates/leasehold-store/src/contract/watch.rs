@@ -1,4 +1,4 @@
-//! Watching a key without wanting it.
+//! Contract cases of watches.
 
 use std::time::Duration;
 

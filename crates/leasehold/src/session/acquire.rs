@@ -1,4 +1,4 @@
-//! From "I want this key" to a lease: one claim after the other, until one is granted.
+//! Acquires a key: makes one claim after the other until one is granted.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A claim in its caller's hands.
+//! A claim that its caller owns; dropping it leaves in the background.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -17,8 +17,7 @@ use crate::clock;
 use crate::error::StoreError;
 use crate::sync::{Ordering, timeout};
 
-/// One claim, as long as its caller wants it: whatever is left of it when this is dropped
-/// leaves in the background.
+/// One claim, owned by its caller. When this is dropped, the claim is released in the background.
 pub(crate) struct Claimed {
     session: Arc<Session>,
     claim: Arc<LiveClaim>,

@@ -1,8 +1,8 @@
-//! A client that takes no more claims: it was shut down, or nobody keeps its leases.
+//! Closed clients: after a shutdown, or when no runtime renews their leases.
 //!
-//! Whatever makes or releases claims is counted before it looks whether the client is
-//! open, and a client that closes looks at the count afterwards. So each either sees
-//! that the client is closed, or is waited for.
+//! Each operation that makes or releases claims first increments a count, then checks whether the
+//! client is open. A client that closes reads the count after it was marked closed. So each
+//! operation either sees that the client is closed, or the client waits for it.
 
 use std::sync::Arc;
 use std::thread::{self, ThreadId};

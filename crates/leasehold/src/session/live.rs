@@ -1,4 +1,4 @@
-//! One claim of the client, as the tasks that wait for it or hold its lease see it.
+//! One claim of the client, shared by the tasks that wait for it or hold its lease.
 
 use leasehold_core::{Fact, Key, Life, Loss, Mode, Moment, Phase, Standpoint, Token};
 use tokio::sync::Notify;

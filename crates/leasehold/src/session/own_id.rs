@@ -1,6 +1,5 @@
-//! Claim ids that no two claims of one client have at a time, where a generator
-//! might give one twice: two claims with one id would find themselves in each
-//! other.
+//! Keeps claim ids unique within a client, if the generator can return an id twice. The store
+//! would treat two claims with the same id as one claim.
 
 use std::collections::HashSet;
 use std::sync::Arc;

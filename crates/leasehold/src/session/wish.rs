@@ -1,4 +1,4 @@
-//! What is wanted of a key, and what was got.
+//! The request for a key, and its result.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
 
-/// The name being protected: 1 to 512 bytes of UTF-8 without control
-/// characters. Braces, spaces, slashes and emoji are welcome.
+/// The key of a lock: 1 to 512 bytes of UTF-8 without control characters. Braces, spaces, slashes
+/// and emoji are allowed.
 ///
-/// Cheap to clone. Control characters are refused because a key travels
-/// through environment variables, log lines and line-based messages.
+/// Cheap to clone. Control characters are refused because keys appear in environment variables,
+/// log lines and line-based messages.
 ///
 /// ```
 /// use leasehold_core::Key;
@@ -24,11 +24,11 @@ impl Key {
     /// The longest key, in bytes.
     pub const MAX_BYTES: usize = 512;
 
-    /// Checks a name.
+    /// Makes a key from a name.
     ///
     /// # Errors
-    /// [`Invalid`] when it is empty, longer than [`Key::MAX_BYTES`], or holds a
-    /// control character.
+    /// [`Invalid`] if it is empty, longer than [`Key::MAX_BYTES`], or contains a control
+    /// character.
     pub fn new(name: impl AsRef<str>) -> Result<Self, Invalid> {
         let name = name.as_ref();
         if name.is_empty() {
@@ -56,7 +56,7 @@ impl Key {
         Ok(Self(name.into()))
     }
 
-    /// The name as given.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,10 +1,10 @@
-//! The life of a claim, as its client lives it: asking → waiting → held → leaving → over.
+//! The state machine of a claim at its client: asking → waiting → held → leaving → over.
 //!
-//! [`Life`] begins before the claim's first request and ends when nothing of it can be left
-//! at the store. What comes in: answers and the lack of them, pushes, lost connections, time,
-//! and what its caller wants. What goes out: commands, deadlines, and where the claim stands.
-//! Retries, acknowledgement, what is released and how often: it decides; whoever drives it
-//! only carries. Nothing outside knows of answers that come late or pushes that come early.
+//! [`Life`] begins before the claim's first request and ends when nothing of it can be left at
+//! the store. Its inputs are answers, missing answers, pushes, lost connections, time, and the
+//! requests of its caller. Its outputs are commands, deadlines, and the state of the claim. It
+//! decides about retries, acknowledgements and releases; its driver only sends and receives. It
+//! also handles late answers and early pushes.
 
 mod answers;
 mod belief;

@@ -1,8 +1,8 @@
-//! What a server remembers of itself, so that a loss of its data is noticed.
+//! The marker of a server, by which clients notice that the server has lost its data.
 //!
-//! A server that may have forgotten grants, votes or the like is *closed* until
-//! all that it may have forgotten has lapsed. One server ([`crate::Queue`], by
-//! [`Now`](crate::Now)) and each of several ([`crate::quorum`]) go by the same rule.
+//! A server that may have lost grants or votes is *closed* until everything that it may have lost
+//! has expired. The same rule applies to a single server ([`crate::Queue`], through
+//! [`Now`](crate::Now)) and to each server of a set ([`crate::quorum`]).
 
 use std::time::Duration;
 
@@ -46,30 +46,30 @@ pub struct Marker {
     pub terms: SetTerms,
 }
 
-/// What became of a server that an administrator calls new.
+/// The outcome of marking a server as new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Marked {
-    /// It had no marker. It has one now, and grants at once.
+    /// It had no marker. It now has one, and grants at once.
     New,
-    /// It was marked before, by clients with the same settings, and grants.
+    /// It was already marked by clients with the same settings, and grants.
     Already,
-    /// It belonged to clients with other settings. It belongs to these now, and
-    /// grants after a quarantine.
+    /// It belonged to clients with other settings. It now belongs to clients with these settings,
+    /// and grants after a quarantine.
     Moved {
-        /// How long the quarantine still takes.
+        /// How long the quarantine still lasts.
         left: Duration,
     },
-    /// It was marked before and may have lost its data since: it is not believed to
-    /// be new, and grants after its quarantine.
+    /// It was marked before and may have lost its data since. It is not treated as new, and
+    /// grants after its quarantine.
     NotNew {
-        /// How long the quarantine still takes.
+        /// How long the quarantine still lasts.
         left: Duration,
     },
 }
 
 impl Marked {
-    /// How long the server still grants nothing.
+    /// Returns how long the server still grants nothing.
     #[must_use]
     pub fn left(self) -> Duration {
         match self {

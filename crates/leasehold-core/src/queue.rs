@@ -1,18 +1,18 @@
-//! The queue of one key: the specification.
+//! The queue of one key: the specification of leasehold's locks.
 //!
-//! `crates/leasehold-redis/src/codec/lua/` holds its twin for Redis. The two
-//! agree to the letter: change both or neither.
+//! `crates/leasehold-redis/src/codec/lua/` contains the same rules for Redis. Both must behave
+//! exactly the same: change both or neither.
 //!
-//! - here: what a key is, the steps, and how events reach those who listen;
-//! - `entry`: one claim of the queue, and where it stands;
+//! - here: the state of a key, the steps, and the delivery of events;
+//! - `entry`: one claim of the queue, and its position;
 //! - `claim`, `renew`, `leave`: the verbs;
 //! - `rule`: who is granted;
 //! - `run`: claims of one client that are granted one behind the other;
-//! - `told`: who is told, and what is answered;
+//! - `told`: notifications and replies;
 //! - `tombstone`: released ids;
-//! - `audit`: what a step has changed about who holds;
-//! - `record`, `look`: a queue as it is written down, and as people see it;
-//! - `essence`: what tells two queues apart for a model.
+//! - `audit`: how a step has changed the holders;
+//! - `record`, `look`: a queue as it is stored, and as it is displayed;
+//! - `essence`: a hash by which models recognise equal queues.
 
 mod audit;
 mod claim;
@@ -69,10 +69,10 @@ pub const TOMBSTONES: usize = 64;
 /// so that a request that was under way cannot bring the claim back.
 pub const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
 
-/// One key's claims in order, and what outlives them.
+/// The queue of one key: its claims in order, and the data that outlives them.
 ///
-/// Each step: take the time; drop what has expired as far as promotion needs
-/// it; apply the verb; promote; report.
+/// Each step takes the time, drops expired claims as far as promotion needs it, applies the verb,
+/// promotes waiting claims, and reports events.
 ///
 /// ```
 /// use std::time::Duration;

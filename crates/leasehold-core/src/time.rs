@@ -48,12 +48,12 @@ macro_rules! instant {
 }
 
 instant! {
-    /// The store's time, in microseconds since 1970. Deadlines are kept in it.
+    /// The store's time, in microseconds since 1970. Deadlines use it.
     StoreTime
 }
 
 impl StoreTime {
-    /// The deadline of what does not lapse by itself.
+    /// The deadline of a claim that does not expire.
     pub const NEVER: Self = Self(u64::MAX);
     /// The last time, in 2219, at which a queue takes a step: tokens and deadlines that
     /// are counted from it stay below 2^53, as far as a double counts one by one.
@@ -88,12 +88,12 @@ impl StoreTime {
 }
 
 instant! {
-    /// The client's time, in microseconds since an origin of its own, by a clock
-    /// that never steps and runs on while the machine sleeps.
+    /// The client's time, in microseconds since an arbitrary origin. Its clock never steps, and
+    /// continues while the machine sleeps.
     Moment
 }
 
-/// What a store knows at a step: its clock, from when on it grants, and its last token.
+/// The state of a store at a step: its clock, when it grants, and its last token.
 ///
 /// A store that may have forgotten who holds is *closed* for a while: see
 /// [`crate::Marker`]. A plain [`StoreTime`] is that of a store which is open, and in which each

@@ -3,8 +3,8 @@ use std::time::Duration;
 use crate::Moment;
 use crate::mutant::mutated;
 
-/// What is taken off a TTL for clocks that do not run at the same rate: 1 %
-/// and 2 ms, as Redlock has it (redis.io, "Distributed Locks with Redis").
+/// The drift allowance: what is subtracted from a TTL because clocks do not run at the same rate.
+/// 1 % and 2 ms, as in Redlock (redis.io, "Distributed Locks with Redis").
 #[must_use]
 pub fn drift_allowance(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
@@ -18,10 +18,10 @@ fn reliable(ttl: Duration) -> Duration {
     ttl.saturating_sub(drift_allowance(ttl))
 }
 
-/// Until when a client may rely on its claim, by its own clock.
+/// The validity of a lease: until when the client may rely on it, by its own clock.
 ///
-/// Counted from the *sending* of a request whose answer has arrived: the store
-/// cannot have acted earlier. It rises on answers only and never falls by itself.
+/// It counts from the *sending* of a request whose answer has arrived, because the store cannot
+/// have acted earlier. Only answers raise it, and it never falls by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Validity {
     until: Moment,

@@ -1,4 +1,4 @@
-//! What comes to a claim: answers, pushes, lost connections; and what that makes of it.
+//! Handles the inputs of a claim: answers, pushes and lost connections.
 
 use super::belief::LastAnswer;
 use super::leaving::Left;

@@ -1,4 +1,4 @@
-//! Which pushes a claim believes, and how often the others may make it ask.
+//! Decides which pushes a claim trusts, and limits how often the others make it send a request.
 
 use super::timing::{CLOCK_AHEAD, HINT_BURST, HINT_PAUSE};
 use crate::mutant::mutated;

@@ -1,4 +1,4 @@
-//! What the caller of a lease wants of it, until that is answered.
+//! Changes of a lease that its caller requested, until they are answered.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How a claim leaves: told again until somebody has confirmed it.
+//! Releases a claim: repeats the release until the store has confirmed it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! When a claim that has ended is worth another, with another id.
+//! Decides whether to make another claim, with a new id, after one has ended.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A lease being kept.
+//! Renewals of a held lease.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A claim on its way to its grant.
+//! A claim until its grant: requests, heartbeats and time-outs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the caller of a claim wants of it: to have it in hand, to give it back, to give it on.
+//! The requests of a claim's caller: collect the grant, release it, hand it over.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The words of a claim's life.
+//! The types of a claim's state machine.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use crate::{Arrival, Capacity, Command, Moment, Reply, StoreTime, Token, Validity};
 
-/// Which answers of a store count only once others have acknowledged them.
+/// Which answers of a store count only after replicas or disks have acknowledged them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Acknowledges {
-    /// None: what the store answers counts.
+    /// None: every answer counts at once.
     #[default]
     Nothing,
-    /// A grant. One that was pushed is confirmed before it is used.
+    /// Grants. A pushed grant is confirmed by a renewal before it is used.
     Grants,
-    /// A grant, and each renewal of a lease.
+    /// Grants and renewals.
     GrantsAndRenewals,
 }
 
@@ -68,40 +68,41 @@ pub enum Phase {
     Over,
 }
 
-/// Why a claim has ended without being handed to its caller.
+/// Why a claim ended before its caller had the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
-    /// Somebody else has the key, for so long if they do not go on; and it did not want to
-    /// wait.
+    /// Another client has the key, for this long if it does not renew, and the claim did not want
+    /// to wait.
     Busy(Duration),
-    /// The store grants nothing for so long, and it did not want to wait.
+    /// The store grants nothing for this long (quarantine), and the claim did not want to wait.
     Quarantined(Duration),
-    /// The time to wait is over.
+    /// The time limit for waiting is over.
     TimedOut,
-    /// No answer for too long.
+    /// The store did not answer for too long.
     Unreachable,
-    /// A definite no to the only request: nothing was changed.
+    /// The store refused the only request, and nothing was changed.
     Refused,
-    /// The claim has lapsed or was removed: a new one, with a new id, may start at the tail.
+    /// The claim has expired or was removed. A new claim with a new id may join the queue at the
+    /// end.
     Gone,
-    /// Somebody else has replaced the id of the claim that was to be taken over.
+    /// Another client has replaced the id of the claim that was to be taken over.
     Superseded,
     /// The key is in use with another capacity, or one too small for the claim.
     Mismatch(Capacity),
-    /// The claim id is another claim's.
+    /// The claim id belongs to another claim.
     Taken,
-    /// It was granted, and too few have acknowledged that: it does not count.
+    /// It was granted, but too few have acknowledged the grant, so it is invalid.
     Unacknowledged,
-    /// It was granted, and the lease was over before it could be handed out.
+    /// It was granted, but the lease had expired before the grant arrived.
     Late,
-    /// So many were [`End::Late`] in a row that the TTL is too short for this store.
+    /// Too many claims in a row were [`End::Late`]: the TTL is too short for this store.
     TooLate,
-    /// So many ids in a row were [`End::Taken`] that they are not unique.
+    /// Too many claims in a row were [`End::Taken`]: the claim ids are not unique.
     NotUnique,
 }
 
 impl End {
-    /// Its name for programs: in logs, metrics and JSON.
+    /// Returns its name in logs, metrics and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -235,8 +236,8 @@ pub(super) enum Verdict {
     TimedOut,
     /// No answer for too long; the claim is to be withdrawn.
     Unreachable,
-    /// The claim has lapsed or was removed: a new one, with a new id, may start
-    /// at the tail.
+    /// The claim has expired or was removed. A new claim with a new id may join the queue at the
+    /// end.
     Gone,
     /// The key is in use with another capacity, or one too small for the claim.
     Mismatch(Capacity),
@@ -248,14 +249,14 @@ pub(super) enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ChangeId(pub(super) u64);
 
-/// Who renews a lease.
+/// Who renews a lease, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RenewalPolicy {
-    /// The watchdog, when this share of the TTL is over (between 0 and 1).
+    /// The watchdog renews it when this share of the TTL is over (between 0 and 1).
     Automatic(f64),
-    /// The caller.
+    /// The caller renews it.
     Manual,
-    /// Nobody: the lease ends after its TTL.
+    /// Nobody renews it: the lease ends after its TTL.
     Fixed,
 }
 
@@ -273,30 +274,30 @@ impl Hash for RenewalPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The store says that the claim has gone: another may hold the key.
+    /// The store no longer has the claim: another client may hold the key.
     Gone,
-    /// The store knows the claim, and not this grant: it has forgotten it, as a replica
-    /// may that was promoted, or gave a new one, since another of the owner's claims was
-    /// adopted. Another may hold the key.
+    /// The store has the claim, but not this grant. It lost the grant, for example when a replica
+    /// was promoted, or it gave a new one because another claim of the owner was adopted. Another
+    /// client may hold the key.
     Forgotten,
     /// No renewal was answered while the lease was valid.
     Unanswered,
-    /// The lease was not to be renewed, and its time is over.
+    /// The TTL is over, and the lease is not renewed automatically.
     Expired,
-    /// An administrator took the key.
+    /// An administrator broke the key.
     Revoked,
     /// Another client has adopted the claim, or its id was replaced elsewhere.
     Superseded,
-    /// It was held for as long as it may be at most.
+    /// It was held for its maximum time.
     MaxHold,
-    /// It was given to another process.
+    /// It was handed over to another process.
     HandedOver,
-    /// The client was shut down and gave the lease back.
+    /// The client was shut down and released the lease.
     Shutdown,
 }
 
 impl Loss {
-    /// Its name for programs: in logs, metrics and JSON.
+    /// Returns its name in logs, metrics and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

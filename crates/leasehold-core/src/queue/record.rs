@@ -1,4 +1,4 @@
-//! A queue as it is written down.
+//! The serialised record of a queue.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;

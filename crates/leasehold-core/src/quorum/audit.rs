@@ -1,4 +1,4 @@
-//! The audit log of a set of servers, made of what each of them notes: see [`QuorumAudit`].
+//! The audit log of a set of servers, combined from the logs of each server: see [`QuorumAudit`].
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -224,7 +224,7 @@ async fn what_is_no_lock_is_left_as_it_is() {
             for error in errors {
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
                 assert!(
-                    error.to_string().contains(&format!("a {name} stands")),
+                    error.to_string().contains(&format!("contains a {name}")),
                     "{error}"
                 );
                 assert!(hint(&error).contains("layout=classic"), "{error}");

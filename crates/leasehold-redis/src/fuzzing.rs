@@ -1,4 +1,4 @@
-//! What a server says, read as the store reads it. See [`crate::fuzzing`].
+//! Access to the parsers of server answers, for `leasehold-fuzz`.
 
 use std::time::Duration;
 

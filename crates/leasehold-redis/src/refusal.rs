@@ -1,4 +1,4 @@
-//! What the server's refusals and the connection's failures mean to a caller.
+//! Converts errors of servers and connections to store errors.
 
 mod opening;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What people see of classic locks.
+//! Inspects classic locks.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! `layout=classic`: the string of `SET key id NX PX ttl`, which other libraries
-//! use too, on one server, behind Sentinels or in a cluster.
+//! The classic layout (`layout=classic`): locks as strings of `SET key id NX PX ttl`, shared with
+//! other libraries, on one server, behind Sentinels or in a cluster.
 //!
-//! One holder, no queue, no pushes, no tokens: the value is the id of the claim
-//! that holds, and nothing else is kept. A step compares it and writes, by a script
-//! or by a transaction. See `docs/stores/classic.md`.
+//! It has one holder, no queue, no pushes and no tokens. The value is the id of the holding
+//! claim, and nothing else is stored. A step compares and writes the value, by a script or by a
+//! transaction. See `docs/stores/classic.md`.
 
 mod executor;
 #[cfg(feature = "fuzzing")]
@@ -42,9 +42,9 @@ use crate::connection::step::at_primary;
 use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
 
-/// A store that shares its locks with other libraries, on one Redis or Valkey
-/// server, behind Sentinels, or on a cluster. Cheap to share behind an `Arc`; its
-/// connections close when it is dropped.
+/// A store whose locks are shared with other libraries, on one Redis or Valkey server, behind
+/// Sentinels, or on a cluster. Cheap to share in an `Arc`. Its connections close when it is
+/// dropped.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -63,11 +63,11 @@ pub struct ClassicStore {
 }
 
 impl ClassicStore {
-    /// Opens a store: connects, and finds out whether scripts are allowed.
+    /// Opens a store: connects, and checks whether scripts are allowed.
     ///
     /// # Errors
-    /// Same as [`RedisStore::connect`](crate::RedisStore::connect); `Invalid` unless the
-    /// options say [`RedisOptions::classic`].
+    /// Same as [`RedisStore::connect`](crate::RedisStore::connect); `Invalid` unless the options
+    /// have [`RedisOptions::classic`].
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         options.check()?;
         check_layout(options.layout)?;
@@ -79,11 +79,11 @@ impl ClassicStore {
         Ok(store)
     }
 
-    /// Opens a store on a cluster, where scripts have to be allowed.
+    /// Opens a store on a cluster, which must allow scripts.
     ///
     /// # Errors
-    /// Same as [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster);
-    /// `Invalid` unless the options say [`RedisOptions::classic`].
+    /// Same as [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster); `Invalid`
+    /// unless the options have [`RedisOptions::classic`].
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
         options.check()?;
         check_layout(options.node.layout)?;
@@ -98,7 +98,7 @@ impl ClassicStore {
         }
     }
 
-    /// The URL of the server or cluster, without the password.
+    /// Returns the URL of the server or cluster, without the password.
     #[must_use]
     pub fn redacted_url(&self) -> &str {
         self.route.redacted()

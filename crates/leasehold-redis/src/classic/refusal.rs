@@ -1,4 +1,4 @@
-//! What a server's refusals mean in the classic layout.
+//! Converts errors of a server to store errors, in the classic layout.
 
 use leasehold_store::{ErrorKind, StoreError};
 use redis::ServerError;

@@ -1,4 +1,4 @@
-//! What the scripts answer.
+//! Decodes the answers of the scripts.
 
 use leasehold_core::{Arrival, Reply, Standing, StoreTime, Token};
 use leasehold_store::{ErrorKind, StoreError};

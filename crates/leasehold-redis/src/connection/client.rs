@@ -1,4 +1,4 @@
-//! How we speak to one address: the login, the protocol, the sockets and TLS.
+//! The settings of a connection to one address: login, protocol, sockets and TLS.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Asking a server to wait until others have what was written.
+//! Acknowledgement of writes by replicas and disks: `WAIT` and `WAITAOF`.
 
 use std::collections::HashMap;
 use std::time::Duration;

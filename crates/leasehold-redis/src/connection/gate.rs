@@ -1,4 +1,4 @@
-//! What a server is told and asked about its quarantine, and its marker.
+//! The quarantine and the marker of a server.
 
 use std::sync::Arc;
 use std::time::Duration;

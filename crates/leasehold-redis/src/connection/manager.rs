@@ -1,4 +1,4 @@
-//! The one connection of a store: lost, found again, listened to.
+//! The connection manager of a store: connects, reconnects, and reports losses.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! One connection, shared by all requests of a client.
 //!
-//! A request that finds nothing in flight is sent at once from its caller's task; the others
-//! are sent together by the batcher.
+//! If no request is in flight, a request is sent at once from its caller's task. The others are
+//! sent together by the batcher.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};

@@ -1,5 +1,4 @@
-//! The primary that the Sentinels watch: connecting to it, and leaving it when
-//! another has taken its place.
+//! Follows the primary that Sentinels watch: connects to it, and reconnects after a fail-over.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! What a server lets this client do, found out whenever a connection is opened.
+//! Permissions of the client at a server, checked for each new connection.
 //!
-//! Access control, proxies and managed servers forbid commands. All of it is asked
-//! in one round trip, together with `INFO`; what is missing is said once, and is
-//! done without where that is safe (`docs/adr/0022-rights.md`).
+//! ACLs, proxies and managed servers can forbid commands. All permissions are checked in one
+//! round trip, together with `INFO`. Each missing permission is logged once. The client works
+//! without it in degraded mode, if that is safe (`docs/adr/0022-rights.md`).
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};

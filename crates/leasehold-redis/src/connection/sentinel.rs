@@ -1,4 +1,4 @@
-//! What Sentinels are asked, and what they say.
+//! Queries to Sentinels, and their answers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One process of a server: whether locks can be kept there, and on which terms.
+//! Checks a server process at connect: version, role, restarts and acknowledgements.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,4 @@
-//! The subscription of a client's inbox: on its shared connection, and on each that takes
-//! that one's place.
+//! The subscription of a client's inbox, on its shared connection and after each reconnect.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

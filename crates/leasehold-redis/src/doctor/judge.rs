@@ -1,4 +1,4 @@
-//! What the facts mean for locks. Pure: facts in, findings out.
+//! Judges the facts about servers: a pure function from facts to findings.
 
 use std::time::Duration;
 

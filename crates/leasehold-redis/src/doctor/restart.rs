@@ -1,5 +1,4 @@
-//! What the facts mean where clients say that a restart may have made the server
-//! forget (`restart=quarantine`).
+//! Findings for servers with a quarantine after a restart (`restart=quarantine`).
 
 use std::time::Duration;
 

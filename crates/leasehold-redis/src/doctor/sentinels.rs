@@ -1,4 +1,4 @@
-//! The Sentinels themselves: each, and whether they agree.
+//! Findings about the Sentinels: each of them, and whether they agree.
 
 use std::collections::BTreeSet;
 

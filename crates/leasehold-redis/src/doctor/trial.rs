@@ -1,4 +1,4 @@
-//! Uses a lock as clients do, every verb once.
+//! The trial: uses a lock as clients do, each verb once.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

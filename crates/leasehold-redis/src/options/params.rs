@@ -1,4 +1,4 @@
-//! The parameters of a URL, read and written.
+//! Reads and writes the query parameters of a URL.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Options from a URL.
+//! Parses options from a URL.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ const PARAMETERS: &str = "layout, prefix, retention, audit, connect_timeout, res
     restart=quarantine max_ttl, quarantine";
 
 impl RedisOptions {
-    /// Reads a URL:
+    /// Parses a URL:
     ///
     /// ```text
     /// redis://[user:password@]host[:port][/db][?parameters]
@@ -30,22 +30,21 @@ impl RedisOptions {
     /// ```
     ///
     /// Parameters: `layout` (`native`, `classic`), `prefix`, `retention`, `audit` (an
-    /// [`AuditLimit`](leasehold_store::AuditLimit) such as `10000` or `24h`),
-    /// `connect_timeout`, `response_timeout` (durations such as `500ms`, `5s`,
-    /// `10m`, `24h`, `7d`), `db`; with TLS `ca`,
-    /// `cert`, `key` (PEM files); with a socket `user` and `pass`; with Sentinels
-    /// `sentinel_user` and `sentinel_pass`, which log in at these, as `user` and
-    /// `password` do at the servers. `acknowledge` says who must have a grant
-    /// before it counts: `none`, a number of replicas, `majority` (of the
-    /// replicas), `disk` or `disk:<replicas>`; within `acknowledge_timeout` (1 s),
-    /// and for renewals too unless `acknowledge_renewals=no`; see
-    /// [`Acknowledge`].
-    /// `restart=quarantine` says that a server which has restarted may have
-    /// forgotten who holds; with `max_ttl` (60 s) and `quarantine` (twice that);
-    /// see [`Restart`].
+    /// [`AuditLimit`](leasehold_store::AuditLimit) such as `10000` or `24h`), `connect_timeout`,
+    /// `response_timeout` (durations such as `500ms`, `5s`, `10m`, `24h`, `7d`), `db`; with TLS
+    /// `ca`, `cert`, `key` (PEM files); with a socket `user` and `pass`; with Sentinels
+    /// `sentinel_user` and `sentinel_pass`, for the login at the Sentinels.
+    ///
+    /// `acknowledge` sets which replicas and disks must have a grant before it counts: `none`, a
+    /// number of replicas, `majority` (of the replicas), `disk` or `disk:<replicas>`. The time
+    /// limit is `acknowledge_timeout` (1 s). It includes renewals, unless
+    /// `acknowledge_renewals=no`; see [`Acknowledge`].
+    ///
+    /// `restart=quarantine` puts a server that may have lost data in a restart into quarantine,
+    /// with the parameters `max_ttl` (60 s) and `quarantine` (twice that); see [`Restart`].
     ///
     /// # Errors
-    /// [`Invalid`], naming what cannot be read. The password is never repeated.
+    /// [`Invalid`] with the invalid part. The password is never repeated.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
         Self::read_url(url).map_err(|invalid| sentinels::discreet(url, invalid))
     }

@@ -1,5 +1,4 @@
-//! What is thought of a server that has restarted: that it remembers, or that it
-//! may have forgotten who holds.
+//! The restart policy: trust or quarantine a server that has restarted.
 
 use std::time::Duration;
 
@@ -12,8 +11,8 @@ const USUAL_MAX_TTL: Duration = Duration::from_secs(60);
 
 const EXAMPLE: &str = "write restart=quarantine or restart=trust";
 
-/// What is thought of a server that has restarted, was flushed, or has taken
-/// another's place.
+/// The restart policy: what to do with a server that has restarted, was flushed, or has replaced
+/// another one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,16 +25,16 @@ const EXAMPLE: &str = "write restart=quarantine or restart=trust";
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Restart {
-    /// That it has all its data. If it has not, two clients can hold at once.
+    /// Trust it to have all its data. If it has not, two clients can hold at the same time.
     #[default]
     Trust,
-    /// That it may have forgotten who holds: it grants nothing until all that it
-    /// may have forgotten has lapsed.
+    /// Quarantine: it may have lost its holders, so it grants nothing until all leases that it
+    /// may have lost have expired.
     Quarantine(Quarantine),
 }
 
-/// For how long a server that may have forgotten who holds grants nothing. All
-/// clients of a server (with one prefix) must say the same.
+/// How long a server that may have lost its holders grants nothing. All clients of a server (with
+/// the same prefix) must use the same values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quarantine {
     /// The longest TTL that a claim may have: 100 ms to 24 h.
@@ -45,14 +44,14 @@ pub struct Quarantine {
 }
 
 impl Default for Quarantine {
-    /// TTLs of up to 60 s, and a quarantine of 120 s.
+    /// A maximum TTL of 60 s, and a quarantine of 120 s.
     fn default() -> Self {
         Self::new(USUAL_MAX_TTL)
     }
 }
 
 impl Quarantine {
-    /// With TTLs of up to `max_ttl`, and twice that time.
+    /// Makes a quarantine of twice `max_ttl`, for TTLs of at most `max_ttl`.
     #[must_use]
     pub const fn new(max_ttl: Duration) -> Self {
         Self {
@@ -61,7 +60,7 @@ impl Quarantine {
         }
     }
 
-    /// Sets how long it lasts: at least twice `max_ttl`.
+    /// Sets how long the quarantine lasts: at least twice `max_ttl`.
     #[must_use]
     pub const fn lasting(self, lasts: Duration) -> Self {
         Self {
@@ -70,7 +69,7 @@ impl Quarantine {
         }
     }
 
-    /// How long it lasts.
+    /// Returns how long the quarantine lasts.
     #[must_use]
     pub fn lasts(&self) -> Duration {
         self.lasts.unwrap_or_else(|| self.max_ttl.saturating_mul(2))

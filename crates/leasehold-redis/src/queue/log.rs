@@ -1,4 +1,4 @@
-//! The audit log, page by page.
+//! Reads the audit log, page by page.
 
 use async_trait::async_trait;
 use leasehold_core::{Key, StoreTime};

@@ -1,4 +1,4 @@
-//! The inbox: open at every server that can be reached.
+//! Opens the inbox at every server that can be reached.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The audit log of a set: what each server notes of its votes, put together.
+//! The audit log of a set, combined from the logs of all servers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

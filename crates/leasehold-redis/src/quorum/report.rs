@@ -1,4 +1,4 @@
-//! What each server said, for people.
+//! Error messages with the answer of each server.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! One question to all servers: the core's machines, and the requests that they
-//! want sent.
+//! Sends one request to all servers: drives the state machines of the core.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The verbs of a store on several servers: what their votes come to, as one answer.
+//! The verbs of a store on several servers: combines the votes into one answer.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Why a connection could not be opened.
+//! Converts errors of opening a connection: DNS, refused, time-out, TLS.
 
 use std::io;
 use std::sync::Arc;

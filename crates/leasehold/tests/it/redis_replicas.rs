@@ -398,7 +398,7 @@ async fn what_cannot_be_acknowledged_is_refused_at_once() {
     };
     let error = refused("acknowledge=1", server.url_as("nowait", "secret")).await;
     assert_eq!(error.kind(), ErrorKind::Refused);
-    assert!(error.to_string().contains("WAIT does not work"), "{error}");
+    assert!(error.to_string().contains("needs WAIT"), "{error}");
     assert_eq!(error.hint(), Some("add +wait to the user's ACL rule"));
 
     let memory_only = RedisServer::start();

@@ -1,4 +1,4 @@
-//! What is promised, as far as the findings allow.
+//! The guarantees of a deployment, as far as the findings allow.
 
 use leasehold_store::report::Finding;
 

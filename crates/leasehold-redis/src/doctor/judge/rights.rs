@@ -1,4 +1,4 @@
-//! What is forbidden here, and who acknowledges.
+//! Findings about permissions and acknowledgements.
 
 use leasehold_store::report::{Finding, Severity};
 

@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! Findings about one server: persistence, memory, replicas, clock, latency.
 
 use std::time::Duration;
 

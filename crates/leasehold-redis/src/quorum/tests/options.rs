@@ -1,4 +1,4 @@
-//! URLs, read and shown.
+//! Tests: parsing and formatting of URLs.
 
 use std::time::Duration;
 

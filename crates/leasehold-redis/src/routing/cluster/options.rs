@@ -1,4 +1,4 @@
-//! Where the nodes are, and how to talk to them.
+//! Options of a cluster.
 
 use std::fmt;
 use std::fmt::Write;
@@ -24,18 +24,17 @@ const EXAMPLE: &str = "write redis-cluster://user:password@host1:6379,host2:6379
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisClusterOptions {
-    /// Hosts and ports of some nodes, which are asked for the others: one that
-    /// answers is enough.
+    /// Hosts and ports of some nodes, to discover the others. One reachable node is enough.
     pub seeds: Vec<(String, u16)>,
     /// Whether the connections are encrypted (feature `tls`).
     pub tls: bool,
-    /// The login, the certificates, the prefix, the retention and the time-outs,
-    /// the same for every node. Its address is not used, and its database is 0.
+    /// Login, certificates, prefix, retention and time-outs, the same for every node. Its address
+    /// is not used, and its database must be 0.
     pub node: RedisOptions,
 }
 
 impl RedisClusterOptions {
-    /// A cluster of which these nodes are known.
+    /// Makes options for a cluster with these nodes.
     pub fn new<H: Into<String>>(seeds: impl IntoIterator<Item = (H, u16)>) -> Self {
         Self {
             seeds: seeds
@@ -47,7 +46,7 @@ impl RedisClusterOptions {
         }
     }
 
-    /// Reads a URL:
+    /// Parses a URL:
     ///
     /// ```text
     /// redis-cluster://[user:password@]host[:port][,host[:port]…][/][?parameters]
@@ -55,11 +54,11 @@ impl RedisClusterOptions {
     /// valkey-cluster://…  valkeys-cluster://…     the same
     /// ```
     ///
-    /// Parameters: as [`RedisOptions::from_url`], but for `db`: a cluster has one
-    /// database only.
+    /// Parameters: those of [`RedisOptions::from_url`] except `db`, since a cluster has only one
+    /// database.
     ///
     /// # Errors
-    /// [`Invalid`], naming what cannot be read. The password is never repeated.
+    /// [`Invalid`] with the invalid part. The password is never repeated.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
         Self::read_url(url).map_err(|invalid| discreet(url, invalid))
     }
@@ -110,10 +109,10 @@ impl RedisClusterOptions {
         Ok(options)
     }
 
-    /// Refuses options that cannot work.
+    /// Checks the options.
     ///
     /// # Errors
-    /// [`Invalid`], naming the option and its bounds.
+    /// [`Invalid`] with the option and its bounds.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.seeds.is_empty() {
             return Err(Invalid::new(
@@ -142,8 +141,8 @@ impl RedisClusterOptions {
         self.seeds().try_for_each(|seed| self.at(&seed).check())
     }
 
-    /// The URL of these options, without the password: but for that it reads
-    /// back the same.
+    /// Returns the URL of these options, without the password. Except for that, parsing it gives
+    /// the same options.
     #[must_use]
     pub fn redacted_url(&self) -> String {
         let mark = Address::new("h", 1);

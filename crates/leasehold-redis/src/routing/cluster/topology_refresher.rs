@@ -1,4 +1,4 @@
-//! Keeps the map of a cluster true.
+//! Refreshes the topology of a cluster in the background.
 
 use std::sync::Arc;
 use std::sync::Weak;

@@ -1,5 +1,5 @@
-//! Locks that other libraries share: what stands in Redis, what is refused, and what
-//! comes of others' values.
+//! Locks shared with other libraries (`layout=classic`): the data in Redis, refusals, and values
+//! of others.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! Finding the primary, with real servers and Sentinels that say what the test
-//! wants: stale, behind, silent, ignorant.
+//! Discovery of the primary, with real servers and fake Sentinels: stale, out of date, silent, or
+//! without the name.
 #![cfg(feature = "redis")]
 #![allow(
     clippy::unwrap_used,

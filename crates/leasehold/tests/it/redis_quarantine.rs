@@ -1,4 +1,4 @@
-//! `restart=quarantine`: servers that forget, and clients that are not told so.
+//! `restart=quarantine`: servers that lose data, and clients that are not notified.
 #![cfg(feature = "redis")]
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,4 @@
-//! Grants that must be acknowledged, with real replicas that stop, are cut off
-//! and are promoted.
+//! Acknowledged grants, with real replicas that stop, are cut off and are promoted.
 #![cfg(feature = "redis")]
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Servers and users that forbid something: what is done without, and what is not.
+//! Missing permissions: degraded mode, and refusals.
 #![cfg(feature = "redis")]
 #![allow(
     clippy::panic,

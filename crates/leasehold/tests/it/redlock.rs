@@ -1,4 +1,4 @@
-//! Redlock on real servers: what users see, and what fails.
+//! Redlock on real servers: behaviour and faults.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! A queue that was written down and read back is the same queue.
+//! Serialisation of a queue: reading a written queue gives the same queue.
 
 use leasehold_core::{Claim, Mode, Note, OwnerSecret, Queue, StoreTime};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Silence and slowness.
+//! Silent and slow servers.
 
 use super::*;
 

@@ -303,7 +303,10 @@ async fn an_audit_log_needs_a_right_of_its_own() {
         assert!(store.claim(&key, &claim).await.unwrap().holds());
         let mut log = store.audit_log(Some(&key), StoreTime(0)).unwrap();
         let error = log.next_page().await.unwrap_err().to_string();
-        assert!(error.contains("leasehold:audit is not an audit log"), "{error}");
+        assert!(
+            error.contains("leasehold:audit is not an audit log"),
+            "{error}"
+        );
     }
 }
 

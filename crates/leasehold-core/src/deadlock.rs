@@ -26,17 +26,17 @@ pub struct KeyClaims {
 /// One claim of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimState {
-    /// What tells it from the other claims of its key.
+    /// The id of the claim, unique within its key.
     pub id: String,
-    /// Where its reader finds it.
+    /// The index of the claim in the caller's list.
     pub index: usize,
-    /// Without one, a holder counts as able to go on.
+    /// Its context. A holder without one counts as able to continue.
     pub context: Option<ClaimContext>,
-    /// What it takes of the key.
+    /// Its weight.
     pub weight: u64,
-    /// Holders with one token weigh once. [`Token::NONE`] while it waits.
+    /// Its token; [`Token::NONE`] while it waits. Holders with the same token count once.
     pub token: Token,
-    /// Whether it leaves by itself: a minimum hold is all that keeps it.
+    /// Whether it ends without its client: only a minimum hold keeps it.
     pub leaves: bool,
 }
 

@@ -10,7 +10,7 @@ pub fn drift_allowance(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
 }
 
-/// What a client relies on of a TTL.
+/// Returns the part of a TTL that a client relies on.
 fn reliable(ttl: Duration) -> Duration {
     if mutated("validity-drift") {
         return ttl;
@@ -28,7 +28,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// A request sent at `sent`, which gave the claim `ttl` to live, was answered.
+    /// Confirms a request sent at `sent` that gave the claim `ttl` to live.
     pub fn confirm(&mut self, sent: Moment, ttl: Duration) {
         self.until = self.until.max(sent + reliable(ttl));
     }
@@ -40,18 +40,18 @@ impl Validity {
         Moment(self.until.0.saturating_sub(reliable))
     }
 
-    /// A release was sent: nothing is to be relied on any more.
+    /// Ends the validity, because a release was sent.
     pub fn end(&mut self) {
         self.until = Moment::default();
     }
 
-    /// The moment from which on the claim may be somebody else's.
+    /// Returns the end of the validity, after which another client may hold.
     #[must_use]
     pub fn until(&self) -> Moment {
         self.until
     }
 
-    /// What is left at `now`; zero when it is over.
+    /// Returns the remaining validity at `now`; zero when it is over.
     #[must_use]
     pub fn remaining(&self, now: Moment) -> Duration {
         self.until.since(now)

@@ -163,9 +163,8 @@ impl Hold {
         }
     }
 
-    /// Ends the validity, sees that the claim stands under one id for a whole
-    /// TTL from now, and leaves it at the store for somebody else: that id, and how often
-    /// it was replaced.
+    /// Ends the validity, makes sure that the claim has one id for a whole TTL from now, and
+    /// leaves it at the store for another client. Returns that id, and how often it was replaced.
     pub(crate) async fn hand_over(self) -> Result<(ClaimId, u64), Error> {
         self.check(Operation::HandOver)?;
         let settled = self.claimed.hand_over().await;

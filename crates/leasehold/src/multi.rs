@@ -228,8 +228,8 @@ impl<K: LeaseKind> MultiLock<K> {
         }
     }
 
-    /// Claims the keys in the order of their names, each while the ones before are held. What
-    /// was got is given back unless it is all.
+    /// Claims the keys in the order of their names, each while holding the previous ones.
+    /// Releases them again unless all were granted.
     async fn one_by_one(
         &self,
         wishes: &[Wish],
@@ -276,13 +276,13 @@ impl<K: LeaseKind> MultiLock<K> {
     }
 }
 
-/// How claiming the keys one by one came out, where it did not fail.
+/// The result of claiming the keys one by one.
 enum OneByOne<K: LeaseKind> {
     /// In the order of their names.
     All(Vec<Lease<K>>),
-    /// One is held by another, and nobody wants to wait.
+    /// A key is held by another client, and the caller does not wait.
     Busy,
-    /// One was lost while the others were waited for: all are to be claimed again.
+    /// A key was lost while waiting for the others: all must be claimed again.
     Lost,
 }
 

@@ -19,50 +19,50 @@ pub enum Acknowledges {
     GrantsAndRenewals,
 }
 
-/// How a claim is kept and left.
+/// The settings of a claim: how it is renewed and released.
 #[derive(Debug, Clone, Copy, PartialEq, Hash)]
 pub struct Terms {
-    /// How long it lives once granted, without renewal.
+    /// How long it lives without renewal once it is granted.
     pub ttl: Duration,
     /// How long it lives while it waits.
     pub waiter_ttl: Duration,
     /// Who renews it once it is granted.
     pub policy: RenewalPolicy,
-    /// Whether its release hands on to the next in line.
+    /// Whether its release grants the key to the next waiter.
     pub hand_off: bool,
-    /// The longest that renewals keep it.
+    /// The maximum hold: how long renewals keep it.
     pub max_hold: Option<Duration>,
     /// How often its id is replaced while it is held.
     pub rotate_every: Option<Duration>,
-    /// Which answers count only once others have acknowledged them.
+    /// Which answers count only after replicas or disks have acknowledged them.
     pub acknowledges: Acknowledges,
-    /// Whether others may guess claim ids: then knowing one proves nothing.
+    /// Whether claim ids can be guessed: then knowing one proves nothing.
     pub guessable: bool,
 }
 
-/// How long to ask.
+/// The time limits of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Give up waiting then. It is asked for once in any case.
+    /// When to give up waiting. At least one request is sent.
     pub give_up: Option<Moment>,
-    /// Without any answer for this long, the store counts as out of reach.
+    /// The store counts as unreachable if there is no answer for this long.
     pub patience: Duration,
-    /// How long whatever its caller wants of a held claim is asked for.
+    /// How long a change of a held claim is retried.
     pub operation: Duration,
-    /// Where random pauses come from.
+    /// The seed of random pauses.
     pub seed: u64,
 }
 
-/// How far a claim has come.
+/// The phase of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Not answered yet.
     Asking,
-    /// It stands in line.
+    /// It waits in the queue.
     Waiting,
     /// It was granted, and perhaps lost since.
     Held,
-    /// On its way out: released until that is confirmed, or until it has lapsed anyway.
+    /// It is being released, until that is confirmed or it has expired anyway.
     Leaving,
     /// Nothing of it can be left at the store.
     Over,
@@ -121,15 +121,14 @@ impl End {
     }
 }
 
-/// Something to send for a claim.
+/// A request to send for a claim.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Transmit {
     /// The step.
     pub command: Arc<Command>,
-    /// When it was handed out: validity is counted from then.
+    /// When it was sent: validity counts from then.
     pub sent: Moment,
-    /// Without an answer for this long, it counts as not answered. Early enough to be asked
-    /// again in time.
+    /// It counts as unanswered if there is no answer for this long. That leaves time for a retry.
     pub limit: Duration,
     pub(super) errand: Errand,
 }
@@ -154,9 +153,9 @@ pub struct Heard {
     pub reply: Reply,
     /// The store's time of the step.
     pub at: StoreTime,
-    /// The connection epoch on which it came; on epoch zero no pushes are heard.
+    /// The connection epoch on which it arrived. On epoch zero no pushes are received.
     pub epoch: u64,
-    /// Whether enough others have acknowledged it, where they were asked.
+    /// Whether enough replicas or disks have acknowledged it, if there is a policy.
     pub enough: Option<bool>,
 }
 
@@ -170,20 +169,20 @@ impl Heard {
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// None came: whether the step was taken is unknown.
+    /// No answer arrived: it is unknown whether the step was taken.
     Unanswered,
-    /// The store has refused the step, and it was not taken.
+    /// The store has refused the step; it was not taken.
     Refused,
 }
 
 /// Whether a grant can be handed to its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Collected {
-    /// Not yet: drive on.
+    /// Not yet: continue to drive it.
     NotYet,
-    /// It is to be relied on.
+    /// The lease is valid.
     Ready,
-    /// There is nothing to hand out.
+    /// The claim has ended; there is no lease.
     Ended(End),
 }
 
@@ -197,9 +196,9 @@ pub(super) struct WaiterConfig {
     /// Give up then, and withdraw: a claim in line has timed out, one that was asked for
     /// and never answered is out of reach. It is asked for once in any case.
     pub(super) give_up: Option<Moment>,
-    /// Without any answer for this long, the store counts as out of reach.
+    /// The store counts as unreachable if there is no answer for this long.
     pub(super) patience: Duration,
-    /// Where random pauses come from.
+    /// The seed of random pauses.
     pub(super) seed: u64,
 }
 
@@ -227,10 +226,10 @@ pub(super) enum Verdict {
         /// TTL; `None` when it has the lease TTL.
         confirm_at: Option<Moment>,
     },
-    /// Somebody else has it, for so long if they do not go on, and the claim did not want
+    /// Another client has the key, for this long if it does not renew, and the claim did not want
     /// to wait.
     Busy(Duration),
-    /// The store grants nothing for so long, and the claim did not want to wait.
+    /// The store grants nothing for this long, and the claim did not want to wait.
     Quarantined(Duration),
     /// The time to wait is over; the claim is to be withdrawn.
     TimedOut,
@@ -245,7 +244,7 @@ pub(super) enum Verdict {
     Taken,
 }
 
-/// Names a change of one claim.
+/// The id of a change of one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ChangeId(pub(super) u64);
 
@@ -333,13 +332,13 @@ impl fmt::Display for Loss {
     }
 }
 
-/// What is known about a lease.
+/// The state of a lease, as far as its client knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Standpoint {
-    /// The last renewal was answered.
+    /// Held: the last renewal was answered.
     Held,
-    /// The last renewal was not answered; still valid.
+    /// Unknown: the last renewal was not answered; the lease is still valid.
     Unknown,
-    /// Not ours any more, or not to be relied on.
+    /// Lost: the lease is not held any more, or not valid any more.
     Lost(Loss),
 }

@@ -191,7 +191,7 @@ impl Worker {
     }
 }
 
-/// Closes connections that nobody needs, but for one.
+/// Closes idle connections except one.
 async fn reap(wire: Weak<Connection>) {
     loop {
         sleep(LINGER).await;

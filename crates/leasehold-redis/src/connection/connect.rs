@@ -74,7 +74,7 @@ impl Target {
         Ok(Self::at(Place::Fixed(Box::new(client)), options))
     }
 
-    /// Uses the address, the login and the certificates of a client brought along.
+    /// Uses the address, the login and the certificates of an existing client.
     pub(crate) fn of_client(client: &Client, options: &RedisOptions) -> Result<Self, StoreError> {
         let info = ours(client.get_connection_info(), options.response_timeout);
         let client = Client::open(info).map_err(unusable)?;
@@ -212,7 +212,7 @@ impl Target {
         Ok((opened.connection, Findings { info, rights }))
     }
 
-    /// Opens a connection to one server, and asks what it is and what it lets us do.
+    /// Opens a connection to one server, and reads its version, role and permissions.
     async fn ask(
         &self,
         client: &Client,

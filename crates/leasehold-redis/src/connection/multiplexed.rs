@@ -180,8 +180,8 @@ impl Connection {
         }
     }
 
-    /// A primary that was replaced may be stopped, and go on later: its answers are not to be
-    /// waited for, and not to be believed.
+    /// A replaced primary may be paused and resume later: its answers must not be awaited or
+    /// trusted.
     async fn unless_dead(
         &self,
         answer: impl Future<Output = RedisResult<Value>>,

@@ -221,7 +221,8 @@ impl LockStore for RedlockStore {
 }
 
 impl Inner {
-    /// What comes of some work at each server that can be reached, within `limit`.
+    /// Runs some work at each server that can be reached, within `limit`, and returns the
+    /// results.
     async fn each<'a, T, F>(
         &'a self,
         limit: Duration,

@@ -332,7 +332,7 @@ impl Inner {
     }
 }
 
-/// Lets the requests that nobody waits for any more go their way.
+/// Lets the remaining requests finish in the background.
 fn see_off(mut asked: FuturesUnordered<Asked>) {
     if !asked.is_empty() {
         tokio::spawn(async move { while asked.next().await.is_some() {} });

@@ -30,10 +30,10 @@ pub(super) struct Snowflake {
 pub(super) enum Next {
     /// Here it is.
     Id(u64),
-    /// No number left in this millisecond: ask again after so long.
+    /// No number is left in this millisecond: retry after this time.
     Full(Duration),
-    /// The clock is so far behind the last id: ask again then, with so much
-    /// less patience.
+    /// The clock is this far behind the last id: retry then, with this time subtracted from the
+    /// patience.
     Behind(Duration),
     /// The same, and more than the patience.
     Refuse(Duration),

@@ -25,9 +25,9 @@ use crate::sync::{AtomicUsize, Ordering, Runtime, id_of, timeout};
 pub(crate) enum Closed {
     /// Its user has shut it down.
     ShutDown,
-    /// The runtime in which it was connected has ended: nobody would keep a lease.
+    /// The runtime in which it was connected has ended: leases would not be renewed.
     NoRuntime,
-    /// That runtime is there, and nobody drives it.
+    /// That runtime exists but is not running.
     NotDriven,
 }
 

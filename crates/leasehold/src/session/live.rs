@@ -201,7 +201,7 @@ impl LiveClaim {
         }
     }
 
-    /// Whether it is lost, which stays so once somebody has seen it.
+    /// Returns whether it is lost. Once a loss was seen, it stays lost.
     fn see_loss(&self) -> Option<Loss> {
         let mut state = self.lock();
         let Standpoint::Lost(loss) = state.standpoint(self, clock::now) else {

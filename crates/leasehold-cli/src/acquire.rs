@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use leasehold::{Any, Client, Deadlock, ErrorKind, MultiLease, Wait};
 use rustix::process::Signal;
 use tokio::sync::watch;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, interval, sleep_until, timeout};
 
 use crate::cli::WaitArgs;
 use crate::duration::{self, millis};
@@ -29,6 +29,8 @@ const CURIOSITY: Duration = Duration::from_secs(1);
 const LAST_LOOK: Duration = Duration::from_secs(3);
 /// How often a live line is brought up to date.
 const TICK: Duration = Duration::from_millis(250);
+/// How often a changed position is said where there is no live line; `-v` says each change.
+const NEWS: Duration = Duration::from_secs(30);
 
 /// How it came out.
 pub(crate) enum Outcome {
@@ -90,8 +92,10 @@ pub(crate) async fn acquire(
         rejoined_before: 0,
         left_queue: false,
         announced: false,
+        news: News::default(),
         live: None,
     };
+    tracing::info!(leasehold.key = %Keys::from(&*wanted.keys), "asking");
     let ended = scene.persist(signals).await;
     scene.live = None;
     printer.show_live(None);
@@ -147,6 +151,8 @@ struct Scene<'a, 'p> {
     left_queue: bool,
     /// Whether a line was written that says that we wait.
     announced: bool,
+    /// What is said of the position after that line.
+    news: News,
     live: Option<Live>,
 }
 
@@ -239,6 +245,7 @@ impl Scene<'_, '_> {
                         deadlock: found.unwrap_or_default(),
                     });
                 }
+                () = self.news.due(), if self.news.is_pending() => self.tell_position(),
                 seen = settled(&mut who) => {
                     who = None;
                     self.seen(seen.ok());
@@ -279,8 +286,20 @@ impl Scene<'_, '_> {
         }
         if let Some(live) = &mut self.live {
             live.moved(position, self.retries.elapsed());
+        } else if self.announced && self.news.moved(position, self.printer.is_verbose()) {
+            self.tell_position();
         }
         anew
+    }
+
+    /// Says where we stand now, where no live line does.
+    fn tell_position(&mut self) {
+        self.news.told(self.position);
+        self.printer.event(&Event::Moved {
+            key: self.wanted.key().to_owned(),
+            position: self.position,
+            waited_ms: millis(self.retries.elapsed()),
+        });
     }
 
     /// It is known who holds, or that nobody could say.
@@ -293,16 +312,20 @@ impl Scene<'_, '_> {
             Some(_) => self.retries.usable(),
             None => {}
         }
-        let (key, holders) = self.blocking(seen.map(|seen| seen.view));
-        if let Some(live) = &mut self.live {
-            live.held(&key, &holders, self.retries.elapsed());
-        } else if self.printer.is_live() {
-            let mut live = Live::new(&key, self.position);
-            live.held(&key, &holders, self.retries.elapsed());
+        let view = seen.map(|seen| seen.view);
+        if self.live.is_none() && self.printer.is_live() {
+            let live = Live::new(self.wanted.key(), self.position);
             self.printer.show_live(Some(live.bar()));
             self.live = Some(live);
+        }
+        if let Some(live) = &mut self.live {
+            let key = view.as_ref().map(|view| &*view.key);
+            let key = key.unwrap_or_else(|| self.wanted.key());
+            live.held(key, view.as_ref(), self.retries.elapsed());
         } else {
+            let (key, holders) = self.blocking(view);
             self.announced = true;
+            self.news.told(self.position);
             self.printer.event(&Event::Waiting {
                 key,
                 position: self.position,
@@ -342,6 +365,42 @@ impl Scene<'_, '_> {
             Some(view) => (view.key, view.holders),
             None => (self.wanted.key().to_owned(), Vec::new()),
         }
+    }
+}
+
+/// When the position is said again where there is no live line: a queue that moves fast is not to
+/// fill a log.
+#[derive(Debug, Default)]
+struct News {
+    /// The position that was said last, and when.
+    told: Option<(u64, Instant)>,
+    /// Whether it is another one now.
+    pending: bool,
+}
+
+impl News {
+    /// We stand there. Answers whether to say so now.
+    fn moved(&mut self, position: u64, at_once: bool) -> bool {
+        let Some((told, at)) = self.told else {
+            return false;
+        };
+        self.pending = told != position;
+        self.pending && (at_once || at.elapsed() >= NEWS)
+    }
+
+    fn told(&mut self, position: u64) {
+        self.told = Some((position, Instant::now()));
+        self.pending = false;
+    }
+
+    fn is_pending(&self) -> bool {
+        self.pending
+    }
+
+    /// Completes when a position that has changed is to be said.
+    fn due(&self) -> impl Future<Output = ()> + use<> {
+        let told = self.told.map_or_else(Instant::now, |(_, at)| at);
+        sleep_until(told + NEWS)
     }
 }
 
@@ -387,7 +446,7 @@ fn look<'a>(client: &'a Client, wanted: &'a Wanted, start: Instant, limit: Durat
 
 fn unanswered(limit: Duration) -> Failure {
     let limit = duration::spoken(limit);
-    let message = format!("the store gave no answer within {limit}");
+    let message = format!("the store did not answer within {limit}");
     Failure {
         passing: true,
         ..Failure::new(exit::UNAVAILABLE, message)

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::store::redis::{Baseline, RedisLayout, RedisOptions, RedisStore};
-use leasehold::{
-    Access, Any, Client, ClientBuilder, Initialised, MultiLease, Settings, TlsFiles, Wait,
-};
+use leasehold::{Access, Any, Client, ClientBuilder, Initialised, MultiLease, Settings, TlsFiles};
 use rustix::process::Signal;
 
 use crate::acquire::{Outcome, Patience, acquire};
@@ -16,6 +14,7 @@ use crate::failure::Failure;
 use crate::guarded::{Status, ended_by};
 use crate::nested::handed_on;
 use crate::output::Printer;
+pub(crate) use crate::retries::Asking;
 use crate::retries::Retries;
 use crate::signals::Signals;
 use crate::wanted::Wanted;
@@ -66,21 +65,30 @@ impl Connected<'_> {
     }
 }
 
-/// Connects, for holding, through outages of the store as long as there is time; until a signal.
+/// Connects, for holding: as [`connect_patiently`].
 pub(crate) async fn connect_to_hold<'a>(
     store: &StoreArgs,
     lease: &LeaseArgs,
-    wait: Wait,
-    keys: &[String],
+    asking: Asking<'_>,
     printer: &'a Printer,
 ) -> Result<ControlFlow<Signal, Connected<'a>>, Failure> {
-    place::say_if_elsewhere(store, printer);
-    let mut signals = Signals::listen()?;
-    let mut retries = Retries::new(wait, keys, printer);
     let settings = Settings::default()
         .with_ttl(lease.ttl)
         .with_label(lease.label.clone());
     settings.check()?;
+    connect_patiently(store, settings, asking, printer).await
+}
+
+/// Connects through outages of the store as long as there is time; until a signal.
+pub(crate) async fn connect_patiently<'a>(
+    store: &StoreArgs,
+    settings: Settings,
+    asking: Asking<'_>,
+    printer: &'a Printer,
+) -> Result<ControlFlow<Signal, Connected<'a>>, Failure> {
+    place::say_if_elsewhere(store, printer);
+    let mut signals = Signals::listen()?;
+    let mut retries = Retries::new(asking, printer);
     loop {
         let opened = tokio::select! {
             opened = open(store, settings.clone()) => opened,

@@ -15,11 +15,11 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     }
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(format!(
-            "say the unit: {text}s for seconds, {text}m for minutes"
+            "add a unit: {text}s for seconds, {text}m for minutes"
         ));
     }
     if text.starts_with('-') {
-        return Err("a duration is not negative".to_owned());
+        return Err("a duration cannot be negative".to_owned());
     }
     humantime::parse_duration(text).map_err(|_| format!("not a duration; {EXAMPLES}"))
 }
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 /// Reads a period: as [`parse`], of a second at least.
 pub(crate) fn parse_period(text: &str) -> Result<Duration, String> {
     match parse(text)? {
-        period if period < Duration::from_secs(1) => Err("choose a second or more".to_owned()),
+        period if period < Duration::from_secs(1) => Err("use 1s or more".to_owned()),
         period => Ok(period),
     }
 }
@@ -35,7 +35,7 @@ pub(crate) fn parse_period(text: &str) -> Result<Duration, String> {
 /// Reads how often to look: as [`parse`], of a tenth of a second at least.
 pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse(text)? {
-        interval if interval < Duration::from_millis(100) => Err("choose 100ms or more".to_owned()),
+        interval if interval < Duration::from_millis(100) => Err("use 100ms or more".to_owned()),
         interval => Ok(interval),
     }
 }

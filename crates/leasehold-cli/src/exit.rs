@@ -6,6 +6,8 @@ use leasehold::ErrorKind;
 pub(crate) const OK: u8 = 0;
 /// Asked, and the answer was no.
 pub(crate) const DECLINED: u8 = 1;
+/// `show --exit-code`: somebody holds the key.
+pub(crate) const HELD: u8 = 1;
 /// `deadlocks`: there are some.
 pub(crate) const DEADLOCKED: u8 = 1;
 /// `doctor`: locks work, and something endangers them.
@@ -52,7 +54,8 @@ pub(crate) fn of_error(kind: ErrorKind) -> u8 {
 pub(crate) const TABLE: &str = "\
 the command's own  it ran to its end under the lock
 128+n              signal n ended it, or ended the waiting (Ctrl-C: 130)
-1                  break: the question was answered with no; doctor: warnings; deadlocks: some
+1                  show --exit-code: held; break: the question was answered with no; doctor: \
+                   warnings; deadlocks: some
 2                  doctor: the store is not safe for locks
 64                 wrong usage: options, key, duration, URL
 65                 the key holds something that is not leasehold's, or is damaged

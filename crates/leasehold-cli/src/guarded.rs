@@ -159,7 +159,7 @@ impl Guarded<'_> {
         }
         let handed_on = HandedOn::new(store, &opening.url, &opening.access);
         let cannot = |error| {
-            format!("an inner leasehold has to be told how to log in to the store: {error}")
+            format!("cannot pass the credentials of the store to an inner leasehold: {error}")
         };
         handed_on.map_err(|error| printer.warn(cannot(error))).ok()
     }

@@ -8,6 +8,7 @@
 compile_error!("the leasehold command needs process groups and signals, as Unix has them");
 
 mod acquire;
+mod bound;
 mod child;
 mod cli;
 mod commands;
@@ -26,6 +27,7 @@ mod output;
 mod place;
 mod recovery;
 mod retries;
+mod saved;
 mod signals;
 mod standing;
 mod sys;
@@ -57,7 +59,7 @@ fn perform(command: Command) -> u8 {
         Ok(runtime) => runtime,
         Err(error) => {
             let failure = Failure::new(exit::SYSTEM, format!("cannot start: {error}"))
-                .hint("see to the limits of open files and memory (ulimit -n, ulimit -v)");
+                .hint("raise the limits of open files and memory (ulimit -n, ulimit -v)");
             Printer::default().failure(&failure);
             return failure.status;
         }
@@ -83,6 +85,9 @@ async fn dispatch(command: Command) -> u8 {
         Command::Run(args) => Printer::new(&args.common.output, true),
         Command::Hold(args) => Printer::new(&args.common.output, true),
         Command::Elect(args) => Printer::new(&args.common.output, true),
+        Command::Wait(args) => Printer::new(&args.common.output, true),
+        Command::Renew(args) => Printer::new(&args.common.output, false),
+        Command::Release(args) => Printer::new(&args.common.output, false),
         Command::Show(args) => Printer::new(&args.common.output, false),
         Command::Log(args) => Printer::new(&args.common.output, false),
         Command::Deadlocks(args) => Printer::new(&args.common.output, false),
@@ -108,12 +113,15 @@ async fn dispatch(command: Command) -> u8 {
 
 async fn carry_out(command: &Command, printer: &Printer) -> u8 {
     let done = match command {
-        // These two say how it ended, whatever happened.
+        // These say how it ended, whatever happened.
         Command::Run(args) => return conclude(commands::run::run(args, printer).await, printer),
         Command::Elect(args) if !args.observe => {
             return conclude(commands::elect::elect(args, printer).await, printer);
         }
+        Command::Wait(args) => return conclude(commands::wait::wait(args, printer).await, printer),
         Command::Hold(args) => commands::hold::hold(args, printer).await,
+        Command::Renew(args) => commands::saved_lease::renew(args, printer).await,
+        Command::Release(args) => commands::saved_lease::release(args, printer).await,
         Command::Elect(args) => commands::observe::observe(args, printer).await,
         Command::Show(args) => commands::show::show(args, printer).await,
         Command::Log(args) => commands::log::log(args, printer).await,

@@ -22,12 +22,24 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// another server of a quorum comes back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// What is asked for, and how patiently.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asking<'k> {
+    pub(crate) keys: &'k [String],
+    /// How long the lock is waited for.
+    pub(crate) wait: Wait,
+    /// The longest outage that is waited through, if it is not as long as the lock is waited for.
+    pub(crate) retry_for: Option<Duration>,
+}
+
 /// How long a lock is waited for, and what was said about the store meanwhile.
 #[derive(Debug)]
 pub(crate) struct Retries<'a> {
     printer: &'a Printer,
     keys: Keys,
     wait: Wait,
+    /// The longest outage that is waited through, if it is not as long as the lock is waited for.
+    retry_for: Option<Duration>,
     start: Instant,
     pauses: Backoff,
     outage: Option<Outage>,
@@ -45,7 +57,12 @@ struct Outage {
 
 impl<'a> Retries<'a> {
     /// The time begins now.
-    pub(crate) fn new(wait: Wait, keys: &[String], printer: &'a Printer) -> Self {
+    pub(crate) fn new(asking: Asking<'_>, printer: &'a Printer) -> Self {
+        let Asking {
+            keys,
+            wait,
+            retry_for,
+        } = asking;
         // Those who wait for the same server should not all come back at once.
         let nanoseconds = clock_gettime(ClockId::Realtime).tv_nsec.unsigned_abs();
         let seed = (u64::from(std::process::id()) << 32) ^ nanoseconds;
@@ -53,6 +70,7 @@ impl<'a> Retries<'a> {
             printer,
             keys: Keys::from(keys),
             wait,
+            retry_for,
             start: Instant::now(),
             pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed),
             outage: None,
@@ -109,14 +127,14 @@ impl<'a> Retries<'a> {
         failure: Failure,
         signals: &mut Signals,
     ) -> Result<Option<Signal>, Failure> {
-        if !failure.passing || matches!(self.wait, Wait::No) {
+        let retries = self.retry_for.is_some() || !matches!(self.wait, Wait::No);
+        if !failure.passing || !retries {
             return Err(failure);
         }
-        let left = match self.left() {
-            Wait::For(left) => left,
-            Wait::Forever => Duration::MAX,
-            _ => return Err(self.gave_up(failure)),
-        };
+        let left = self.left_for_the_store();
+        if left.is_zero() {
+            return Err(self.gave_up(failure));
+        }
         self.unusable(&failure);
         let shortest = self.pauses.pause();
         let pause = failure
@@ -151,12 +169,27 @@ impl<'a> Retries<'a> {
             keys: self.keys.clone(),
             reason: failure.message.clone(),
             hint: failure.hint.clone(),
-            left_ms: match self.left() {
-                Wait::Forever => None,
-                Wait::For(left) => Some(millis(left)),
-                _ => Some(0),
+            left_ms: match self.left_for_the_store() {
+                Duration::MAX => None,
+                left => Some(millis(left)),
             },
         });
+    }
+
+    /// For how long the store is asked again from now on, while it cannot be used.
+    fn left_for_the_store(&self) -> Duration {
+        let waiting = match (self.wait, self.left()) {
+            // Only the outage is waited through, and not the holder.
+            (Wait::No, _) if self.retry_for.is_some() => Duration::MAX,
+            (_, Wait::Forever) => Duration::MAX,
+            (_, Wait::For(left)) => left,
+            _ => Duration::ZERO,
+        };
+        let Some(limit) = self.retry_for else {
+            return waiting;
+        };
+        let outage = self.outage.as_ref().map(|outage| outage.since.elapsed());
+        waiting.min(limit.saturating_sub(outage.unwrap_or_default()))
     }
 
     /// Why the store cannot be used, as far as is known.

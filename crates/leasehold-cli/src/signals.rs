@@ -1,7 +1,9 @@
 //! The signals that end a wait and go on to the guarded command.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::task::Poll;
 
 use rustix::process::Signal;
@@ -23,8 +25,18 @@ const HANDLED: [Signal; 6] = [
 ];
 
 /// Signals as events, from the moment this was made.
-#[derive(Debug)]
-pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
+pub(crate) struct Signals {
+    heard: Vec<(Signal, unix::Signal)>,
+    /// Counts as SIGHUP when it completes.
+    bound: Option<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+impl fmt::Debug for Signals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let heard = self.heard.iter().map(|(signal, _)| signal);
+        f.debug_list().entries(heard).finish()
+    }
+}
 
 impl Signals {
     /// Begins to listen. What was ignored when we were started stays ignored, for the child too:
@@ -37,8 +49,13 @@ impl Signals {
         heard
             .map(listen)
             .collect::<io::Result<_>>()
-            .map(Self)
+            .map(|heard| Self { heard, bound: None })
             .map_err(refused)
+    }
+
+    /// Has the end of something else count as SIGHUP.
+    pub(crate) fn end_with(&mut self, bound: impl Future<Output = ()> + 'static) {
+        self.bound = Some(Box::pin(bound));
     }
 
     /// The next signal.
@@ -47,10 +64,16 @@ impl Signals {
     /// No signal is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
-            for (signal, stream) in &mut self.0 {
+            for (signal, stream) in &mut self.heard {
                 if let Poll::Ready(Some(())) = stream.poll_recv(context) {
                     return Poll::Ready(*signal);
                 }
+            }
+            let bound = self.bound.as_mut();
+            let ended = bound.is_some_and(|bound| bound.as_mut().poll(context).is_ready());
+            if ended {
+                self.bound = None;
+                return Poll::Ready(Signal::HUP);
             }
             Poll::Pending
         })

@@ -96,6 +96,13 @@ pub(crate) fn block_ttou() {
     }
 }
 
+/// Another descriptor for the same open file; an error if that number is not open.
+#[allow(unsafe_code, reason = "the number comes from the command line")]
+pub(crate) fn duplicate(number: std::os::fd::RawFd) -> std::io::Result<std::os::fd::OwnedFd> {
+    // SAFETY: the number is not negative. If it is not open, the only call that uses it says so.
+    unsafe { std::os::fd::BorrowedFd::borrow_raw(number) }.try_clone_to_owned()
+}
+
 /// Completes when the descriptor is readable; nothing where that cannot be waited for.
 #[allow(
     unsafe_code,

@@ -31,6 +31,9 @@ pub(crate) struct ClaimView {
     /// Of how many permits: the key says so.
     #[serde(skip)]
     pub(crate) of: Option<u32>,
+    /// How long ago it was made, when it was looked at.
+    #[serde(skip)]
+    pub(crate) age: Option<Duration>,
     /// Null where the store does not keep who it is.
     pub(crate) owner: Option<OwnerView>,
     /// The beginning of the claim id, where nothing else tells who it is.
@@ -71,8 +74,10 @@ impl From<&Inspection> for KeyView {
         let permits = seen.permits;
         let kind = permits.map_or("lock", |_| "semaphore");
         // A claim knows the number of permits from before a resize.
+        let at = time(seen.at);
         let now = |claim: ClaimView| ClaimView {
             of: claim.of.and(permits),
+            age: claim.since.map(|since| age(at, since)),
             ..claim
         };
         Self {
@@ -80,7 +85,7 @@ impl From<&Inspection> for KeyView {
             kind,
             permits,
             last_token: seen.last_token.get(),
-            at: time(seen.at),
+            at,
             holders: seen
                 .holders
                 .iter()
@@ -111,9 +116,9 @@ impl KeyView {
 
     /// How long ago that claim was made, when the key was looked at.
     pub(crate) fn age(&self, claim: &ClaimView) -> Duration {
-        let age = claim.since.map(|since| self.at.duration_since(since));
-        let age = age.and_then(|age| Duration::try_from(age).ok());
-        age.unwrap_or_default()
+        claim
+            .since
+            .map_or(Duration::ZERO, |since| age(self.at, since))
     }
 }
 
@@ -139,6 +144,7 @@ impl ClaimView {
             mode,
             weight,
             of,
+            age: None,
             owner: OwnerView::of(owner),
             id_hint: None,
             since: known(since),
@@ -200,6 +206,7 @@ impl ClaimView {
     fn is_same(&self, other: &Self) -> bool {
         let timeless = |claim: &Self| Self {
             expires_in_ms: None,
+            age: None,
             kept_until: claim.kept_until.and(Some(Timestamp::UNIX_EPOCH)),
             ..claim.clone()
         };
@@ -211,12 +218,12 @@ impl ClaimView {
         self.since.map(to_the_second).unwrap_or_default()
     }
 
-    /// ` since 2026-01-31T12:00:00Z`, if that is known.
-    pub(crate) fn since(&self) -> String {
-        since(self.since)
+    /// `4 min`, when it was looked at, if that is known.
+    pub(crate) fn held_for(&self) -> String {
+        self.age.map(spoken).unwrap_or_default()
     }
 
-    /// `held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, expires in 12 s`, or
+    /// `held by build7 (pid 812, label deploy) for 4 min; free in 12 s unless renewed`, or
     /// `taken until 2026-01-31T13:00:00Z (minimum hold; pid 812 on build7 has finished)`.
     fn in_full(&self) -> String {
         let who = self.who();
@@ -230,11 +237,12 @@ impl ClaimView {
                 format!("taken until {until} (minimum hold; {who} has finished)")
             }
             None => {
+                let age = self.age.map(|age| format!(" for {}", spoken(age)));
                 let ends = match self.expires_in() {
-                    Some(left) => format!("expires in {}", spoken(left)),
-                    None => "does not expire".to_owned(),
+                    Some(left) => format!("free in {} unless renewed", spoken(left)),
+                    None => "it does not expire".to_owned(),
                 };
-                format!("held by {who}{}, {ends}", self.since())
+                format!("held by {who}{}; {ends}", age.unwrap_or_default())
             }
         }
     }
@@ -264,6 +272,11 @@ impl fmt::Display for OwnerView {
     }
 }
 
+/// How long before `at` something began.
+fn age(at: Timestamp, since: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(since)).unwrap_or_default()
+}
+
 /// Whether these are the same claims in the same order, however much of their time is left.
 pub(crate) fn same_claims(some: &[ClaimView], others: &[ClaimView]) -> bool {
     some.len() == others.len()
@@ -280,7 +293,10 @@ pub(crate) fn ran(claim: &ClaimView) -> String {
     match (claim.kept_until, claim.since) {
         (Some(_), Some(since)) => format!("ran on {who} at {}", to_the_second(since)),
         (Some(_), None) => format!("ran on {who}"),
-        (None, _) => format!("is running on {who}{}", claim.since()),
+        (None, _) => {
+            let age = claim.age.map(|age| format!(" for {}", spoken(age)));
+            format!("has been running on {who}{}", age.unwrap_or_default())
+        }
     }
 }
 
@@ -331,12 +347,11 @@ pub(crate) mod tests {
     pub(crate) fn claim(label: Option<&str>) -> ClaimView {
         let owner = ClientInfo::new("build7", 812, label);
         let since = SystemTime::UNIX_EPOCH + Duration::from_micros(1_769_860_800_123_456);
-        ClaimView::new(
-            Mode::EXCLUSIVE,
-            &owner,
-            since,
-            Duration::from_millis(12_345),
-        )
+        let left = Duration::from_millis(12_345);
+        ClaimView {
+            age: Some(Duration::from_secs(240)),
+            ..ClaimView::new(Mode::EXCLUSIVE, &owner, since, left)
+        }
     }
 
     #[test]
@@ -371,7 +386,7 @@ pub(crate) mod tests {
         let view = ClaimView::of_holder(&holder, SystemTime::UNIX_EPOCH);
         assert_eq!(
             held_by(std::slice::from_ref(&view)).unwrap(),
-            "held by the claim 0f3a…, does not expire"
+            "held by the claim 0f3a…; it does not expire"
         );
         assert_eq!(
             serde_json::to_value(view).unwrap(),
@@ -395,8 +410,7 @@ pub(crate) mod tests {
 
     #[test]
     fn holders_in_words() {
-        let one = "held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, \
-                   expires in 12 s";
+        let one = "held by build7 (pid 812, label deploy) for 4 min; free in 12 s unless renewed";
         let holders = [claim(Some("deploy")), claim(None), claim(None)];
         assert_eq!(held_by(&holders[..0]), None);
         assert_eq!(held_by(&holders[..1]).unwrap(), one);

@@ -3,22 +3,52 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::termios::tcgetwinsize;
+use tokio::time::Instant;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::duration::spoken;
 use crate::output::escape;
-use crate::view::ClaimView;
+use crate::view::KeyView;
 
 /// Every how many ticks it is worth asking again who holds.
 const ASK_EVERY: u32 = 8;
 
-/// One line: the place in the queue, who holds and since when, and how long we have waited.
+/// The width of a terminal that does not tell it.
+const USUAL_WIDTH: usize = 80;
+
+/// The least that is left of a key or a name that is cut.
+const SHORTEST: usize = 6;
+
+/// One line: the position in the queue, who holds and for how long, and how long we have waited.
 #[derive(Debug)]
 pub(crate) struct Live {
     bar: ProgressBar,
+    line: Line,
+    /// When the holder was seen.
+    seen: Instant,
+    ticks: u32,
+}
+
+/// What the line says.
+#[derive(Debug, Default)]
+struct Line {
     key: String,
     position: u64,
-    held: String,
-    ticks: u32,
+    waited: Duration,
+    holder: Option<Holder>,
+}
+
+/// The first of those who hold the key.
+#[derive(Debug)]
+struct Holder {
+    /// `build7 (pid 812, label deploy)`.
+    who: String,
+    /// `deploy`, or `build7 (pid 812)`.
+    short: String,
+    /// How many others hold it too.
+    others: usize,
+    held_for: Option<Duration>,
 }
 
 impl Live {
@@ -29,9 +59,12 @@ impl Live {
         }
         Self {
             bar,
-            key: key.to_owned(),
-            position,
-            held: String::new(),
+            line: Line {
+                key: escape(key).into_owned(),
+                position,
+                ..Line::default()
+            },
+            seen: Instant::now(),
             ticks: 0,
         }
     }
@@ -40,23 +73,17 @@ impl Live {
         self.bar.clone()
     }
 
-    /// The place has changed.
+    /// The position has changed.
     pub(crate) fn moved(&mut self, position: u64, waited: Duration) {
-        self.position = position;
+        self.line.position = position;
         self.draw(waited);
     }
 
     /// It was seen which key is in the way, and who holds it.
-    pub(crate) fn held(&mut self, key: &str, holders: &[ClaimView], waited: Duration) {
-        key.clone_into(&mut self.key);
-        self.held = match holders {
-            [] => String::new(),
-            [first, more @ ..] => {
-                let since = first.since();
-                let more = if more.is_empty() { "" } else { " and others" };
-                format!(", held by {}{more}{since}", first.who())
-            }
-        };
+    pub(crate) fn held(&mut self, key: &str, view: Option<&KeyView>, waited: Duration) {
+        self.line.key = escape(key).into_owned();
+        self.line.holder = view.and_then(Holder::of);
+        self.seen = Instant::now();
         self.draw(waited);
     }
 
@@ -67,14 +94,153 @@ impl Live {
         self.ticks.is_multiple_of(ASK_EVERY)
     }
 
-    fn draw(&self, waited: Duration) {
-        let line = format!(
-            "leasehold: waiting for {}, {} (position {}){}",
-            self.key,
-            spoken(waited),
-            self.position,
-            self.held
+    fn draw(&mut self, waited: Duration) {
+        self.line.waited = waited;
+        let size = tcgetwinsize(std::io::stderr()).ok();
+        let width = size.map_or(0, |size| usize::from(size.ws_col));
+        let width = if width == 0 { USUAL_WIDTH } else { width };
+        let line = self.line.fitted(width, self.seen.elapsed());
+        self.bar.set_message(line);
+    }
+}
+
+impl Holder {
+    fn of(view: &KeyView) -> Option<Self> {
+        let (first, others) = view.holders.split_first()?;
+        Some(Self {
+            who: escape(&first.who()).into_owned(),
+            short: escape(&first.short_name()).into_owned(),
+            others: others.len(),
+            held_for: first.age,
+        })
+    }
+}
+
+impl Line {
+    /// The line in at most that many columns: the position and who holds for how long are kept.
+    fn fitted(&self, width: usize, since_seen: Duration) -> String {
+        let fits = |line: &String| line.width() <= width;
+        let long = |key: &str, name: &str| {
+            let held = self.held(" held by ", name, since_seen);
+            let (position, waited) = (self.position, spoken(self.waited));
+            format!("leasehold: waiting for {key}, position {position}, {waited};{held}")
+        };
+        let short = |key: &str, name: &str| {
+            let held = self.held(" ", name, since_seen);
+            format!("{key} #{}:{held}", self.position)
+        };
+        let holder = self.holder.as_ref();
+        let (who, name) = holder.map_or(("", ""), |holder| (&holder.who, &holder.short));
+        let whole = [
+            long(&self.key, who),
+            long(&self.key, name),
+            short(&self.key, name),
+        ];
+        whole.into_iter().find(fits).unwrap_or_else(|| {
+            let rest = short("", "").width();
+            let room = width.saturating_sub(rest).max(2 * SHORTEST);
+            let of_key = self
+                .key
+                .width()
+                .min(room.saturating_sub(name.width()).max(room / 2));
+            short(&cut(&self.key, of_key), &cut(name, room - of_key))
+        })
+    }
+
+    /// Who holds it and for how long; nothing where that is not known.
+    fn held(&self, by: &str, name: &str, since_seen: Duration) -> String {
+        let Some(holder) = &self.holder else {
+            return " the holder is not known".to_owned();
+        };
+        let others = match holder.others {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        let held_for = holder
+            .held_for
+            .map(|age| format!(", {}", spoken(age + since_seen)));
+        format!("{by}{name}{others}{}", held_for.unwrap_or_default())
+    }
+}
+
+/// The beginning of the text, with a mark where something is missing.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let kept = text.chars().take_while(|c| {
+        used += c.width().unwrap_or_default();
+        used <= width
+    });
+    kept.chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(key: &str, label: Option<&str>) -> Line {
+        let claim = crate::view::tests::claim(label);
+        Line {
+            key: key.to_owned(),
+            position: 2,
+            waited: Duration::from_secs(12),
+            holder: Some(Holder {
+                who: claim.who(),
+                short: claim.short_name(),
+                others: 0,
+                held_for: claim.age,
+            }),
+        }
+    }
+
+    #[test]
+    fn the_line_keeps_holder_time_and_position_in_40_and_80_columns() {
+        let soon = Duration::from_secs(3);
+        let shown = |key, label, width| line(key, label).fitted(width, soon);
+        assert_eq!(
+            shown("orders/42", Some("deploy"), 120),
+            "leasehold: waiting for orders/42, position 2, 12 s; \
+             held by build7 (pid 812, label deploy), 4 min 3 s"
         );
-        self.bar.set_message(escape(&line).into_owned());
+        assert_eq!(
+            shown("orders/42", Some("deploy"), 80),
+            "leasehold: waiting for orders/42, position 2, 12 s; held by deploy, 4 min 3 s"
+        );
+        assert_eq!(
+            shown("orders/42", None, 40),
+            "orders/42 #2: build7 (pid 81…, 4 min 3 s"
+        );
+    }
+
+    #[test]
+    fn long_names_are_cut_and_nothing_else() {
+        let key = "a-very-long-key/with/many/parts/and/more";
+        let shown = line(key, Some("a-label-that-never-ends")).fitted(40, Duration::ZERO);
+        assert!(shown.width() <= 40, "{shown}");
+        assert!(
+            shown.contains(" #2: ") && shown.ends_with(", 4 min"),
+            "{shown}"
+        );
+        assert_eq!(cut("日本語", 4), "日…");
+        assert_eq!(cut("abc", 3), "abc");
+    }
+
+    #[test]
+    fn others_are_counted_and_an_unknown_holder_is_said() {
+        let mut shared = line("config", None);
+        shared.holder.as_mut().unwrap().others = 3;
+        assert!(
+            shared
+                .fitted(120, Duration::ZERO)
+                .contains("(pid 812) and 3 more, 4 min")
+        );
+        shared.holder = None;
+        assert!(
+            shared
+                .fitted(80, Duration::ZERO)
+                .ends_with("; the holder is not known")
+        );
     }
 }

@@ -1,8 +1,10 @@
 //! The client: opens a store and makes locks.
 
 mod builder;
+mod by_parts;
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -22,6 +24,7 @@ use crate::mutex::Mutex;
 use crate::reentrant::{Owner, Reentrant};
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
+use crate::session::looks::Looks;
 use crate::session::{Session, random_u64, unanswered};
 use crate::store::{Capabilities, Verbs as _};
 use crate::sync::timeout;
@@ -182,6 +185,41 @@ impl Client {
     pub async fn inspect(&self, key: impl AsRef<str>) -> Result<Inspection, Error> {
         let key = check_key(Operation::Inspect, key)?;
         Inspection::of(&self.session, &key).await
+    }
+
+    /// Waits until nobody holds the key, without claiming it. The result is a snapshot: another
+    /// client may acquire the key before this returns. To get the key, acquire it.
+    ///
+    /// # Errors
+    /// Same as [`Self::inspect`]; `Closed` if the client is shut down in the meantime. After an
+    /// error, call it again to continue waiting.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the waiting.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let lease = client.mutex("orders/42")?.lock().await?;
+    /// let (freed, _) = tokio::join!(client.wait_until_free("orders/42"), lease.release());
+    /// freed?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn wait_until_free(&self, key: impl AsRef<str>) -> Result<(), Error> {
+        let key = check_key(Operation::Inspect, key)?;
+        let mut looks = Looks::start(&self.session, &key);
+        let free = looks.until(|seen| {
+            let holders = Inspection::new(key.clone(), seen).holders;
+            // Whichever ends last: before that it cannot be free unless a push says so.
+            match holders.iter().map(|holder| holder.expires_in).max() {
+                None => ControlFlow::Break(()),
+                last => ControlFlow::Continue(last),
+            }
+        });
+        let free = self.session.while_open(free).await.and_then(|free| free);
+        free.map_err(|error| Error::new(Operation::Inspect, Some(key), error))
     }
 
     /// Lists the keys that are held or waited for, sorted by name. `pattern` is a glob (`*`, `?`,

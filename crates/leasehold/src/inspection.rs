@@ -5,8 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use leasehold_core::{Capacity, ClaimView, ClientInfo, Key, Mode, Snapshot, StoreTime, Token};
 
 use crate::error::{Error, Operation};
-use crate::session::{Session, unanswered};
-use crate::sync::timeout;
+use crate::session::{Session, looks};
 
 /// The state of a key when it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,10 +72,7 @@ pub struct WaiterInfo {
 impl Inspection {
     /// Looks at a key.
     pub(crate) async fn of(session: &Session, key: &Key) -> Result<Self, Error> {
-        let limit = session.settings.operation_timeout;
-        let look = timeout(limit, session.store.inspect(key)).await;
-        let look = look.unwrap_or_else(|_| Err(unanswered(limit)));
-        match look {
+        match looks::look(session, key).await {
             Ok(look) => Ok(Self::new(key.clone(), look)),
             Err(error) => Err(Error::new(Operation::Inspect, Some(key.clone()), error)),
         }

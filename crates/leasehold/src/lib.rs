@@ -119,6 +119,7 @@ mod pages {
 
     pages! {
         readme: "README.md",
+        library: "docs/library.md",
         which_lock: "docs/which-lock.md",
         holding: "docs/holding.md",
         identity: "docs/identity.md",

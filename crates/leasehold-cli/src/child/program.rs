@@ -45,15 +45,21 @@ pub(crate) fn failure(program: &OsStr, error: &io::Error) -> Failure {
     let name = program.to_string_lossy();
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            Failure::new(exit::NOT_FOUND, format!("no such command: {name}"))
+            let failure = Failure::new(exit::NOT_FOUND, format!("no such command: {name}"));
+            match name.contains(char::is_whitespace) {
+                true => {
+                    failure.hint("to run a line of a shell, use -c 'LINE' in place of -- COMMAND")
+                }
+                false => failure,
+            }
         }
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Failure::new(
             exit::SYSTEM,
-            format!("the system starts no further process for {name}: {error}"),
+            format!("the system cannot start another process for {name}: {error}"),
         ),
         _ if [Some(libc::EMFILE), Some(libc::ENFILE)].contains(&error.raw_os_error()) => {
             Failure::new(exit::SYSTEM, format!("cannot start {name}: {error}"))
-                .hint("see to the limit of open files (ulimit -n)")
+                .hint("raise the limit of open files (ulimit -n)")
         }
         // Of the pipe on which the shim reports.
         io::ErrorKind::UnexpectedEof => {

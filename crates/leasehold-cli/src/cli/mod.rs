@@ -10,10 +10,13 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::bound::Inherited;
+use crate::view::KeyView;
 use crate::{duration, env, exit};
 
 pub(crate) use shared::{
-    CommonArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, OutputArgs, StoreArgs, WaitArgs,
+    CommonArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, OutputArgs, RetryArgs, StoreArgs,
+    WaitArgs,
 };
 
 /// Distributed locks for any program: fair, fenced, on one machine or on many
@@ -52,6 +55,9 @@ pub(crate) fn parse(
 pub(crate) enum Command {
     Run(RunArgs),
     Hold(HoldArgs),
+    Wait(WaitForArgs),
+    Renew(RenewArgs),
+    Release(ReleaseArgs),
     Elect(ElectArgs),
     Show(ShowArgs),
     Ls(LsArgs),
@@ -101,8 +107,13 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) lock: LockArgs,
     /// The command and its arguments, after `--`
-    #[arg(last = true, required = true, value_name = "COMMAND", help_heading = None)]
+    #[arg(
+        last = true, required_unless_present = "shell", value_name = "COMMAND", help_heading = None
+    )]
     pub(crate) command: Vec<OsString>,
+    /// Run this line in /bin/sh, in place of a command
+    #[arg(short = 'c', long = "shell", value_name = "LINE", conflicts_with = "command", help_heading = None)]
+    pub(crate) shell: Option<OsString>,
     /// Run once in each period, for schedulers: if it ran or runs within it, say so and end with 0
     ///
     /// Does not wait. Several machines may start it at once: one of them runs it, if they name
@@ -141,27 +152,126 @@ pub(crate) struct RunArgs {
     pub(crate) common: CommonArgs,
 }
 
+impl RunArgs {
+    /// What is run: the command, or a shell with the line.
+    pub(crate) fn command(&self) -> Vec<OsString> {
+        match &self.shell {
+            Some(line) => vec!["/bin/sh".into(), "-c".into(), line.clone()],
+            None => self.command.clone(),
+        }
+    }
+}
+
 /// Hold a lock until a signal comes
 ///
 /// Prints the fencing token once the lock is held; of several keys, a line with token and key for
-/// each. Ends with status 0 on a signal, and with 79 when the lock is lost.
+/// each. Ends with status 0 on a signal, and with 79 when the lock is lost. A script that runs
+/// several commands under one lock starts it in the background with --while-parent, so that the
+/// lock is released when the script ends, however it ends; see the examples.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Example:\n  leasehold hold --label maintenance deploy/production\n  \
-                        leasehold hold -s --max-hold 10m config"
-)]
+#[command(after_help = HOLD_EXAMPLES)]
 #[command(mut_arg("json", |json| json.help(
     "Print an object with the token, and what happens as lines of JSON on standard error"
 )))]
 pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) lock: LockArgs,
+    /// Release the lock when the process that has started us ends, however it ends
+    ///
+    /// That is the shell of a script, also where it was killed. When the lock is lost, the process
+    /// gets SIGTERM, as nothing may go on under a lock that is lost. With sudo in between, that
+    /// process is sudo, and not the script.
+    #[arg(long, help_heading = "Scripts")]
+    pub(crate) while_parent: bool,
+    /// Release the lock when descriptor N is at its end: a pipe that the script keeps open
+    #[arg(long, help_heading = "Scripts", value_name = "N", value_parser = Inherited::parse)]
+    pub(crate) fd: Option<Inherited>,
+    /// Write the lease to this file once the lock is held, for `leasehold renew` and `release`
+    ///
+    /// Whoever can read the file can renew and release the lease: only this user can. It is removed
+    /// at the end. When it is removed before, the lock is released within a second.
+    #[arg(long, help_heading = "Scripts", value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// End once the lease is saved, and leave it to its TTL
+    ///
+    /// Nobody renews it then but `leasehold renew FILE`. For a lock that several jobs of a pipeline
+    /// share, on machines that have the file. Not on local:, where a lock ends with its process.
+    #[arg(
+        long, help_heading = "Scripts", requires = "save", conflicts_with_all = ["while_parent", "fd"]
+    )]
+    pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
     #[command(flatten)]
     pub(crate) metrics: MetricsArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+const HOLD_EXAMPLES: &str = r#"Examples:
+  leasehold hold --label maintenance deploy/production
+  leasehold hold -s --max-hold 10m config
+
+Several commands of one shell script under one lock:
+  #!/bin/bash
+  exec 3< <(exec leasehold hold --while-parent deploy/production)
+  read -r token <&3 || exit   # waits for the lock; at its end there is no token
+  ./migrate --fence "$token"
+  ./restart                   # the lock is released when the script ends"#;
+
+/// Wait until nobody holds a lock, without taking it
+///
+/// Ends with 0 as soon as the key is free, and with 75 when the time of -w is over. It promises
+/// nothing: another may acquire the lock at once. To run a command under the lock use `run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold wait -w 10m migrate/app && ./server")]
+#[command(mut_arg("json", |json| json.help("Say what happens as lines of JSON on standard error")))]
+pub(crate) struct WaitForArgs {
+    /// The key to wait for
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+    /// Give up after so long; without it, wait for ever
+    #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) wait: Option<Duration>,
+    /// The exit status when the key was not free in time [default: 75]
+    #[arg(short = 'E', long, value_name = "N")]
+    pub(crate) conflict_exit_code: Option<u8>,
+    #[command(flatten)]
+    pub(crate) retry: RetryArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Renew a lease that `hold --save` has written to a file
+///
+/// The lease then ends in that time at the earliest. Ends with 79 if the lease has ended before.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold renew --ttl 10m deploy.lease")]
+#[command(mut_arg("json", |json| json.help("Print one JSON object per key")))]
+pub(crate) struct RenewArgs {
+    /// The file of `hold --save`
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// In what time the lease ends, unless it is renewed again [default: the TTL of `hold`]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) ttl: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Release a lease that `hold --save` has written to a file
+///
+/// Removes the file; a `hold` that still runs ends with status 0. Ends with 79 if the lease had
+/// ended before: then another may have held the lock since.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold release deploy.lease")]
+#[command(mut_arg("json", |json| json.help("Print one JSON object per key")))]
+pub(crate) struct ReleaseArgs {
+    /// The file of `hold --save`
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
@@ -206,6 +316,8 @@ pub(crate) struct ElectArgs {
     #[arg(long, conflicts_with_all = ["command", "note", "once", "metrics_file"])]
     pub(crate) observe: bool,
     #[command(flatten)]
+    pub(crate) retry: RetryArgs,
+    #[command(flatten)]
     pub(crate) lease: LeaseArgs,
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
@@ -217,11 +329,17 @@ pub(crate) struct ElectArgs {
 
 /// Show who holds a lock and who waits for it
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  leasehold show orders/42 --json | jq .holders")]
+#[command(
+    after_help = "Examples:\n  leasehold show orders/42 --json | jq .holders\n  \
+    leasehold show -q --exit-code orders/42 || echo 'orders/42 is held'"
+)]
 pub(crate) struct ShowArgs {
     /// The key to look at
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
+    /// End with status 1 if the key is held, and 0 if it is free; -q prints nothing
+    #[arg(long)]
+    pub(crate) exit_code: bool,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
@@ -264,8 +382,21 @@ pub(crate) struct LsArgs {
         default_missing_value = "1s", value_parser = duration::parse_interval
     )]
     pub(crate) watch: Option<Duration>,
+    /// Only locks that somebody holds
+    #[arg(long)]
+    pub(crate) held: bool,
+    /// Only locks that somebody waits for
+    #[arg(long)]
+    pub(crate) waiting: bool,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
+}
+
+impl LsArgs {
+    /// Whether the lock is one of those that are asked for.
+    pub(crate) fn lists(&self, view: &KeyView) -> bool {
+        (!self.held || !view.holders.is_empty()) && (!self.waiting || !view.waiters.is_empty())
+    }
 }
 
 /// Show who held which lock when, from the audit log

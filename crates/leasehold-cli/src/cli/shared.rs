@@ -9,7 +9,7 @@ use crate::child::OnLost;
 use crate::{duration, env, exit};
 
 /// Where the locks live, and who we are there.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArgs {
     /// The store: local:, local:/dir, redis://, rediss:// (TLS), redis+unix://, valkey://,
@@ -47,6 +47,14 @@ impl StoreArgs {
     /// The URL; `local:` unless one was named.
     pub(crate) fn url(&self) -> &str {
         self.url.as_deref().unwrap_or("local:")
+    }
+
+    /// The same, with this URL if none was named.
+    pub(crate) fn or_url(&self, url: &str) -> Self {
+        Self {
+            url: Some(self.url.clone().unwrap_or_else(|| url.to_owned())),
+            ..self.clone()
+        }
     }
 
     /// Whether a store was named.
@@ -182,6 +190,8 @@ pub(crate) struct WaitArgs {
         conflicts_with = "no_wait"
     )]
     pub(crate) deadlock_timeout: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) retry: RetryArgs,
     /// The exit status when the lock was not obtained in time [default: 75; with --every: 0]
     #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,
@@ -192,6 +202,19 @@ impl WaitArgs {
     pub(crate) fn conflict_status(&self) -> u8 {
         self.conflict_exit_code.unwrap_or(exit::CONFLICT)
     }
+}
+
+/// How long an outage of the store is waited through.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Waiting")]
+pub(crate) struct RetryArgs {
+    /// Give up when the store has been unavailable for so long
+    ///
+    /// Without it, an outage is waited through as long as the lock is waited for, and with -n or
+    /// --every not at all. With it, `run -n` asks an unavailable store again for that time, and
+    /// still ends at once when another holds the lock. The exit status is 69.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) retry_for: Option<Duration>,
 }
 
 /// The lease, and how others see it.

@@ -75,6 +75,8 @@ fn confirmed(question: &str, printer: &Printer) -> Result<bool, Failure> {
         .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot ask: {error}")))?;
     match answer.as_deref() {
         Some(answer) => Ok(matches!(answer, "y" | "yes")),
-        None => Err(Failure::usage("not a terminal: nobody can be asked").hint("use --yes")),
+        None => {
+            Err(Failure::usage("not a terminal: cannot ask for confirmation").hint("use --yes"))
+        }
     }
 }

@@ -45,7 +45,7 @@ struct HeldView {
 pub(crate) async fn deadlocks(args: &DeadlocksArgs, printer: &Printer) -> Result<u8, Failure> {
     let client = connect(&args.common.store).await?;
     if !client.capabilities().queueing {
-        let message = "this store does not keep who waits, so it shows no deadlocks";
+        let message = "this store does not record who waits, so deadlocks cannot be found";
         return Err(
             Failure::new(exit::UNAVAILABLE, message).hint("docs/deadlocks.md says which stores do")
         );

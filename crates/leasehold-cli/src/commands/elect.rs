@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::acquire::{self, Outcome, Patience};
 use crate::cli::ElectArgs;
-use crate::connect::{connect_to_hold, leave};
+use crate::connect::{Asking, connect_to_hold, leave};
 use crate::duration::millis;
 use crate::failure::Failure;
 use crate::guarded::{Done, Guarded, Status, ended_by};
@@ -25,7 +25,7 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
     let wanted = Wanted::leader(&args.key, args.note.as_deref(), lease)?;
     place::check_of_election(store)?;
     let command = Guarded::check(&args.command, &args.guard, store, lease.ttl, None)?;
-    let connecting = connect_to_hold(store, lease, Wait::Forever, &wanted.keys, printer);
+    let connecting = connect_to_hold(store, lease, asking(&wanted, args), printer);
     let connected = match connecting.await? {
         ControlFlow::Continue(connected) => connected,
         ControlFlow::Break(signal) => return Ok(ended_by(signal)),
@@ -44,6 +44,15 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
     status
 }
 
+/// Candidates wait for ever, and for an outage as long as was said.
+fn asking<'a>(wanted: &'a Wanted, args: &ElectArgs) -> Asking<'a> {
+    Asking {
+        keys: &wanted.keys,
+        wait: Wait::Forever,
+        retry_for: args.retry.retry_for,
+    }
+}
+
 struct Candidate<'a> {
     args: &'a ElectArgs,
     wanted: Wanted,
@@ -57,7 +66,7 @@ impl Candidate<'_> {
     async fn stand(&mut self, signals: &mut Signals) -> Result<Status, Failure> {
         loop {
             let (client, wanted, printer) = (self.client, &self.wanted, self.printer);
-            let mut retries = Retries::new(Wait::Forever, &wanted.keys, printer);
+            let mut retries = Retries::new(asking(wanted, self.args), printer);
             let patience = Patience::Wait(Wait::Forever);
             let elected =
                 acquire::acquire(client, wanted, patience, &mut retries, signals, printer);

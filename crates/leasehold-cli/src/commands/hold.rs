@@ -1,19 +1,28 @@
 //! `leasehold hold`: a lock without a command.
 
+use std::future::pending;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use leasehold::{Any, Client, Lease, Loss, MultiLease, Standpoint};
+use rustix::process::Signal;
 use serde::Serialize;
+use tokio::time::sleep;
 
 use crate::acquire::Patience;
+use crate::bound::Bound;
 use crate::cli::HoldArgs;
-use crate::connect::connect_to_hold;
+use crate::connect::{Asking, connect_to_hold};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Event, LeaseEnd, Measure, Printer, token_fields};
+use crate::saved::{SavedFile, SavedLease};
 use crate::signals::Signals;
 use crate::standing::{Trouble, tokens};
 use crate::wanted::Wanted;
+
+/// How often the file of --save is looked at.
+const LOOK_AT_FILE: Duration = Duration::from_secs(1);
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -24,20 +33,41 @@ struct Shown<'a> {
     store: &'a str,
 }
 
-/// Holds until a signal or the loss.
+/// Holds until a signal, the loss, or the end of what it is bound to.
 pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failure> {
     let mut wanted = Wanted::of(&args.lock, &args.lease)?;
     wanted.deadlock_timeout = args.wait.deadlock_timeout;
     let patience = Patience::from(&args.wait);
-    let (store, keys) = (&args.common.store, &wanted.keys);
-    let connecting = connect_to_hold(store, &args.lease, patience.wait(), keys, printer);
-    let connected = match connecting.await? {
+    let asking = Asking {
+        keys: &wanted.keys,
+        wait: patience.wait(),
+        retry_for: args.wait.retry.retry_for,
+    };
+    let bound = Bound::of(args)?;
+    let mut end = Box::pin(bound.clone().end());
+    let connecting = connect_to_hold(&args.common.store, &args.lease, asking, printer);
+    let connecting = tokio::select! {
+        connecting = connecting => connecting?,
+        () = &mut end => return Ok(exit::signalled(Signal::HUP.as_raw())),
+    };
+    let mut connected = match connecting {
         ControlFlow::Continue(connected) => connected,
         ControlFlow::Break(signal) => return Ok(exit::signalled(signal.as_raw())),
     };
+    if args.detach && connected.client.capabilities().liveness {
+        let message = "on this store a lock ends with the process that has acquired it";
+        return Err(Failure::usage(message)
+            .hint("leave --detach out, and let `leasehold hold` run in the background"));
+    }
+    connected.signals.end_with(end);
     let conflict = args.wait.conflict_status();
     let keeping = async |client: &Client, held, signals: &mut Signals| {
-        Ok((keep(client, held, signals, printer).await?, None))
+        let keeping = keep(args, client, held, signals, printer);
+        let status = keeping.await?;
+        if status == exit::LOST {
+            bound.lost();
+        }
+        Ok((status, None))
     };
     let (status, _) = connected
         .hold(&wanted, patience, conflict, printer, keeping)
@@ -46,33 +76,73 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failu
 }
 
 async fn keep(
+    args: &HoldArgs,
     client: &Client,
     held: MultiLease<Any>,
     signals: &mut Signals,
     printer: &Printer,
 ) -> Result<u8, Failure> {
-    show(client.store_url(), &tokens(&held), printer)?;
-    tokio::select! {
-        biased;
-        reason = held.lost() => {
-            let lost = |lease: &&Lease<Any>| lease.standpoint() == Standpoint::Lost(reason);
-            let lost = held.parts().iter().find(lost);
-            let key = lost.map_or_else(String::new, |lease| lease.key().to_string());
-            printer.event(&Event::Lost(LeaseEnd {
-                key: key.clone(),
-                reason,
-                remaining_ms: None,
-                action: Measure::None,
-                trouble: Trouble::of(&held, &key).filter(|_| reason == Loss::Unanswered),
-            }));
-            return Ok(exit::LOST);
+    let (store, tokens) = (client.store_url().to_owned(), tokens(&held));
+    if let Some(file) = args.save.as_deref().filter(|_| args.detach) {
+        let mut parts = Vec::new();
+        for lease in held.into_leases() {
+            parts.push(lease.into_parts().await?);
         }
-        _ = signals.next() => {}
+        SavedLease::new(&store, args.lease.ttl, parts).write(file)?;
+        show(&store, &tokens, printer)?;
+        return Ok(exit::OK);
     }
-    if let Err(error) = held.release().await {
+    let saved = match args.save.as_deref() {
+        None => None,
+        Some(file) => {
+            let parts = held.parts().iter().map(Lease::parts).collect();
+            Some(SavedLease::new(&store, args.lease.ttl, parts).write(file)?)
+        }
+    };
+    show(&store, &tokens, printer)?;
+    let status = tokio::select! {
+        biased;
+        reason = held.lost() => lost(&held, reason, saved.as_ref(), printer),
+        _ = signals.next() => exit::OK,
+        () = removed(saved.as_ref()) => exit::OK,
+    };
+    if status == exit::OK
+        && let Err(error) = held.release().await
+    {
         printer.warn(error.to_string());
     }
-    Ok(exit::OK)
+    if let Some(saved) = saved {
+        saved.remove();
+    }
+    Ok(status)
+}
+
+/// The lease is gone: by `leasehold release` if the file of it is gone, too.
+fn lost(held: &MultiLease<Any>, reason: Loss, saved: Option<&SavedFile>, printer: &Printer) -> u8 {
+    if reason == Loss::Gone && saved.is_some_and(|saved| !saved.is_there()) {
+        return exit::OK;
+    }
+    let lost = |lease: &&Lease<Any>| lease.standpoint() == Standpoint::Lost(reason);
+    let lost = held.parts().iter().find(lost);
+    let key = lost.map_or_else(String::new, |lease| lease.key().to_string());
+    printer.event(&Event::Lost(LeaseEnd {
+        key: key.clone(),
+        reason,
+        remaining_ms: None,
+        action: Measure::None,
+        trouble: Trouble::of(held, &key).filter(|_| reason == Loss::Unanswered),
+    }));
+    exit::LOST
+}
+
+/// Completes when another has removed the file, as `leasehold release` does.
+async fn removed(saved: Option<&SavedFile>) {
+    let Some(saved) = saved else {
+        return pending().await;
+    };
+    while saved.is_there() {
+        sleep(LOOK_AT_FILE).await;
+    }
 }
 
 fn show(store: &str, tokens: &[(String, Option<u64>)], printer: &Printer) -> Result<(), Failure> {

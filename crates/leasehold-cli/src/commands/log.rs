@@ -27,9 +27,10 @@ pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure
     let mut found = all(args, &mut log).await?;
     found.sort_by_key(|entry| entry.at);
     if found.is_empty() && !args.follow && !args.common.output.json && io::stderr().is_terminal() {
+        printer.notice("no entries");
         printer.notice(
-            "no entries: the log has what clients do that open the store with audit, as in \
-             redis://host/?audit=10000",
+            "hint: clients write the log if they open the store with audit, as in \
+                 redis://host/?audit=10000",
         );
     }
     loop {

@@ -12,7 +12,7 @@ use crate::cli::LsArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Column, Printer, table};
+use crate::output::{Column, Printer, fitted, width};
 use crate::view::{ClaimView, KeyView};
 
 /// How many keys are printed at once, sorted, and for how long they are waited for.
@@ -39,7 +39,8 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
         for skipped in part.skipped {
             warn_of(&skipped, printer);
         }
-        rows.found.extend(part.keys.iter().map(KeyView::from));
+        let views = part.keys.iter().map(KeyView::from);
+        rows.found.extend(views.filter(|view| args.lists(view)));
         if rows.are_due() && !rows.print()? {
             return Ok(exit::OK);
         }
@@ -53,12 +54,12 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
 
 /// Says that a name is not listed, and why.
 pub(super) fn warn_of(skipped: &Skipped, printer: &Printer) {
-    printer.warn(format!("passed over {}: {}", skipped.name, skipped.error));
+    printer.warn(format!("skipped {}: {}", skipped.name, skipped.error));
 }
 
 /// Locks as a table.
 pub(super) fn table_of(views: &[KeyView]) -> String {
-    table(COLUMNS, views).trim_fmt() + "\n"
+    fitted(COLUMNS, NARROW, &FLEXIBLE, views, width()).trim_fmt() + "\n"
 }
 
 /// Keys that were found, and are printed some at a time: few of them as one sorted table.
@@ -70,6 +71,8 @@ struct Rows<'a> {
     printed: bool,
     /// How wide the columns are so far.
     widths: Vec<u16>,
+    /// The terminal's width.
+    terminal: Option<usize>,
 }
 
 impl<'a> Rows<'a> {
@@ -81,6 +84,7 @@ impl<'a> Rows<'a> {
             since: Instant::now(),
             printed: false,
             widths: Vec::new(),
+            terminal: width(),
         }
     }
 
@@ -111,7 +115,7 @@ impl<'a> Rows<'a> {
 
     /// The rows, under the columns of those before.
     fn text(&mut self, views: &[KeyView]) -> String {
-        let mut rows = table(COLUMNS, views);
+        let mut rows = fitted(COLUMNS, NARROW, &FLEXIBLE, views, self.terminal);
         for (column, width) in rows.column_iter_mut().zip(&self.widths) {
             // With the space behind it.
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width + 2)));
@@ -144,6 +148,22 @@ const COLUMNS: &[Column<KeyView>] = &[
         token => token.to_string(),
     }),
 ];
+
+/// The same for a terminal that has no room for all of it.
+const NARROW: &[Column<KeyView>] = &[
+    ("KEY", |view| view.key.clone()),
+    ("MODE", |view| {
+        let claim = view.holders.first().or_else(|| view.waiters.first());
+        claim.map(ClaimView::mode).unwrap_or_default()
+    }),
+    ("HELD BY", |view| held_by(view, ClaimView::short_name)),
+    ("FOR", |view| of_first(view, ClaimView::held_for)),
+    ("ENDS IN", |view| of_first(view, ClaimView::lapse)),
+    ("WAIT", |view| view.waiters.len().to_string()),
+];
+
+/// The columns that are cut first.
+const FLEXIBLE: [&str; 2] = ["KEY", "HELD BY"];
 
 /// The holders in a cell of a table, each by its name.
 pub(super) fn held_by(view: &KeyView, name: fn(&ClaimView) -> String) -> String {

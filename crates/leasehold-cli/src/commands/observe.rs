@@ -8,7 +8,7 @@ use leasehold::{Leader, Token, Wait};
 use serde::Serialize;
 
 use crate::cli::ElectArgs;
-use crate::connect::{connect_to_hold, leave};
+use crate::connect::{Asking, connect_to_hold, leave};
 use crate::failure::Failure;
 use crate::output::{Printer, escape};
 use crate::view::{OwnerView, known, since};
@@ -28,8 +28,12 @@ struct Seen<'a> {
 pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, Failure> {
     Key::new(&args.key)?;
     place::check_of_election(&args.common.store)?;
-    let (wait, keys) = (Wait::Forever, std::slice::from_ref(&args.key));
-    let connecting = connect_to_hold(&args.common.store, &args.lease, wait, keys, printer);
+    let asking = Asking {
+        keys: std::slice::from_ref(&args.key),
+        wait: Wait::Forever,
+        retry_for: args.retry.retry_for,
+    };
+    let connecting = connect_to_hold(&args.common.store, &args.lease, asking, printer);
     let ControlFlow::Continue(connected) = connecting.await? else {
         return Ok(exit::OK);
     };

@@ -27,7 +27,9 @@ pub(crate) async fn resize(args: &ResizeArgs, printer: &Printer) -> Result<u8, F
     let in_use = client.inspect(key).await?.permits.is_some();
     let sentence = match in_use {
         true => format!("resized {key} from {from} to {to} permits"),
-        false => format!("nobody uses {key}: its next --limit is its number of permits"),
+        false => {
+            format!("{key} is idle: there is nothing to resize; the next --limit sets the permits")
+        }
     };
     let done = Done {
         key,

@@ -8,7 +8,7 @@ use leasehold::{Any, Client, MultiLease};
 use crate::acquire::Patience;
 use crate::child::OnLost;
 use crate::cli::{LeaseArgs, RunArgs};
-use crate::connect::connect_to_hold;
+use crate::connect::{Asking, connect_to_hold};
 use crate::failure::Failure;
 use crate::guarded::{Guarded, Status, ended_by};
 use crate::output::Printer;
@@ -39,7 +39,8 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
         ..args.lease.clone()
     };
     let (ttl, max_hold) = (lease.ttl, wanted.max_hold);
-    let command = Guarded::check(&args.command, &args.guard, store, ttl, max_hold)?;
+    let command = args.command();
+    let command = Guarded::check(&command, &args.guard, store, ttl, max_hold)?;
     if args.guard.on_lost != OnLost::Ignore {
         // The command is ended then, and the lease kept until it has: it need not obey.
         wanted.max_hold = None;
@@ -47,7 +48,12 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
     if args.every.is_some() {
         place::say_if_every_machine_runs_it(store, printer);
     }
-    let connecting = connect_to_hold(store, &lease, patience.wait(), &wanted.keys, printer);
+    let asking = Asking {
+        keys: &wanted.keys,
+        wait: patience.wait(),
+        retry_for: args.wait.retry.retry_for,
+    };
+    let connecting = connect_to_hold(store, &lease, asking, printer);
     let connected = match connecting.await? {
         ControlFlow::Continue(connected) => connected,
         ControlFlow::Break(signal) => return Ok(ended_by(signal)),

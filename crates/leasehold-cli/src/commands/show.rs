@@ -10,7 +10,7 @@ use crate::connect::connect;
 use crate::duration::spoken;
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Column, Printer, table};
+use crate::output::{Column, Printer, fitted, width};
 use crate::view::{ClaimView, KeyView, to_the_second};
 
 /// How long it may take to find out what the holders wait for.
@@ -25,12 +25,17 @@ pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failu
     match timeout(WAITS_LIMIT, add_waits(&client, &seen, &mut view)).await {
         Ok(added) => added?,
         Err(_) => printer.warn(format!(
-            "what the holders wait for was not found within {}",
+            "could not find what the holders wait for within {}",
             spoken(WAITS_LIMIT)
         )),
     }
-    printer.show(&view, || text(&view))?;
-    Ok(exit::OK)
+    if !(args.exit_code && args.common.output.quiet) {
+        printer.show(&view, || text(&view))?;
+    }
+    Ok(match args.exit_code && !view.holders.is_empty() {
+        true => exit::HELD,
+        false => exit::OK,
+    })
 }
 
 /// Adds what the holders wait for elsewhere. All keys are read, if a holder has told which piece of
@@ -78,7 +83,8 @@ fn text(view: &KeyView) -> String {
         _ => true,
     };
     let columns: Vec<_> = COLUMNS.iter().filter(is_shown).copied().collect();
-    let rows = table(&columns, claims()).trim_fmt();
+    let narrow: Vec<_> = NARROW.iter().filter(is_shown).copied().collect();
+    let rows = fitted(&columns, &narrow, &FLEXIBLE, claims(), width()).trim_fmt();
     format!("{heading}\n{rows}\n")
 }
 
@@ -116,6 +122,21 @@ pub(super) const COLUMNS: &[Column<ClaimView>] = &[
     ("WAITS FOR", |claim| claim.waits_for.join(", ")),
     ("NOTE", |claim| shown(claim.note.as_ref())),
 ];
+
+/// The same for a terminal that has no room for all of it.
+const NARROW: &[Column<ClaimView>] = &[
+    ("STATE", state),
+    ("MODE", ClaimView::mode),
+    ("WHO", ClaimView::short_name),
+    ("FOR", ClaimView::held_for),
+    ("ENDS IN", ClaimView::lapse),
+    ("TOKEN", |claim| shown(claim.token)),
+    ("WAITS FOR", |claim| claim.waits_for.join(", ")),
+    ("NOTE", |claim| shown(claim.note.as_ref())),
+];
+
+/// The columns that are cut first.
+const FLEXIBLE: [&str; 4] = ["STATE", "WHO", "WAITS FOR", "NOTE"];
 
 fn state(claim: &ClaimView) -> String {
     match (claim.kept_until, claim.position) {

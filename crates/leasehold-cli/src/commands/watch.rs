@@ -106,19 +106,24 @@ fn print(
     args: &LsArgs,
     printer: &Printer,
 ) -> Result<bool, Failure> {
+    let listed = |view: &KeyView| args.lists(view);
     if args.common.output.json {
-        for view in changed(locks, before) {
+        for view in changed(locks, before, listed) {
             if !printer.json(&view)? {
                 return Ok(false);
             }
         }
         return Ok(true);
     }
-    let views: Vec<_> = locks.values().cloned().collect();
+    let views: Vec<_> = locks
+        .values()
+        .filter(|view| listed(view))
+        .cloned()
+        .collect();
     if let Some(height) = height() {
         return printer.data(&screen(&views, height));
     }
-    if before.is_some() && changed(locks, before).is_empty() {
+    if before.is_some() && changed(locks, before, listed).is_empty() {
         return Ok(true);
     }
     let time = to_the_second(Timestamp::now());
@@ -126,22 +131,31 @@ fn print(
     printer.text(&format!("{end}{time}\n{}", table(&views)))
 }
 
-/// The locks that are others than before; those that nobody uses any more have no claims.
-fn changed(locks: &Locks, before: Option<&Locks>) -> Vec<KeyView> {
+/// The locks that are others than before, and those that are not listed any more; what nobody uses
+/// any more has no claims.
+fn changed(
+    locks: &Locks,
+    before: Option<&Locks>,
+    listed: impl Fn(&KeyView) -> bool,
+) -> Vec<KeyView> {
     let empty = Locks::new();
     let before = before.unwrap_or(&empty);
+    let was_listed = |key: &str| before.get(key).is_some_and(&listed);
     let same = |one: &KeyView, other: &KeyView| {
         one.permits == other.permits
             && same_claims(&one.holders, &other.holders)
             && same_claims(&one.waiters, &other.waiters)
     };
     let now = locks.values().filter(|view| {
-        let last = before.get(&view.key);
-        last.is_none_or(|last| !same(view, last))
+        let last = before.get(&view.key).filter(|last| listed(last));
+        match listed(view) {
+            true => last.is_none_or(|last| !same(view, last)),
+            false => last.is_some(),
+        }
     });
     let gone = before
         .values()
-        .filter(|view| !locks.contains_key(&view.key));
+        .filter(|view| was_listed(&view.key) && !locks.contains_key(&view.key));
     let free = gone.map(|view| KeyView {
         holders: vec![],
         waiters: vec![],

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use leasehold::Loss;
 use leasehold::store::Acknowledged;
 use serde::ser::SerializeMap;
@@ -23,6 +24,25 @@ pub(crate) enum Event {
         key: String,
         position: u64,
         holders: Vec<ClaimView>,
+    },
+    /// Waits until nobody holds the key, and does not claim it.
+    WaitingUntilFree {
+        key: String,
+        holders: Vec<ClaimView>,
+    },
+    /// Nobody holds the key that was waited for.
+    Free {
+        key: String,
+        waited_ms: u64,
+        /// Whether it was said that it was waited for.
+        #[serde(skip)]
+        announced: bool,
+    },
+    /// The position in the queue has changed.
+    Moved {
+        key: String,
+        position: u64,
+        waited_ms: u64,
     },
     /// The store cannot be used, and is asked again.
     StoreUnavailable {
@@ -133,9 +153,18 @@ pub(crate) enum Event {
     /// The end.
     Exit { status: u8, signal: Option<i32> },
     /// Worth knowing.
-    Warning { message: String },
+    Warning {
+        message: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
+    },
     /// From the library's log.
-    Log { level: String, message: String },
+    Log {
+        #[serde(skip)]
+        at: Timestamp,
+        level: String,
+        message: String,
+    },
     /// Why it did not work.
     Error {
         message: String,

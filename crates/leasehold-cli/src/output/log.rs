@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use jiff::Timestamp;
 use tracing::field::{Field, Visit};
 use tracing::{Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -24,10 +25,10 @@ pub(super) fn begin(printer: &Printer, options: &OutputArgs) {
         .ok()
         .filter(|asked| !asked.trim().is_empty());
     let filter = EnvFilter::try_new(asked.as_deref().unwrap_or(level)).unwrap_or_else(|_| {
-        printer.warn(format!(
-            "{} is not understood, e.g. leasehold=trace",
-            env::LOG
-        ));
+        printer.warn_with_hint(
+            format!("{} is not a filter of log lines", env::LOG),
+            "for example: info, debug, or leasehold=trace",
+        );
         EnvFilter::new(level)
     });
     // Only the first call of a process counts.
@@ -45,8 +46,12 @@ impl<S: Subscriber> Layer<S> for Lines {
         event.record(&mut text);
         let message = text.message + &text.fields;
         self.0.event(&match *event.metadata().level() {
-            Level::WARN => Event::Warning { message },
+            Level::WARN => Event::Warning {
+                message,
+                hint: None,
+            },
             level => Event::Log {
+                at: Timestamp::now(),
                 level: level.to_string(),
                 message,
             },

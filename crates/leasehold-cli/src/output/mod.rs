@@ -6,12 +6,14 @@ mod log;
 mod sentence;
 mod table;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clap::error::{ContextKind, ErrorKind};
 use indicatif::ProgressBar;
+use jiff::Timestamp;
 use serde::Serialize;
 
 pub(crate) use escape::escape;
@@ -19,12 +21,13 @@ pub(crate) use event::{
     Acknowledgements, ByKey, Event, Keys, LeaseEnd, Measure, Sequel, token_fields,
 };
 
-pub(crate) use table::{Column, table};
+pub(crate) use table::{Column, fitted, table, width};
 
 use crate::cli::OutputArgs;
 use crate::exit;
 use crate::failure::Failure;
 use crate::metrics_file::MetricsFile;
+use crate::sys;
 
 const PREFIX: &str = "leasehold: ";
 
@@ -37,8 +40,54 @@ struct Inner {
     options: OutputArgs,
     /// Whether `--json` is about events too, and not only about data.
     json_events: bool,
+    /// Stands in each event.
+    origin: Origin,
     live: Mutex<Option<ProgressBar>>,
     metrics: OnceLock<MetricsFile>,
+}
+
+/// Where events come from: lines of many runs can be told apart in one log.
+#[derive(Debug)]
+struct Origin {
+    host: String,
+    pid: u32,
+    /// Random, and the same in all lines of this run.
+    run: String,
+}
+
+/// A line of JSON: the event, when and where it happened.
+#[derive(Serialize)]
+struct EventLine<'a> {
+    #[serde(flatten)]
+    event: &'a Event,
+    time: Timestamp,
+    host: &'a str,
+    pid: u32,
+    run: &'a str,
+}
+
+impl Default for Origin {
+    fn default() -> Self {
+        // The standard library seeds each with random keys.
+        let random = RandomState::new().build_hasher().finish();
+        Self {
+            host: sys::host(),
+            pid: std::process::id(),
+            run: format!("{random:016x}"),
+        }
+    }
+}
+
+impl Origin {
+    fn line<'a>(&'a self, event: &'a Event) -> EventLine<'a> {
+        EventLine {
+            event,
+            time: Timestamp::now(),
+            host: &self.host,
+            pid: self.pid,
+            run: &self.run,
+        }
+    }
 }
 
 impl Printer {
@@ -47,6 +96,7 @@ impl Printer {
         let printer = Self(Arc::new(Inner {
             options: options.clone(),
             json_events: options.json && events,
+            origin: Origin::default(),
             live: Mutex::default(),
             metrics: OnceLock::new(),
         }));
@@ -96,6 +146,14 @@ impl Printer {
         Ok(())
     }
 
+    /// A line of JSON with `--json`, and nothing else.
+    pub(crate) fn data_line_of_json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        match self.0.options.json {
+            true => self.json(value).map(drop),
+            false => Ok(()),
+        }
+    }
+
     /// Data, as a line of JSON.
     pub(crate) fn json(&self, value: &impl Serialize) -> Result<bool, Failure> {
         let line = serde_json::to_string(value)
@@ -132,7 +190,7 @@ impl Printer {
             return;
         }
         if self.0.json_events {
-            if let Ok(line) = serde_json::to_string(event) {
+            if let Ok(line) = serde_json::to_string(&self.0.origin.line(event)) {
                 self.line(&escape::escape_json(&line));
             }
         } else if let Some(sentence) = event.sentence(self.0.options.verbose) {
@@ -164,6 +222,15 @@ impl Printer {
     pub(crate) fn warn(&self, message: impl Into<String>) {
         self.event(&Event::Warning {
             message: message.into(),
+            hint: None,
+        });
+    }
+
+    /// Something to worry about, and what to do about it.
+    pub(crate) fn warn_with_hint(&self, message: impl Into<String>, hint: impl Into<String>) {
+        self.event(&Event::Warning {
+            message: message.into(),
+            hint: Some(hint.into()),
         });
     }
 
@@ -178,6 +245,11 @@ impl Printer {
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
         Ok(Some(answer.trim().to_lowercase()))
+    }
+
+    /// Whether all that is going on is said.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.0.options.verbose
     }
 
     /// Whether a live line may be shown.

@@ -23,12 +23,13 @@ impl Event {
     pub(crate) fn hint(&self) -> Option<&str> {
         match self {
             Self::Error { hint, .. } => hint.as_deref(),
+            Self::Warning { hint, .. } => hint.as_deref(),
             Self::Deadlocked { .. } => {
-                Some("end one of them; --deadlock-timeout ends the youngest by itself")
+                Some("end one of them, or use --deadlock-timeout, which ends the youngest")
             }
-            Self::Refused { .. } => {
-                Some("run leasehold as a user who may, such as root, or end what is left yourself")
-            }
+            Self::Refused { .. } => Some(
+                "run leasehold as a user who may signal them, such as root, or end them yourself",
+            ),
             _ => None,
         }
     }
@@ -45,6 +46,18 @@ impl Event {
                 let held = held.unwrap_or_default();
                 format!("waiting for {key} (position {position}){held}")
             }
+            Self::WaitingUntilFree { key, holders } => {
+                let held = held_by(holders).map(|held| format!(": {held}"));
+                format!("waiting until {key} is free{}", held.unwrap_or_default())
+            }
+            Self::Moved {
+                key,
+                position,
+                waited_ms,
+            } => {
+                let waited = millis(*waited_ms);
+                format!("still waiting for {key} (position {position}), after {waited}")
+            }
             Self::StoreUnavailable {
                 reason, left_ms, ..
             } => match left_ms {
@@ -52,10 +65,10 @@ impl Event {
                 None => format!("{reason}; trying again"),
             },
             Self::StoreAvailable { after_ms, .. } => {
-                format!("the store can be used again, after {}", millis(*after_ms))
+                format!("the store is available again after {}", millis(*after_ms))
             }
             Self::Rejoined { keys, .. } => {
-                format!("warning: the place in the queue of {keys} was lost; waiting at its end")
+                format!("warning: lost the position in the queue of {keys}; waiting at its end")
             }
             Self::Deadlocked { keys, deadlock } => {
                 format!("warning: the wait for {keys} is a deadlock: {deadlock}")
@@ -105,10 +118,10 @@ impl Event {
             } => match (recovered, announced) {
                 (true, _) => {
                     let after = millis(*waited_ms);
-                    format!("recovered {keys} after {after}: the process before is gone")
+                    format!("recovered {keys} after {after}: the previous process is gone")
                 }
-                (_, true) => format!("got {keys} after {}", millis(*waited_ms)),
-                _ if verbose => format!("got {keys}, {}", words_of(tokens)),
+                (_, true) => format!("acquired {keys} after {}", millis(*waited_ms)),
+                _ if verbose => format!("acquired {keys}, {}", words_of(tokens)),
                 _ => return None,
             },
             Self::Expiring(end) => expiring(end) + end.action.words(),
@@ -118,7 +131,7 @@ impl Event {
                 format!("lost {key}: {reason}{because}{}", end.action.words())
             }
             Self::Overdue { key, reason } => {
-                format!("{key} should end: {reason}, and its command does not")
+                format!("{key} is overdue: {reason}, and the command has not ended")
             }
             Self::Refused {
                 key,
@@ -129,8 +142,14 @@ impl Event {
             Self::Released {
                 keys,
                 still_ours: false,
-            } => format!("lost {keys}: it was not ours any more when it was released"),
+            } => format!("lost {keys}: the lease had ended before it was released"),
             Self::Released { keys, .. } if verbose => format!("released {keys}"),
+            Self::Free {
+                key,
+                waited_ms,
+                announced: true,
+            } => format!("{key} is free, after {}", millis(*waited_ms)),
+            Self::Free { key, .. } if verbose => format!("{key} is free"),
             _ => return None,
         })
     }
@@ -138,8 +157,10 @@ impl Event {
     /// Terms of a leader, the end, and what is worth knowing.
     fn of_the_rest(&self, verbose: bool) -> Option<String> {
         Some(match self {
-            Self::Warning { message } => format!("warning: {message}"),
-            Self::Log { level, message } => format!("{}: {message}", level.to_lowercase()),
+            Self::Warning { message, .. } => format!("warning: {message}"),
+            Self::Log { at, level, message } => {
+                format!("{at:.3} {}: {message}", level.to_lowercase())
+            }
             Self::Error { message, .. } => message.clone(),
             Self::Leading { key, term } => match term {
                 Some(term) => format!("leading {key}, term {term}"),
@@ -150,7 +171,7 @@ impl Event {
                 status,
                 again_in_ms,
             } => {
-                let again = format!("standing for {key} again in {}", millis(*again_in_ms));
+                let again = format!("candidate for {key} again in {}", millis(*again_in_ms));
                 match status {
                     Some(status) => format!("the command ended with status {status}; {again}"),
                     None => again,
@@ -185,20 +206,20 @@ fn expiring(end: &LeaseEnd) -> String {
     if end.reason == Loss::MaxHold {
         return format!("{key} ends in {left}: {}", end.reason);
     }
-    let fails = match end.trouble {
-        Some(Trouble { refused: true, .. }) => "cannot renew",
-        _ => "no answer to the renewals of",
+    let answer = match end.trouble {
+        Some(Trouble { refused: true, .. }) => "",
+        _ => ": no answer",
     };
     let because = because(end.trouble.as_ref());
-    format!("{fails} {key}, which ends in {left}{because}")
+    format!("cannot renew {key}{answer}{because}; the lease ends in {left}")
 }
 
 impl Measure {
     fn words(self) -> &'static str {
         match self {
-            Self::Term => "; telling the command to stop",
+            Self::Term => "; stopping the command",
             Self::Kill => "; killing the command",
-            Self::Ignore => "; the command runs on, unguarded",
+            Self::Ignore => "; the command continues without the lock",
             Self::Refused | Self::None => "",
         }
     }
@@ -250,7 +271,10 @@ mod tests {
             recovered: false,
             announced: false,
         };
-        assert_eq!(acquired.sentence(true).unwrap(), "got b, a, tokens 7, 9");
+        assert_eq!(
+            acquired.sentence(true).unwrap(),
+            "acquired b, a, tokens 7, 9"
+        );
         assert_eq!(
             serde_json::to_value(acquired).unwrap(),
             serde_json::json!({
@@ -300,7 +324,7 @@ mod tests {
             announced: false,
         };
         let sentence = acquired.sentence(true).unwrap();
-        assert_eq!(sentence, "got a, b, without a token");
+        assert_eq!(sentence, "acquired a, b, without a token");
         assert_eq!(
             serde_json::to_value(acquired).unwrap(),
             serde_json::json!({
@@ -319,8 +343,8 @@ mod tests {
         };
         assert_eq!(
             conflict.sentence(false).unwrap(),
-            "orders/42 is held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, \
-             expires in 12 s"
+            "orders/42 is held by build7 (pid 812, label deploy) for 4 min; \
+             free in 12 s unless renewed"
         );
         let waiting = Event::Waiting {
             key: "k".into(),
@@ -344,8 +368,14 @@ mod tests {
             announced,
         };
         assert_eq!(acquired(false).sentence(false), None);
-        assert_eq!(acquired(false).sentence(true).unwrap(), "got k, token 7");
-        assert_eq!(acquired(true).sentence(false).unwrap(), "got k after 1.5 s");
+        assert_eq!(
+            acquired(false).sentence(true).unwrap(),
+            "acquired k, token 7"
+        );
+        assert_eq!(
+            acquired(true).sentence(false).unwrap(),
+            "acquired k after 1.5 s"
+        );
         assert_eq!(
             serde_json::to_value(acquired(true)).unwrap(),
             serde_json::json!({"event": "acquired", "key": "k", "token": 7, "waited_ms": 1500})
@@ -368,11 +398,11 @@ mod tests {
         };
         assert_eq!(
             expiring(true).sentence(false).unwrap(),
-            "cannot renew k, which ends in 1.5 s (NOREPLICAS)"
+            "cannot renew k (NOREPLICAS); the lease ends in 1.5 s"
         );
         assert_eq!(
             expiring(false).sentence(false).unwrap(),
-            "no answer to the renewals of k, which ends in 1.5 s (NOREPLICAS)"
+            "cannot renew k: no answer (NOREPLICAS); the lease ends in 1.5 s"
         );
         let json = serde_json::to_value(expiring(true)).unwrap();
         assert_eq!(json["cause"], "NOREPLICAS");
@@ -391,7 +421,7 @@ mod tests {
         assert_eq!(
             lost.sentence(false).unwrap(),
             "lost k: the store no longer has the claim: it was broken, it expired, or the store \
-             lost data; telling the command to stop"
+             lost data; stopping the command"
         );
         assert_eq!(
             serde_json::to_value(lost).unwrap(),

@@ -56,9 +56,9 @@ fn private(seen: &fs::Metadata, path: &Path) -> Result<(), Failure> {
     }
     Err(Failure::new(
         exit::SYSTEM,
-        format!("{} is not this user's alone", path.display()),
+        format!("other users can access {}", path.display()),
     )
-    .hint("it holds secrets: take it from others with chown and chmod go="))
+    .hint("it holds secrets: use chown and chmod go= to make it private"))
 }
 
 /// Why there can be no file.

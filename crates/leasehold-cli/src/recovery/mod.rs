@@ -98,8 +98,7 @@ impl Recovery {
             }
             Opened::Busy => {
                 printer.warn(format!(
-                    "the process before, {name}, or what it has started still runs: \
-                     waiting in line for {}",
+                    "the previous {name:?}, or a child of it, is still running; waiting for {}",
                     wanted.key()
                 ));
                 None

@@ -45,7 +45,7 @@ async fn a_command_is_given_no_token() {
         assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
         assert_eq!(ran.stdout, "invoice-42 none none none\n");
         assert!(
-            ran.stderr.contains("got invoice-42, without a token"),
+            ran.stderr.contains("acquired invoice-42, without a token"),
             "{}",
             ran.stderr
         );

@@ -180,7 +180,7 @@ async fn beyond_the_longest_hold_the_lock_is_kept_while_what_cannot_be_killed_ru
     kill_process(command, Signal::KILL).unwrap();
     let ended = process.finish().await;
     assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
-    for claimed in ["killing the command", "telling the command", "lost k"] {
+    for claimed in ["killing the command", "stopping the command", "lost k"] {
         assert!(!ended.stderr.contains(claimed), "{}", ended.stderr);
     }
     assert!(stranger.is_free().await);

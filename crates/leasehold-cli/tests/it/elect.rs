@@ -55,7 +55,7 @@ async fn a_leader_that_stands_still_is_followed_and_stops_its_command(store: &St
     a.signal(Signal::CONT);
     let said = a.stderr().wait_for("leasehold: lost k: ").await;
     assert!(said.ends_with("; killing the command"), "{said}");
-    a.stderr().wait_for("standing for k again in 1.0 s").await;
+    a.stderr().wait_for("candidate for k again in 1.0 s").await;
     a.stderr().wait_for("waiting for k (position 1)").await;
     b.signal(Signal::TERM);
     assert_eq!(b.finish().await.code(), Some(143));
@@ -107,7 +107,7 @@ async fn a_command_that_ends_makes_room_for_another(store: &Store) {
     two.stderr().wait_for("waiting for k (position 1)").await;
     fs::write(store.path("go"), "").unwrap();
     one.stderr()
-        .wait_for("leasehold: the command ended with status 3; standing for k again in 1.0 s")
+        .wait_for("leasehold: the command ended with status 3; candidate for k again in 1.0 s")
         .await;
     two.stdout().wait_for("up").await;
     assert!(leads(&two).await > first);

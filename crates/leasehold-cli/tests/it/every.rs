@@ -77,7 +77,7 @@ async fn a_crash_does_not_free_it_within_the_period(store: &Store) {
     let meanwhile = store.run(&job).await;
     assert_eq!(meanwhile.code(), Some(0));
     assert!(
-        meanwhile.stderr.contains("k is running on "),
+        meanwhile.stderr.contains("k has been running on "),
         "{}",
         meanwhile.stderr
     );

@@ -48,7 +48,7 @@ async fn an_outage_at_the_start_is_waited_through() {
         );
         assert_eq!(told(&ended), 1, "{}", ended.stderr);
         assert!(
-            ended.stderr.contains("the store can be used again, after "),
+            ended.stderr.contains("the store is available again after "),
             "{}",
             ended.stderr
         );
@@ -342,4 +342,41 @@ async fn a_free_key_is_got_although_its_first_answer_comes_after_the_end_of_the_
         "{}",
         ended.stderr
     );
+}
+
+#[tokio::test]
+async fn an_outage_is_waited_through_for_as_long_as_was_said() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let at_once = run(NOBODY, &["run", "-n", "k", "--", "true"]).await;
+    assert_eq!((at_once.code(), told(&at_once)), (Some(69), 0));
+    let arguments = ["run", "-n", "--retry-for", "300ms", "k", "--", "true"];
+    let after = run(NOBODY, &arguments).await;
+    assert_eq!(
+        (after.code(), told(&after)),
+        (Some(69), 1),
+        "{}",
+        after.stderr
+    );
+    assert!(after.stderr.contains("gave up after "), "{}", after.stderr);
+
+    server.kill();
+    let arguments = ["run", "-n", "--retry-for", "5m", "k", "--", "echo", "ran"];
+    let process = Process::spawn(at(&url, &arguments));
+    process.stderr().wait_for("; trying again for ").await;
+    server.start_again();
+    let ended = process.finish().await;
+    assert_eq!(
+        (ended.code(), &*ended.stdout),
+        (Some(0), "ran\n"),
+        "{}",
+        ended.stderr
+    );
+    // Another who holds the lock is not waited for.
+    let holder = Process::spawn(at(&url, &["hold", "k"]));
+    holder.stdout().wait_for("").await;
+    assert_eq!(run(&url, &arguments).await.code(), Some(75));
+
+    let candidate = ["elect", "--retry-for", "300ms", "k", "--", "true"];
+    assert_eq!(run(NOBODY, &candidate).await.code(), Some(69));
 }

@@ -94,7 +94,7 @@ async fn a_restart_waits_while_the_old_one_runs(store: &Store) {
     let first = token(&old).await;
     let new = start(store);
     new.stderr()
-        .wait_for("the process before, svc, or what it has started still runs")
+        .wait_for("the previous \"svc\", or a child of it, is still running")
         .await;
     new.stderr().wait_for("waiting for k (position 1)").await;
     old.signal(Signal::TERM);

@@ -179,7 +179,7 @@ async fn only_this_machine_and_this_site_may_ask() {
     let (status, problem) = serving.post("/api/v1/break", &body).json().await;
     assert_eq!(
         (status, &problem["error"]),
-        (403, &json!("this page breaks no locks"))
+        (403, &json!("breaking locks is not allowed here"))
     );
     assert_eq!(serving.get("/nothing").json().await.0, 404);
     assert_eq!(serving.post("/api/v1/locks", &body).json().await.0, 405);

@@ -160,9 +160,9 @@ async fn while_it_waits_one_line_lives_and_is_cleared() {
     let store = Store::local();
     let (holder, _) = store.holder(&["orders/42", "--label", "deploy"]).await;
     let mut terminal = at_terminal(&store, &["run", "orders/42", "--", "echo", "ran"]);
-    terminal.wait_for("leasehold: waiting for orders/42, ");
-    let shown = terminal.wait_for("label deploy) since 20");
-    assert!(shown.contains("(position 1)"), "{shown}");
+    let shown = terminal.wait_for("held by deploy, ");
+    let waiting = "leasehold: waiting for orders/42, position 1, ";
+    assert!(shown.contains(waiting), "{shown}");
     holder.signal(leasehold_testkit::process::Signal::TERM);
     terminal.wait_for("ran");
     let (status, _) = terminal.finish();
@@ -213,8 +213,41 @@ async fn the_line_of_waiting_shows_format_characters_as_escapes() {
     let label = "a\u{202e}b";
     let (_holder, _) = store.holder(&["--label", label, "k\u{200b}"]).await;
     let mut terminal = at_terminal(&store, &["run", "k\u{200b}", "--", "true"]);
-    let line = terminal.wait_for(") since 20");
+    let line = terminal.wait_for("held by a\\u{202e}b, ");
     assert!(line.contains("waiting for k\\u{200b}, "), "{line:?}");
-    assert!(line.contains("label a\\u{202e}b"), "{line:?}");
     assert!(!line.contains(['\u{202e}', '\u{200b}']), "{line:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_narrow_terminal_shows_position_holder_and_time() {
+    let store = Store::local();
+    let (_holder, _) = store.holder(&["orders/42", "--label", "deploy"]).await;
+    let command = store.command(&["run", "orders/42", "--", "true"]);
+    let mut terminal = Terminal::sized(command, (40, 10));
+    let shown = terminal.wait_screen(|shown| shown.contains("orders/42 #1: deploy, "));
+    assert_eq!(shown.trim().lines().count(), 1, "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_do_not_wrap_at_80_columns() {
+    let store = Store::local();
+    let key = "a-key/with/many/parts/that/would/fill/half/of/the/line";
+    let label = "a-label-that-would-fill-the-other-half";
+    let (_holder, _) = store.holder(&[key, "--label", label]).await;
+    for arguments in [&["ls"][..], &["show", key]] {
+        let mut terminal = Terminal::sized(store.command(arguments), (80, 24));
+        let shown = terminal.wait_screen(|shown| shown.contains("ENDS IN"));
+        let lines: Vec<_> = shown.trim().lines().collect();
+        assert!(lines.len() <= 3, "{shown}");
+        assert!(
+            shown.contains("exclusive") && shown.contains('…'),
+            "{shown}"
+        );
+        // Where there is no terminal, nothing is cut.
+        let whole = store.run(arguments).await.stdout;
+        assert!(
+            whole.contains(label) && whole.contains("EXPIRES IN"),
+            "{whole}"
+        );
+    }
 }

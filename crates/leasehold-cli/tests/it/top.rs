@@ -145,7 +145,7 @@ async fn a_lock_is_broken_after_a_yes_and_not_after_a_no() {
         // On a narrow screen it takes several lines.
         let asked = asked.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(asked.contains("orders/42 is held by "), "{asked}");
-        assert!(asked.contains("label deploy) since 20"), "{asked}");
+        assert!(asked.contains("label deploy) for "), "{asked}");
         terminal.types("n");
         terminal.wait_screen(|shown| shown.contains("nothing was broken"));
         terminal.types("q");
@@ -308,7 +308,7 @@ async fn it_needs_a_terminal_that_can_be_drawn_on() {
     let often = store.run(&["top", "--interval", "99ms"]).await;
     assert_eq!(often.code(), Some(64));
     assert!(
-        often.stderr.contains("choose 100ms or more"),
+        often.stderr.contains("use 100ms or more"),
         "{}",
         often.stderr
     );

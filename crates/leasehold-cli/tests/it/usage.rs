@@ -89,7 +89,7 @@ async fn wrong_usage_is_64_and_says_why() {
         (&["elect", "k", "true"], "write -- before the command"),
         (
             &["run", "--every", "5ms", "k", "--", "true"],
-            "choose a second or more",
+            "use 1s or more",
         ),
         (
             &["run", "--min-hold", "400d", "k", "--", "true"],

@@ -12,8 +12,8 @@ use super::locks::{Lock, MultiLock, Mutex, Reentrant, RwLock, Semaphore};
 use crate::background::{block_on, enter};
 use crate::store::{AuditRecord, Capabilities, LockStore};
 use crate::{
-    Access, Broken, ClaimContext, ClaimIds, Deadlock, Error, Initialised, Inspection, Listed,
-    Owner, Settings, Shutdown, TlsFiles,
+    Access, Broken, ClaimContext, ClaimIds, Deadlock, Error, Initialised, Inspection, LeaseKind,
+    LeaseParts, Listed, Owner, Released, Settings, Shutdown, TlsFiles,
 };
 
 face! {
@@ -44,6 +44,12 @@ face! { impl Client {
     now fn election(&self, key: impl AsRef<str>) -> Result<Election, Error>;
     /// Reads who holds a key and who waits for it.
     wait fn inspect(&self, key: impl AsRef<str>) -> Result<Inspection, Error>;
+    /// Waits until nobody holds the key, without claiming it.
+    wait fn wait_until_free(&self, key: impl AsRef<str>) -> Result<(), Error>;
+    /// Renews the lease that these parts describe.
+    wait fn renew_by_parts<K: LeaseKind>(&self, parts: &LeaseParts<K>, ttl: Duration) -> Result<(), Error>;
+    /// Releases the lease that these parts describe.
+    wait fn release_by_parts<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Released, Error>;
     /// Lists the keys that are held or waited for.
     wait fn list(&self, pattern: impl AsRef<str>) -> Result<Vec<Inspection>, Error>;
     /// Lists them page by page.

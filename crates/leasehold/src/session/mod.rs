@@ -23,6 +23,7 @@ mod asking;
 pub(crate) mod claimed;
 pub(crate) mod closing;
 pub(crate) mod live;
+pub(crate) mod looks;
 pub(crate) mod own_id;
 mod registry;
 mod state;

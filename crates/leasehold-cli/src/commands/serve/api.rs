@@ -89,12 +89,12 @@ impl From<JsonRejection> for Problem {
 }
 
 pub(super) async fn not_found(uri: Uri) -> Problem {
-    let message = format!("there is nothing at {:?}", uri.path());
-    Problem::new(StatusCode::NOT_FOUND, message).hint("docs/serve.md has what there is")
+    let message = format!("no such path: {:?}", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, message).hint("docs/serve.md lists the paths")
 }
 
 pub(super) async fn not_allowed(method: Method, uri: Uri) -> Problem {
-    let message = format!("{method} cannot be used at {:?}", uri.path());
+    let message = format!("{method} is not allowed at {:?}", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, message)
 }
 

@@ -35,8 +35,8 @@ pub(super) async fn break_key(
     breaking: Result<Json<Breaking>, JsonRejection>,
 ) -> Result<Json<Broke>, Problem> {
     if !shared.gate.may_break {
-        let problem = Problem::new(StatusCode::FORBIDDEN, "this page breaks no locks");
-        return Err(problem.hint("leasehold serve --allow-break lets it"));
+        let problem = Problem::new(StatusCode::FORBIDDEN, "breaking locks is not allowed here");
+        return Err(problem.hint("start leasehold serve with --allow-break"));
     }
     let Json(Breaking { key, tokens }) = breaking?;
     Key::new(&key).map_err(Failure::from)?;

@@ -71,7 +71,7 @@ pub(super) async fn events(
     let permit = Arc::clone(&shared.streams)
         .try_acquire_owned()
         .map_err(|_| {
-            let message = format!("{MOST_STREAMS} pages are kept up to date already");
+            let message = format!("the limit of {MOST_STREAMS} open pages is reached");
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).hint("close some of them")
         })?;
     let watching = Watching::begin(shared, selection, watched.key, permit);

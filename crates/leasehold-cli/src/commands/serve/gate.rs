@@ -55,7 +55,10 @@ impl Gate {
         let token = token(args)?;
         let is_public = !is_loopback(args.listen.ip());
         if is_public && token.is_none() {
-            let message = format!("other machines reach {}: that takes a token", args.listen);
+            let message = format!(
+                "other machines can reach {}: a token is required",
+                args.listen
+            );
             return Err(Failure::usage(message).hint(TOKEN_HINT));
         }
         if args.allow_break && token.is_none() {
@@ -84,9 +87,9 @@ impl Gate {
             let host = host.unwrap_or_default();
             return Err(Problem::new(
                 StatusCode::MISDIRECTED_REQUEST,
-                format!("this server is not called {host:?}"),
+                format!("unknown host name {host:?}"),
             )
-            .hint("leasehold serve --host NAME allows a name"));
+            .hint("start leasehold serve with --host NAME"));
         }
         let from_here = |origin: &str| {
             let name = origin.split_once("://").map(|(_, name)| name);
@@ -98,7 +101,7 @@ impl Gate {
         // A site that cannot read the answer could still keep us busy with it.
         let matters = request.method() != Method::GET || has_data(request);
         if matters && !(same_site && same_origin) {
-            let message = "another site may not ask for this";
+            let message = "requests from other sites are refused";
             return Err(Problem::new(StatusCode::FORBIDDEN, message));
         }
         Ok(())
@@ -127,8 +130,8 @@ impl Gate {
             return Ok(());
         }
         let message = match given {
-            None => "this takes a token",
-            Some(_) => "this is not the token",
+            None => "a token is required",
+            Some(_) => "wrong token",
         };
         Err(Problem::new(StatusCode::UNAUTHORIZED, message)
             .hint("send it as Authorization: Bearer TOKEN"))
@@ -142,7 +145,7 @@ fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
     let text = match (&args.token_file, std::env::var(env::SERVE_TOKEN)) {
         (Some(file), _) => std::fs::read_to_string(file).map_err(|error| {
             Failure::usage(format!(
-                "cannot read the token of {}: {error}",
+                "cannot read the token in {}: {error}",
                 file.display()
             ))
         })?,

@@ -28,6 +28,7 @@ pub(super) fn held(key: &str, token: u64, waiting: u64) -> KeyView {
     let claim = |label| ClaimView {
         expires_in_ms: Some(30_000),
         since: Some("2026-01-31T12:00:00Z".parse().unwrap()),
+        age: Some(secs(60)),
         ..claim(label)
     };
     let waiter = |position| ClaimView {
@@ -476,21 +477,20 @@ fn the_question_names_key_and_holder_on_three_screens() {
 
 const ASKED_80: &[&str] = &[
     "orders/42  deploy   1 min  3        [||||||||]  30 s        0.0",
-    "orders/42 is held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z,",
-    "expires in 30 s. Break it?",
+    "orders/42 is held by build7 (pid 812, label deploy) for 1 min; free in 30 s",
+    "unless renewed. Break it?",
     "y break it  n do not",
 ];
 const ASKED_40: &[&str] = &[
     "orders/42  deploy   3        [||||||||]",
     "orders/42 is held by build7 (pid 812,",
-    "label deploy) since",
-    "2026-01-31T12:00:00Z, expires in 30 s.",
-    "Break it?",
+    "label deploy) for 1 min; free in 30 s",
+    "unless renewed. Break it?",
     "y break it  n do not",
 ];
 const ASKED_120: &[&str] = &[
     "orders/42  deploy   1 min  3        [||||||||]  30 s        0.0",
-    "orders/42 is held by build7 (pid 812, label deploy) since 2026-01-31T12:00:00Z, expires in 30 s. Break it?",
+    "orders/42 is held by build7 (pid 812, label deploy) for 1 min; free in 30 s unless renewed. Break it?",
     "y break it  n do not",
 ];
 

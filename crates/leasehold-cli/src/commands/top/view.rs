@@ -206,7 +206,7 @@ fn state(model: &Model, options: &ViewOptions, now: Duration) -> (String, Style)
     let age = model
         .data_age(now)
         .map(|age| format!("this is {} old", whole_seconds(age)));
-    let age = age.unwrap_or_else(|| "nothing was read yet".to_owned());
+    let age = age.unwrap_or_else(|| "no data yet".to_owned());
     let silent = model.unanswered(now).filter(|silent| *silent >= PATIENCE);
     if let Some(failure) = model.failure() {
         return (format!("{age}: {failure}; trying again"), warning);

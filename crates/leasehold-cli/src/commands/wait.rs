@@ -1,0 +1,127 @@
+//! `leasehold wait`: until a key is free, without taking it.
+
+use std::ops::ControlFlow;
+
+use leasehold::{Client, Key, Settings, Wait};
+use tokio::time::timeout;
+
+use crate::cli::WaitForArgs;
+use crate::connect::{Asking, connect_patiently, leave};
+use crate::duration::millis;
+use crate::exit;
+use crate::failure::Failure;
+use crate::guarded::{Status, ended_by};
+use crate::output::{Event, Keys, Printer};
+use crate::retries::Retries;
+use crate::signals::Signals;
+use crate::view::KeyView;
+
+/// Waits until nobody holds the key.
+pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status, Failure> {
+    Key::new(&args.key)?;
+    let asking = Asking {
+        keys: std::slice::from_ref(&args.key),
+        wait: args.wait.map_or(Wait::Forever, Wait::For),
+        retry_for: args.retry.retry_for,
+    };
+    let connecting = connect_patiently(&args.common.store, Settings::default(), asking, printer);
+    let connected = match connecting.await? {
+        ControlFlow::Continue(connected) => connected,
+        ControlFlow::Break(signal) => return Ok(ended_by(signal)),
+    };
+    let (client, mut retries, mut signals) =
+        (connected.client, connected.retries, connected.signals);
+    let waited = wait_patiently(args, &client, &mut retries, &mut signals, printer).await;
+    leave(&client).await;
+    waited
+}
+
+async fn wait_patiently(
+    args: &WaitForArgs,
+    client: &Client,
+    retries: &mut Retries<'_>,
+    signals: &mut Signals,
+    printer: &Printer,
+) -> Result<Status, Failure> {
+    let key = &args.key;
+    let mut told = false;
+    loop {
+        let failure = tokio::select! {
+            signal = signals.next() => return Ok(withdrawn(key, signal, retries, printer)),
+            freed = until_free(key, client, retries, &mut told, printer) => match freed {
+                Ok(true) => return Ok((exit::OK, None)),
+                Ok(false) => return Ok((args.conflict_exit_code.unwrap_or(exit::CONFLICT), None)),
+                Err(failure) => failure,
+            },
+        };
+        if let Some(signal) = retries.pause(failure, signals).await? {
+            return Ok(withdrawn(key, signal, retries, printer));
+        }
+    }
+}
+
+/// Answers whether it is free; else the time is over, and who holds it was said.
+async fn until_free(
+    key: &str,
+    client: &Client,
+    retries: &mut Retries<'_>,
+    told: &mut bool,
+    printer: &Printer,
+) -> Result<bool, Failure> {
+    let look = async || Ok::<_, Failure>(KeyView::from(&client.inspect(key).await?));
+    let seen = look().await?;
+    retries.usable();
+    if !seen.holders.is_empty() && !std::mem::replace(told, true) {
+        let (key, holders) = (key.to_owned(), seen.holders);
+        printer.event(&Event::WaitingUntilFree { key, holders });
+    }
+    let freed = client.wait_until_free(key);
+    let freed = match retries.left() {
+        Wait::For(left) => timeout(left, freed).await,
+        Wait::Forever => Ok(freed.await),
+        // A key that is free when the time is over is free.
+        _ => timeout(std::time::Duration::ZERO, freed).await,
+    };
+    let waited_ms = millis(retries.elapsed());
+    if let Ok(freed) = freed {
+        freed?;
+        let (key, announced) = (key.to_owned(), *told);
+        printer.event(&Event::Free {
+            key,
+            waited_ms,
+            announced,
+        });
+        return Ok(true);
+    }
+    let seen = look().await?;
+    if seen.holders.is_empty() {
+        let (key, announced) = (key.to_owned(), *told);
+        printer.event(&Event::Free {
+            key,
+            waited_ms,
+            announced,
+        });
+        return Ok(true);
+    }
+    let (key, holders) = (key.to_owned(), seen.holders);
+    printer.event(&Event::Conflict {
+        key,
+        waited_ms,
+        holders,
+    });
+    Ok(false)
+}
+
+fn withdrawn(
+    key: &str,
+    signal: rustix::process::Signal,
+    retries: &Retries<'_>,
+    printer: &Printer,
+) -> Status {
+    printer.event(&Event::Withdrawn {
+        keys: Keys::from(std::slice::from_ref(&key.to_owned())),
+        signal: signal.as_raw(),
+        waited_ms: millis(retries.elapsed()),
+    });
+    ended_by(signal)
+}

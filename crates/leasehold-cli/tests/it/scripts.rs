@@ -1,0 +1,268 @@
+//! Locks of shell scripts: `hold` bound to a script, a saved lease, `wait`, and `run -c`.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a case that is no #[test] by itself fails like one"
+)]
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+use crate::common::{Store, on_each_store};
+use leasehold_testkit::process::{Process, Signal};
+use serde_json::{Value, json};
+
+on_each_store!(
+    a_hold_ends_with_the_script_that_was_killed,
+    a_script_is_told_that_its_lock_is_lost,
+    a_hold_ends_with_a_descriptor,
+    a_saved_lease_is_renewed_and_released_by_others,
+    a_key_is_waited_for_and_not_taken,
+    show_tells_held_from_free_by_its_status,
+    ls_lists_what_is_held_or_waited_for,
+);
+
+/// A script of bash, with the command as `$L`.
+fn script(store: &Store, lines: &str) -> Process {
+    let command = store.command(&[]);
+    let mut bash = Command::new("bash");
+    bash.args(["-c", lines]).env("L", command.get_program());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => bash.env(name, value),
+            None => bash.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        bash.current_dir(directory);
+    }
+    Process::spawn(bash)
+}
+
+const HOLD: &str = r#"exec 3< <(exec "$L" hold --while-parent k); read -r token <&3 || exit
+echo "token $token""#;
+
+fn is_free(shown: &Value) -> bool {
+    shown["holders"] == json!([])
+}
+
+async fn a_hold_ends_with_the_script_that_was_killed(store: &Store) {
+    let script = script(store, &format!("{HOLD}; sleep 60"));
+    let said = script.stdout().wait_for("token ").await;
+    let token = said.strip_prefix("token ").unwrap().parse::<u64>().unwrap();
+    assert_eq!(store.show("k").await["holders"][0]["token"], token);
+    script.signal(Signal::KILL);
+    store.until("k", is_free).await;
+}
+
+async fn a_script_is_told_that_its_lock_is_lost(store: &Store) {
+    let lines = "trap 'kill $s; echo told; exit 3' TERM; sleep 60 & s=$!; echo up; wait";
+    let script = script(store, &format!("{HOLD}\n{lines}"));
+    script.stdout().wait_for("up").await;
+    let broken = store.run(&["break", "--yes", "k"]).await;
+    assert_eq!(broken.code(), Some(0), "{}", broken.stderr);
+    let ended = script.finish().await;
+    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("lost k: "), "{}", ended.stderr);
+}
+
+async fn a_hold_ends_with_a_descriptor(store: &Store) {
+    let until = |file: &str| format!("until test -e {file}; do sleep 0.02; done");
+    let lines = format!(
+        r#"exec 4> >(exec "$L" hold --fd 0 k); {}; exec 4>&-; {}"#,
+        until("close"),
+        until("end")
+    );
+    let script = script(store, &lines);
+    script.stdout().wait_for("").await;
+    assert!(!is_free(&store.show("k").await));
+    fs::write(store.path("close"), "").unwrap();
+    store.until("k", is_free).await;
+    fs::write(store.path("end"), "").unwrap();
+    assert_eq!(script.finish().await.code(), Some(0));
+}
+
+async fn a_saved_lease_is_renewed_and_released_by_others(store: &Store) {
+    let (holder, token) = store.holder(&["--save", "k.lease", "k"]).await;
+    let mode = fs::metadata(store.path("k.lease")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let renewed = store.run(&["renew", "--ttl", "10m", "k.lease"]).await;
+    assert_eq!(
+        (renewed.code(), &*renewed.stderr),
+        (Some(0), "leasehold: renewed k for 10 min\n")
+    );
+    let shown = store.show("k").await;
+    assert!(
+        shown["holders"][0]["expires_in_ms"].as_u64().unwrap() > 500_000,
+        "{shown}"
+    );
+    assert_eq!(
+        shown["holders"][0]["token"], token,
+        "its holder is the same"
+    );
+    let released = store.run(&["release", "--json", "k.lease"]).await;
+    assert_eq!(released.code(), Some(0), "{}", released.stderr);
+    let said: Value = serde_json::from_str(&released.stdout).unwrap();
+    assert_eq!(said, json!({"key": "k", "held": true}));
+    assert!(is_free(&store.show("k").await));
+    let ended = holder.finish().await;
+    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    assert!(!store.path("k.lease").exists());
+    let again = store.run(&["release", "k.lease"]).await;
+    assert_eq!(again.code(), Some(64));
+    assert!(
+        again.stderr.contains("cannot read k.lease"),
+        "{}",
+        again.stderr
+    );
+}
+
+async fn a_key_is_waited_for_and_not_taken(store: &Store) {
+    let free = store.run(&["wait", "k"]).await;
+    assert_eq!((free.code(), &*free.stderr), (Some(0), ""));
+    let (one, _) = store.holder(&["-s", "k"]).await;
+    let (two, _) = store.holder(&["-s", "k"]).await;
+    let late = store.run(&["wait", "-w", "50ms", "k"]).await;
+    assert_eq!(late.code(), Some(75), "{}", late.stderr);
+    assert!(late.stderr.contains(": k is held by "), "{}", late.stderr);
+    let waiting = store.spawn(&["wait", "k"]);
+    let said = waiting.stderr().wait_for("waiting until k is free").await;
+    assert!(said.contains(": held by "), "{said}");
+    one.signal(Signal::TERM);
+    one.finish().await;
+    let shown = store.show("k").await;
+    assert_eq!(shown["waiters"], json!([]), "it claims nothing");
+    two.signal(Signal::TERM);
+    let ended = waiting.finish().await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("k is free, after "),
+        "{}",
+        ended.stderr
+    );
+    // One that has died is not waited for longer than its lease.
+    let (dead, _) = store.holder(&["--ttl", "1s", "k"]).await;
+    dead.signal(Signal::KILL);
+    assert_eq!(store.run(&["wait", "k"]).await.code(), Some(0));
+}
+
+async fn show_tells_held_from_free_by_its_status(store: &Store) {
+    let status = async |arguments: &[&str]| {
+        let shown = store.run(&[&["show", "k"], arguments].concat()).await;
+        (shown.code(), shown.stdout.is_empty())
+    };
+    assert_eq!(status(&["--exit-code"]).await, (Some(0), false));
+    let (_holder, _) = store.holder(&["k"]).await;
+    assert_eq!(status(&["--exit-code"]).await, (Some(1), false));
+    assert_eq!(status(&["--exit-code", "-q"]).await, (Some(1), true));
+    assert_eq!(status(&[]).await, (Some(0), false));
+}
+
+async fn ls_lists_what_is_held_or_waited_for(store: &Store) {
+    let (_holder, _) = store.holder(&["a"]).await;
+    let (_other, _) = store.holder(&["b"]).await;
+    let waiter = store.spawn(&["run", "b", "--", "true"]);
+    waiter.stderr().wait_for("waiting for b").await;
+    let keys = async |arguments: &[&str]| {
+        let listed = store.run(&[&["ls", "--json"], arguments].concat()).await;
+        let lines = listed.stdout.lines().map(|line| {
+            let lock: Value = serde_json::from_str(line).unwrap();
+            lock["key"].as_str().unwrap().to_owned()
+        });
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&["--held"]).await, ["a", "b"]);
+    assert_eq!(keys(&["--waiting"]).await, ["b"]);
+    assert_eq!(keys(&["--held", "--waiting"]).await, ["b"]);
+}
+
+#[tokio::test]
+async fn a_lease_can_be_left_to_later_jobs_where_no_process_keeps_it() {
+    let store = Store::redis();
+    let left = store
+        .run(&["hold", "--ttl", "1m", "--save", "k.lease", "--detach", "k"])
+        .await;
+    assert_eq!(left.code(), Some(0), "{}", left.stderr);
+    let token = left.stdout.trim().parse::<u64>().unwrap();
+    assert_eq!(store.show("k").await["holders"][0]["token"], token);
+    let busy = store.run(&["run", "-n", "k", "--", "true"]).await;
+    assert_eq!(busy.code(), Some(75));
+    let renewed = store.run(&["renew", "k.lease"]).await;
+    assert!(
+        renewed.stderr.contains("renewed k for 1 min"),
+        "{}",
+        renewed.stderr
+    );
+    assert_eq!(store.run(&["release", "k.lease"]).await.code(), Some(0));
+    assert!(is_free(&store.show("k").await));
+
+    let local = Store::local();
+    let refused = local.run(&["hold", "--save", "f", "--detach", "k"]).await;
+    assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
+    assert!(is_free(&local.show("k").await));
+}
+
+#[tokio::test]
+async fn a_saved_lease_that_was_lost_is_said() {
+    let store = Store::redis();
+    let arguments = ["hold", "--save", "k.lease", "--detach", "k"];
+    assert_eq!(store.run(&arguments).await.code(), Some(0));
+    assert_eq!(store.run(&["break", "--yes", "k"]).await.code(), Some(0));
+    let renewed = store.run(&["renew", "-q", "k.lease"]).await;
+    assert_eq!(renewed.code(), Some(79));
+    assert!(
+        renewed
+            .stderr
+            .contains("it was released, or it has expired"),
+        "{}",
+        renewed.stderr
+    );
+    let released = store.run(&["release", "-q", "k.lease"]).await;
+    assert_eq!(released.code(), Some(79));
+    assert!(
+        released.stderr.contains("k was not held"),
+        "{}",
+        released.stderr
+    );
+}
+
+#[tokio::test]
+async fn a_descriptor_that_cannot_be_waited_for_is_refused() {
+    let store = Store::memory();
+    for (arguments, why) in [
+        ("hold --fd 77 k", "it is not open"),
+        ("hold --fd 0 k </dev/null", "it does not stay open"),
+        ("hold --fd x k", "name it by its number"),
+    ] {
+        let refused = script(&store, &format!("\"$L\" {arguments}"))
+            .finish()
+            .await;
+        assert_eq!(refused.code(), Some(64), "{arguments}: {}", refused.stderr);
+        assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_line_of_a_shell_is_run() {
+    let store = Store::memory();
+    let ran = store
+        .run(&["run", "k", "-c", "echo \"$LEASEHOLD_KEY\"; exit 4"])
+        .await;
+    assert_eq!(
+        (ran.code(), &*ran.stdout),
+        (Some(4), "k\n"),
+        "{}",
+        ran.stderr
+    );
+    let both = store.run(&["run", "k", "-c", "true", "--", "true"]).await;
+    assert_eq!(both.code(), Some(64));
+    let spaced = store.run(&["run", "k", "--", "echo hello"]).await;
+    assert_eq!(spaced.code(), Some(127));
+    assert!(
+        spaced
+            .stderr
+            .contains("hint: to run a line of a shell, use -c"),
+        "{}",
+        spaced.stderr
+    );
+}

@@ -1,0 +1,105 @@
+//! Renews and releases a lease by its parts, without holding it.
+
+use std::time::Duration;
+
+use leasehold_core::{Key, Release, ReleaseReply, Renew, RenewReply};
+
+use super::Client;
+use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::hold::Released;
+use crate::lease::LeaseKind;
+use crate::parts::LeaseParts;
+use crate::settings::check_ttl;
+use crate::store::Verbs as _;
+
+impl Client {
+    /// Renews the lease of these parts, so that it ends `ttl` from now at the earliest.
+    ///
+    /// Its id, token and holder do not change. Use this for a lease whose holder has ended
+    /// without releasing it, such as a step of a pipeline, or to prolong it for a holder that
+    /// cannot. To become the holder, with a [`Lease`](crate::Lease) that is renewed
+    /// automatically, use [`Mutex::adopt`](crate::Mutex::adopt).
+    ///
+    /// # Errors
+    /// `Lost`: the claim no longer exists, or another process has taken it over. `Invalid`: the
+    /// TTL is out of bounds. `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, it is unknown whether the lease was renewed; a retry is safe.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// let client = leasehold::connect("memory:").await?;
+    /// let lease = client.mutex("deploy")?.lock().await?;
+    /// let saved = lease.parts(); // serialise it, and read it in another process
+    /// client.renew_by_parts(&saved, Duration::from_secs(600)).await?;
+    /// client.release_by_parts(&saved).await?;
+    /// assert!(!client.mutex("deploy")?.is_locked().await?);
+    /// # drop(lease);
+    /// # Ok(()) }
+    /// ```
+    pub async fn renew_by_parts<K: LeaseKind>(
+        &self,
+        parts: &LeaseParts<K>,
+        ttl: Duration,
+    ) -> Result<(), Error> {
+        let (key, failed) = failing(Operation::Renew, parts);
+        check_ttl(ttl).map_err(|invalid| failed(invalid.into()))?;
+        let renew = Renew::new(parts.claim().clone(), ttl);
+        let answer = self.within(self.session.store.renew(key, &renew)).await;
+        match answer.map_err(&failed)?.reply {
+            RenewReply::Standing(_) => Ok(()),
+            RenewReply::Superseded | RenewReply::Taken => Err(failed(StoreError::new(
+                ErrorKind::Lost,
+                "another process has taken the lease over, or its id was replaced",
+            ))),
+            RenewReply::Gone | RenewReply::Mismatch { .. } => Err(failed(StoreError::new(
+                ErrorKind::Lost,
+                "the lease has ended: it was released, or it has expired",
+            ))),
+        }
+    }
+
+    /// Releases the lease of these parts. A holder that is still running notices it at its next
+    /// renewal or release.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, it is unknown whether the lease was released; a retry is safe.
+    ///
+    /// # Examples
+    /// See [`Self::renew_by_parts`].
+    pub async fn release_by_parts<K: LeaseKind>(
+        &self,
+        parts: &LeaseParts<K>,
+    ) -> Result<Released, Error> {
+        let (key, failed) = failing(Operation::Release, parts);
+        let release = Release {
+            id: parts.claim().clone(),
+            hand_off: true,
+            settled: false,
+            unused: false,
+        };
+        let answer = self.within(self.session.store.release(key, &release)).await;
+        Ok(match answer.map_err(failed)?.reply {
+            ReleaseReply::Released { .. } => Released::StillOurs,
+            ReleaseReply::Absent => Released::AlreadyGone,
+        })
+    }
+}
+
+/// The key, and what makes an error of what the store says about it.
+fn failing<K: LeaseKind>(
+    operation: Operation,
+    parts: &LeaseParts<K>,
+) -> (&Key, impl Fn(StoreError) -> Error) {
+    let key = parts.key();
+    (key, move |error| {
+        Error::new(operation, Some(key.clone()), error)
+    })
+}

@@ -1,5 +1,5 @@
-//! What a client remembers of its claims where the records of a store cannot: which it
-//! has made, and which have left.
+//! The client's table of its own claims, for stores whose records cannot keep them: which claims
+//! it has made, and which were released.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! The one background thread, and how a call waits for a future.
+//! The background thread of the blocking API, and how a blocking call waits for a future.
 
 use std::cell::Cell;
 use std::future::Future;

@@ -470,8 +470,8 @@ mod tests {
         assert!(lost.is_urgent());
         assert_eq!(
             lost.sentence(false).unwrap(),
-            "lost k: the store has no such claim any more: it was broken, it expired there, or \
-             data was lost; stopping the command"
+            "lost k: the store no longer has the claim: it was broken, it expired, or the store \
+             lost data; stopping the command"
         );
         assert_eq!(
             serde_json::to_value(lost).unwrap(),

@@ -72,7 +72,7 @@ async fn wrong_usage_is_64_and_says_why() {
         (&["run", "--take", "2", "k", "--", "true"], "--limit <N>"),
         (
             &["run", "--limit", "2", "--take", "3", "k", "--", "true"],
-            "3 permits asked for, where there are 2",
+            "3 permits were asked for, and the semaphore has 2",
         ),
         (
             &["run", "--limit", "0", "k", "--", "true"],

@@ -1,4 +1,4 @@
-//! What people see of classic locks.
+//! Inspects classic locks.
 
 use std::sync::Arc;
 
@@ -89,9 +89,8 @@ pub(in super::super) fn check_pattern(prefix: &str, pattern: &str) -> Result<(),
     let literal = !pattern.starts_with(['*', '?', '[']) && !pattern.is_empty();
     if prefix.is_empty() && !literal {
         return Err(Invalid::new(
-            "without a prefix, every string of the database would be listed as a lock",
-            "begin the pattern with what the names have in common, as in 'invoice-*', or set \
-             prefix= in the URL",
+            "without a prefix, the listing would show every string of the database as a lock",
+            "start the pattern with a common prefix, as in 'invoice-*', or set prefix= in the URL",
         ));
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! What is asked of a classic lock, and what comes of it: the rules of
-//! `lua/step.lua`, for servers where scripts are not allowed.
+//! Requests and results of classic locks: the rules of `lua/step.lua`, for servers that forbid
+//! scripts.
 
 use std::sync::LazyLock;
 use std::time::Duration;

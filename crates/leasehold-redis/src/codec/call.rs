@@ -1,4 +1,4 @@
-//! What the scripts are given: steps, flags, and the body of a claim.
+//! Encodes the arguments of the scripts: steps, flags, and the body of a claim.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How we speak to one address: the login, the protocol, the sockets and TLS.
+//! The settings of a connection to one address: login, protocol, sockets and TLS.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,9 +27,8 @@ pub(crate) fn client_at(
         }
     } else {
         let why = "this build of leasehold has no TLS";
-        return Err(
-            StoreError::new(ErrorKind::Unsupported, why).with_hint("enable its feature `tls`")
-        );
+        return Err(StoreError::new(ErrorKind::Unsupported, why)
+            .with_hint("build it with the feature `tls`"));
     };
     client(address, options)
 }

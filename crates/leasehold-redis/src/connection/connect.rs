@@ -74,7 +74,7 @@ impl Target {
         Ok(Self::at(Place::Fixed(Box::new(client)), options))
     }
 
-    /// Uses the address, the login and the certificates of a client brought along.
+    /// Uses the address, the login and the certificates of an existing client.
     pub(crate) fn of_client(client: &Client, options: &RedisOptions) -> Result<Self, StoreError> {
         let info = ours(client.get_connection_info(), options.response_timeout);
         let client = Client::open(info).map_err(unusable)?;
@@ -212,7 +212,7 @@ impl Target {
         Ok((opened.connection, Findings { info, rights }))
     }
 
-    /// Opens a connection to one server, and asks what it is and what it lets us do.
+    /// Opens a connection to one server, and reads its version, role and permissions.
     async fn ask(
         &self,
         client: &Client,
@@ -274,7 +274,8 @@ impl Target {
         match dial(client, heard, limit).await {
             Ok(connection) => return Ok((connection, true)),
             Err(error) if refusal::is_without_resp3(&error, login) => {
-                tracing::debug!(url = %self.redacted, %error, "no RESP3 here");
+                tracing::debug!(url = %self.redacted, %error, "the server does not speak RESP3; \
+                 connecting with RESP2");
             }
             Err(error) => return Err(not_opened(error)),
         }

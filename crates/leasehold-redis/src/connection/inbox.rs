@@ -1,4 +1,4 @@
-//! The name by which others reach a client.
+//! The inbox name of a client: subscribed or not subscribed.
 
 use std::sync::OnceLock;
 

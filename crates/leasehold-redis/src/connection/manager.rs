@@ -1,4 +1,4 @@
-//! The one connection of a store: lost, found again, listened to.
+//! The connection manager of a store: connects, reconnects, and reports losses.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use crate::refusal;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Where the connection stands.
+/// The state of the connection.
 #[derive(Clone)]
 enum State {
     Up(Arc<Connection>),
@@ -57,7 +57,7 @@ pub(crate) struct ConnectionManager {
 /// when it is lost.
 pub(crate) type Observer = Box<dyn Fn(bool) + Send + Sync>;
 
-/// Waiting does not cure it.
+/// Whether an error will not go away by waiting.
 fn is_refusal(error: &StoreError) -> bool {
     error.kind() != ErrorKind::Unavailable
 }
@@ -315,7 +315,7 @@ impl ConnectionManager {
 
     // ---- fail-overs ----
 
-    /// Sees that fail-overs are heard of, where there are Sentinels.
+    /// Starts the task that watches for fail-overs, if there are Sentinels.
     fn look_out(self: &Arc<Self>) {
         let (Some(search), Ok(runtime)) =
             (self.target.search(), tokio::runtime::Handle::try_current())
@@ -340,7 +340,8 @@ impl ConnectionManager {
         };
         let later = named.epoch > ours.epoch || named.epoch == 0;
         if later && named.primary != ours.primary {
-            tracing::debug!(url = %self.target.redacted, "another server is the primary now");
+            tracing::debug!(url = %self.target.redacted, "a Sentinel reported another primary; \
+             reconnecting");
             self.lost(&wire.signals);
         }
     }

@@ -1,8 +1,8 @@
-//! What a server lets this client do, found out whenever a connection is opened.
+//! Permissions of the client at a server, checked for each new connection.
 //!
-//! Access control, proxies and managed servers forbid commands. All of it is asked
-//! in one round trip, together with `INFO`; what is missing is said once, and is
-//! done without where that is safe (`docs/adr/0022-rights.md`).
+//! ACLs, proxies and managed servers can forbid commands. All permissions are checked in one
+//! round trip, together with `INFO`. Each missing permission is logged once. The client works
+//! without it in degraded mode, if that is safe (`docs/adr/0022-rights.md`).
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
@@ -78,9 +78,9 @@ pub(crate) enum MissingPermission {
 impl MissingPermission {
     /// What is missing, what that costs, and what would do, with `<prefix>` in it.
     const fn about(self) -> (&'static str, &'static str, &'static str) {
-        let deaf = "clients are not told of their grants and ask from time to time; a dead waiter \
-                    delays the others by its waiter TTL";
-        let scripts = "add +evalsha +script|load to the rule of the user";
+        let deaf = "clients are not notified of their grants and poll instead; a dead waiter \
+         delays the others by its waiter TTL";
+        let scripts = "add +evalsha +script|load to the user's ACL rule";
         match self {
             Self::Resp3 => (
                 "the server does not speak RESP3",
@@ -90,28 +90,28 @@ impl MissingPermission {
             Self::Subscribe => (
                 "SUBSCRIBE is forbidden",
                 deaf,
-                "add +subscribe +unsubscribe &<prefix>* to the rule of the user",
+                "add +subscribe +unsubscribe &<prefix>* to the user's ACL rule",
             ),
             Self::Publish => (
                 "PUBLISH is forbidden",
                 deaf,
-                "add +publish &<prefix>* to the rule of the user",
+                "add +publish &<prefix>* to the user's ACL rule",
             ),
             Self::Hashes => (
                 "scripts cannot be sent by their hash",
-                "each request carries its script, some kilobytes",
+                "each request contains its whole script, some kilobytes",
                 scripts,
             ),
             Self::Scripts => (
                 "scripts are forbidden",
-                "locks are changed by transactions, which is as safe and takes one more round trip",
+                "locks are changed by transactions, which are as safe and take one more round trip",
                 scripts,
             ),
             Self::Info => (
                 "INFO is forbidden",
                 "version, role, memory policy and restarts of the server are unknown; a dead \
                  waiter delays the others by its waiter TTL",
-                "add +info to the rule of the user",
+                "add +info to the user's ACL rule",
             ),
         }
     }
@@ -387,7 +387,7 @@ fn is_definite(code: &str) -> bool {
 pub(crate) fn no_run_id(what: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Unsupported,
-        format!("the server does not say its run id, and {what}"),
+        format!("the server does not report its run id, so {what}"),
     )
-    .with_hint("add +info to the rule of the user; a proxy in between must go")
+    .with_hint("add +info to the user's ACL rule, and connect without a proxy")
 }

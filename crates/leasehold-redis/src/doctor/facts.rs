@@ -1,4 +1,4 @@
-//! What a server told and what was measured, before anybody judges it.
+//! The facts about a server: its configuration and measurements, without judgement.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The parameters of a URL, read and written.
+//! Reads and writes the query parameters of a URL.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Params {
             None => Ok(()),
             Some((other, _)) => Err(Invalid::new(
                 format!("the URL has an unknown parameter {other:?}"),
-                format!("known are {known}"),
+                format!("known parameters: {known}"),
             )),
         }
     }

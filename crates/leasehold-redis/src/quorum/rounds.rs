@@ -1,5 +1,4 @@
-//! One question to all servers: the core's machines, and the requests that they
-//! want sent.
+//! Sends one request to all servers: drives the state machines of the core.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -327,12 +326,13 @@ impl Inner {
         }
         for server in farewell.unconfirmed() {
             let server = &self.members[server].name;
-            tracing::debug!(%key, %server, "a release was not confirmed; its vote has lapsed");
+            tracing::debug!(%key, %server, "a server did not confirm a release; its vote has \
+             expired");
         }
     }
 }
 
-/// Lets the requests that nobody waits for any more go their way.
+/// Lets the remaining requests finish in the background.
 fn see_off(mut asked: FuturesUnordered<Asked>) {
     if !asked.is_empty() {
         tokio::spawn(async move { while asked.next().await.is_some() {} });

@@ -1,4 +1,4 @@
-//! One claim of the client, as the tasks that wait for it or hold its lease see it.
+//! One claim of the client, shared by the tasks that wait for it or hold its lease.
 
 use leasehold_core::{Fact, Key, Life, Loss, Mode, Moment, Phase, Standpoint, Token};
 use tokio::sync::Notify;
@@ -201,7 +201,7 @@ impl LiveClaim {
         }
     }
 
-    /// Whether it is lost, which stays so once somebody has seen it.
+    /// Returns whether it is lost. Once a loss was seen, it stays lost.
     fn see_loss(&self) -> Option<Loss> {
         let mut state = self.lock();
         let Standpoint::Lost(loss) = state.standpoint(self, clock::now) else {

@@ -1,5 +1,5 @@
-//! Looks at a key again whenever it may have changed: after a push, and when a lease that was
-//! seen can have expired.
+//! Reads a key repeatedly, whenever it may have changed: after a push, and when a lease may have
+//! expired.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::clock;
 use crate::error::StoreError;
 use crate::sync::{sleep, timeout};
 
-/// Somebody who looks at one key, until this is dropped.
+/// A watch of one key, until this is dropped.
 pub(crate) struct Looks {
     watch: Watch,
     session: Arc<Session>,

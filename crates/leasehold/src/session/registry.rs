@@ -1,7 +1,7 @@
-//! Every claim of one client, where to find it, and when each wants attention.
+//! The registry of one client's claims: where each is, and when it is due.
 //!
-//! Decides nothing, and is locked for moments: a claim says what is to be known of it
-//! ([`Listed`]) whenever that has changed, under its own lock.
+//! It makes no decisions and is locked only briefly. A claim updates its entry ([`Listed`]) under
+//! its own lock, whenever it has changed.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, VecDeque};

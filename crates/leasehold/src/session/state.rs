@@ -1,4 +1,4 @@
-//! What the lock of a claim guards: its life, and who drives it.
+//! The locked state of a claim: its state machine, and who drives it.
 
 use leasehold_core::{
     Arrival, Command, Failure, Heard, Key, Life, Loss, Moment, Phase, Standpoint, Token, Transmit,

@@ -1,7 +1,7 @@
-//! Facts on their way to those who observe the client.
+//! Delivers facts about claims to the client's observers.
 //!
-//! They come to light while a claim is locked, and are told when it is not: whoever hears them
-//! may use the client.
+//! Facts are collected while a claim is locked and delivered after it is unlocked, so that
+//! observers may use the client.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::TryLockError;

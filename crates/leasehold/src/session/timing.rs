@@ -1,5 +1,5 @@
-//! Every time and pause of the session, each with its reason. Those of a claim's life are the
-//! core's.
+//! All time limits and pauses of the session, each with its reason. Those of a claim are in the
+//! core.
 
 use std::time::Duration;
 

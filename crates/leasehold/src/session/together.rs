@@ -1,4 +1,4 @@
-//! Several keys in one atomic step, where the store can.
+//! Acquires several keys in one atomic step, if the store supports it.
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
-//! The one task that keeps all claims of a client: renews, asks again,
-//! releases in the background, and holds the inbox open. It ends when nothing
-//! is left to keep.
+//! The watchdog: one task that renews all claims of a client, retries, releases in the
+//! background, and keeps the inbox open. It ends when no claim is left.
 
 use std::sync::Arc;
 
@@ -246,9 +245,9 @@ impl Watchdog {
             }
             Err(error) => {
                 if self.deafness.is_news(error.kind()) {
-                    tracing::warn!(%error, "cannot listen for grants; asking from time to time");
+                    tracing::warn!(%error, "cannot listen for grants; polling instead");
                 } else {
-                    tracing::debug!(%error, "cannot listen for grants; trying again");
+                    tracing::debug!(%error, "cannot listen for grants; retrying");
                 }
                 self.listen_after = now + INBOX_AGAIN;
             }

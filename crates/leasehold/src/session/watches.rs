@@ -1,4 +1,4 @@
-//! Who wants to hear of a key without claiming it.
+//! Subscriptions to changes of a key without a claim.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The local store keeps the contract of a store, and users may rely on it.
+//! The contract of a store and the guarantees of the library, on the local store.
 #![allow(clippy::expect_used, reason = "a fixture fails the test that uses it")]
 #![cfg(feature = "local")]
 

@@ -1,9 +1,9 @@
-//! Where a client listens: on one node, which hears what is published on any.
+//! The node at which a client subscribes. It receives all messages of the cluster.
 //!
-//! `PUBLISH` reaches all nodes, so any will do. The connection is one of its own:
-//! it can be lost and found elsewhere without a step noticing, and a node that is
-//! busy with steps of others delays no push. Each connection is an epoch; a step carries
-//! the one that was there before it was sent.
+//! `PUBLISH` reaches all nodes, so any node can be used. The connection is separate: it can be
+//! lost and opened at another node without effect on steps, and a node that is busy with steps
+//! delays no push. Each connection is an epoch. An answer has the epoch that was current before
+//! its step was sent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -87,7 +87,7 @@ pub(super) async fn listen(
         if current.is_some() {
             return Err(StoreError::new(
                 ErrorKind::Invalid,
-                "the inbox of this store is open already",
+                "the inbox of this store is already open",
             ));
         }
         *current = Some(Arc::clone(&sink));

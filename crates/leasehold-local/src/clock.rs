@@ -253,7 +253,10 @@ mod tests {
         assert_eq!(Clock::of_this_boot(&directory).unwrap(), None);
         let first = Clock::open(&directory).unwrap();
         assert_eq!(Clock::open(&directory).unwrap(), first);
-        assert_eq!(Clock::of_this_boot(&directory).unwrap(), Some(first.clone()));
+        assert_eq!(
+            Clock::of_this_boot(&directory).unwrap(),
+            Some(first.clone())
+        );
         assert!(first.now() <= first.now());
         let off = wall().as_micros().abs_diff(u128::from(first.now().0));
         assert!(off < 5_000_000, "looks like the wall clock");

@@ -78,8 +78,8 @@ pub(crate) enum MissingPermission {
 impl MissingPermission {
     /// What is missing, what that costs, and what would do, with `<prefix>` in it.
     const fn about(self) -> (&'static str, &'static str, &'static str) {
-        let deaf = "clients are not notified of their grants and poll instead; a dead waiter \
-         delays the others by its waiter TTL";
+        let deaf = "clients poll for their grants; a dead waiter delays the others by its waiter \
+         TTL";
         let scripts = "add +evalsha +script|load to the user's ACL rule";
         match self {
             Self::Resp3 => (
@@ -109,8 +109,8 @@ impl MissingPermission {
             ),
             Self::Info => (
                 "INFO is forbidden",
-                "version, role, memory policy and restarts of the server are unknown; a dead \
-                 waiter delays the others by its waiter TTL",
+                "version, role, memory policy and restarts are unknown; a dead waiter delays \
+                 others by its waiter TTL",
                 "add +info to the user's ACL rule",
             ),
         }

@@ -117,8 +117,7 @@ fn warn_of_eviction(maxmemory: &str, maxmemory_policy: &str, url: &str) {
         tracing::warn!(
             %url,
             maxmemory_policy,
-            "this server may evict locks when its memory is full, and grant them twice; set \
-             maxmemory-policy to noeviction, or use a separate server for locks"
+            "this server may evict locks and grant them twice; set maxmemory-policy to noeviction"
         );
     }
 }

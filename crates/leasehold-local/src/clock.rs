@@ -20,8 +20,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::directory::{Directory, refused};
 use super::file;
 
-const FILE: &str = "clock";
-const LOCK: &str = "clock.lock";
+pub(super) const FILE: &str = "clock";
+pub(super) const LOCK: &str = "clock.lock";
 
 /// No clock file is longer, in bytes.
 const LONGEST: usize = 4096;
@@ -60,13 +60,14 @@ impl Clock {
     /// Finds the anchor of this boot, or sets it.
     pub(super) fn open(directory: &Directory) -> Result<Self, StoreError> {
         let machine = SinceBoot::of_this_process()?;
-        let failed = |errno| directory.failed("write to", errno);
+        let failed = |name, errno| directory.failed_at(name, "write to", errno);
         // As a rule it was set long ago.
         if let Ok(Some(found)) = Self::find(directory, machine) {
             return Ok(found);
         }
         // Not the directory itself: another user who may read it could lock it.
-        let _alone = directory.lock_file(LOCK).map_err(failed)?;
+        let locked = directory.lock_file(LOCK);
+        let _alone = locked.map_err(|errno| failed(LOCK, errno))?;
         if let Some(found) = Self::find(directory, machine)? {
             return Ok(found);
         }
@@ -77,14 +78,14 @@ impl Clock {
             ftruncate(&file, 0)?;
             file::write(&file, &clock.written(), 0)
         });
-        written.map(|()| clock).map_err(failed)
+        written.map(|()| clock).map_err(|errno| failed(FILE, errno))
     }
 
     /// The anchor of this boot, if it was set. A damaged one is an error, and not set
     /// anew: if the wall clock was stepped meanwhile, who runs already would have
     /// another time.
     fn find(directory: &Directory, machine: SinceBoot) -> Result<Option<Self>, StoreError> {
-        let failed = |errno| directory.failed("read", errno);
+        let failed = |errno| directory.failed_at(FILE, "read", errno);
         let found = match directory.file(FILE, OFlags::RDONLY) {
             Ok(found) => found,
             Err(Errno::NOENT) => return Ok(None),

@@ -60,6 +60,7 @@ pub(super) fn sweep(store: &Arc<Inner>) -> bool {
             is_dead_file(&store.directory, &name);
         }
     }
+    store.directory.remove_unfinished(wall(), NAMES);
     let keys = names(&store.directory, RECORDS, ".rec").into_iter();
     let places = keys.map(|name| Place::of(store, &name));
     let old: Vec<_> = places.filter(is_old).take(LOOKS).collect();
@@ -70,7 +71,8 @@ pub(super) fn sweep(store: &Arc<Inner>) -> bool {
 /// Whether the key was not used for so long that it is worth a look.
 fn is_old(place: &Place) -> bool {
     let store = &place.store;
-    let stat = statat(&store.directory, &*place.name, AtFlags::SYMLINK_NOFOLLOW);
+    let (at, name) = store.directory.at(&place.name);
+    let stat = statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat: Stat| {
         let used = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
         used + store.retention <= wall()

@@ -136,5 +136,6 @@ mod pages {
         sentinel: "docs/stores/sentinel.md",
         replicas: "docs/stores/replicas.md",
         classic: "docs/stores/classic.md",
+        recipe_migrations: "docs/recipes/migrations.md",
     }
 }

@@ -32,7 +32,7 @@ fn what_follows_the_dashes_is_the_commands_own() {
         panic!("another subcommand");
     };
     assert_eq!(run.command, ["grep", "-n", "--", "-w"]);
-    assert!(!run.wait.no_wait);
+    assert_eq!(run.wait.limit.wait().value, leasehold::Wait::Forever);
     assert!(Cli::try_parse_from(["leasehold", "run", "k", "grep", "-n"]).is_err());
 }
 
@@ -52,6 +52,9 @@ const WORDS: &[&str] = &[
     "doctor",
     "init",
     "bench",
+    "config",
+    "--config",
+    "--profile",
     "completions",
     "man",
     "help",

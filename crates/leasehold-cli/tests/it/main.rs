@@ -10,8 +10,10 @@
 )]
 
 mod child;
+mod children;
 mod classic;
 mod common;
+mod config;
 mod connecting;
 mod deadlocks;
 mod descendants;
@@ -19,6 +21,7 @@ mod doctor;
 mod elect;
 mod every;
 mod kinds;
+mod links;
 mod locks;
 mod log;
 mod looking;
@@ -26,14 +29,18 @@ mod many;
 mod messages;
 mod metrics;
 mod nested;
+mod outer_hold;
 mod pages;
 mod patience;
+mod pid_one;
 mod place;
+mod recipes;
 mod recover;
 mod scripts;
 mod serve;
 mod serve_browser;
 mod server;
+mod shared_directory;
 mod terminal;
 mod top;
 mod upgrade;

@@ -7,6 +7,8 @@
 //! - `<!-- not run: REASON -->` before a block: it is not run, and [`NOT_RUN`] says so too.
 //! - `<!-- with: report.sh -->` before a block: programs that the reader has. They say their
 //!   name and end.
+//! - `<!-- file: deploy.sh -->` before a block: it is a program of the reader's, not commands. The
+//!   blocks of the page that are `with` it have it as it is written.
 //! - A host of [`HOSTS`] in a URL is a real server, one for each name and block.
 //! - `elect`, `hold`, `serve` and `ls --watch` go on until they are stopped: here, once they have printed a line.
 
@@ -24,7 +26,7 @@ use tokio::task::JoinSet;
 use crate::common::leasehold;
 
 /// The blocks that are not run, by page, with their reasons. A new one is a change here.
-const NOT_RUN: [(&str, &str); 14] = [
+const NOT_RUN: [(&str, &str); 17] = [
     (
         "CONTRIBUTING.md",
         "it builds, and it is what runs the other blocks",
@@ -44,10 +46,17 @@ const NOT_RUN: [(&str, &str); 14] = [
         "docs/proof/simulation.md",
         "it fails, as it should; the simulation's own tests break it the same way",
     ),
+    (
+        "docs/recipes/docker.md",
+        "it needs Docker; the entrypoint is run as process 1 of a PID namespace",
+    ),
+    ("docs/stores/local.md", GROUP),
+    ("docs/stores/local.md", GROUP),
     ("docs/watching.md", "it needs a terminal"),
 ];
 const LONG: &str = "it takes minutes or hours; scripts/test has the short form";
 const RECORD: &str = "a record of what was run";
+const GROUP: &str = "it makes a group of this machine";
 
 /// Names of servers that the pages use. A page that needs another adds it here.
 const HOSTS: [&str; 2] = ["host", "db1"];
@@ -158,17 +167,34 @@ fn a_command_may_take_several_lines() {
             (5, "for i in 1 2; do\n  leasehold ls\ndone".to_owned()),
         ]
     );
+    let block = Block {
+        text: "cat > f <<'END'\na = 1\n\nb = 2\nEND\nleasehold ls\n".to_owned(),
+        ..Block::default()
+    };
+    let commands = block.commands();
+    assert_eq!(
+        commands,
+        [
+            (1, "cat > f <<'END'\na = 1\n\nb = 2\nEND".to_owned()),
+            (6, "leasehold ls".to_owned()),
+        ]
+    );
 }
 
 // ---- pages and their blocks ----
 
-struct Page {
-    name: String,
-    text: String,
+pub(crate) struct Page {
+    pub(crate) name: String,
+    pub(crate) text: String,
 }
 
-fn pages() -> Vec<Page> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+/// Where the repository is.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+pub(crate) fn pages() -> Vec<Page> {
+    let root = root();
     let mut files: Vec<_> = AT_THE_ROOT.map(|name| root.join(name)).into();
     files.retain(|file| file.exists());
     let mut directories = vec![root.join("docs")];
@@ -192,19 +218,34 @@ fn pages() -> Vec<Page> {
 
 /// What stands between two fences.
 #[derive(Clone, Debug, Default)]
-struct Block {
-    page: String,
+pub(crate) struct Block {
+    pub(crate) page: String,
     /// The number of the line before its first.
-    line: usize,
-    language: String,
-    text: String,
-    not_run: Option<String>,
-    with: Vec<String>,
+    pub(crate) line: usize,
+    pub(crate) language: String,
+    pub(crate) text: String,
+    pub(crate) not_run: Option<String>,
+    /// The name of the program that it is.
+    pub(crate) file: Option<String>,
+    pub(crate) with: Vec<Program>,
+}
+
+/// A program that the reader has: the page's text, or one that says its name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) text: Option<String>,
 }
 
 impl Page {
-    fn blocks(&self) -> Vec<Block> {
-        self.parts().0
+    pub(crate) fn blocks(&self) -> Vec<Block> {
+        let mut blocks = self.parts().0;
+        let named = |block: &Block| Some((block.file.clone()?, block.text.clone()));
+        let files: BTreeMap<_, _> = blocks.iter().filter_map(named).collect();
+        for program in blocks.iter_mut().flat_map(|block| &mut block.with) {
+            program.text = files.get(&program.name).cloned();
+        }
+        blocks
     }
 
     /// Lines that are meant for a shell and are in no block that is run or marked.
@@ -234,7 +275,7 @@ impl Page {
     fn parts(&self) -> (Vec<Block>, Vec<(usize, &str)>) {
         let (mut blocks, mut rest) = (Vec::new(), Vec::new());
         let mut open: Option<Block> = None;
-        let (mut not_run, mut with) = (None, Vec::new());
+        let (mut not_run, mut file, mut with) = (None, None, Vec::new());
         for (number, line) in (1..).zip(self.text.lines()) {
             let trimmed = line.trim();
             if let Some(block) = &mut open {
@@ -250,16 +291,19 @@ impl Page {
                     line: number,
                     language: language.to_owned(),
                     not_run: not_run.take(),
+                    file: file.take(),
                     with: std::mem::take(&mut with),
                     ..Block::default()
                 });
             } else if let Some(reason) = comment(trimmed, "not run: ") {
                 not_run = Some(reason.to_owned());
+            } else if let Some(name) = comment(trimmed, "file: ") {
+                file = Some(name.to_owned());
             } else if let Some(names) = comment(trimmed, "with: ") {
-                with.extend(names.split_whitespace().map(str::to_owned));
+                with.extend(names.split_whitespace().map(Program::named));
             } else {
                 if !trimmed.is_empty() {
-                    (not_run, with) = (None, Vec::new());
+                    (not_run, file, with) = (None, None, Vec::new());
                 }
                 rest.push((number, line));
             }
@@ -274,13 +318,28 @@ fn comment<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     inner.trim().strip_prefix(name)
 }
 
+impl Program {
+    fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            text: None,
+        }
+    }
+
+    /// What stands in its file.
+    fn script(&self) -> String {
+        let says_its_name = || format!("#!/bin/sh\necho {}\n", self.name);
+        self.text.clone().unwrap_or_else(says_its_name)
+    }
+}
+
 impl Block {
-    fn is_shell(&self) -> bool {
+    pub(crate) fn is_shell(&self) -> bool {
         SHELLS.contains(&&*self.language)
     }
 
     fn is_run(&self) -> bool {
-        self.is_shell() && self.not_run.is_none()
+        self.is_shell() && self.not_run.is_none() && self.file.is_none()
     }
 
     fn numbered(&self) -> impl Iterator<Item = (usize, &str)> {
@@ -302,7 +361,8 @@ impl Block {
                 None => (number, line.to_owned()),
             };
             let checked = Command::new("sh").args(["-n", "-c", &text]).output();
-            if text.ends_with('\\') || !checked.unwrap().status.success() {
+            let is_open = text.ends_with('\\') || has_open_heredoc(&text);
+            if is_open || !checked.unwrap().status.success() {
                 begun = Some((first, text));
             } else {
                 commands.push((first, text));
@@ -314,8 +374,13 @@ impl Block {
 
     /// Runs it in a place of its own.
     async fn run(self) -> Result<(), String> {
-        let place = Place::new(&self.with);
-        let servers = Servers::named_in(&self.text);
+        let programs = self.with.iter().map(Program::script);
+        let servers = Servers::named_in(&programs.chain([self.text.clone()]).collect::<String>());
+        let place = Place::new();
+        for program in &self.with {
+            let script = servers.in_place_of_their_names(&program.script());
+            place.install(&format!("work/{}", program.name), &script);
+        }
         let mut exported = String::new();
         for (number, text) in self.commands() {
             let real = servers.in_place_of_their_names(&text);
@@ -339,6 +404,17 @@ impl Block {
         }
         Ok(())
     }
+}
+
+/// Whether a text for standard input has begun, and its last line is still to come. A shell that
+/// only reads would take the end of the command for that.
+fn has_open_heredoc(command: &str) -> bool {
+    let Some((_, begun)) = command.split_once("<<") else {
+        return false;
+    };
+    let end = begun.split_whitespace().next().unwrap_or_default();
+    let end = end.trim_matches(['\'', '"']);
+    !begun.lines().skip(1).any(|line| line == end)
 }
 
 /// Whether a command goes on until it is stopped.
@@ -370,22 +446,29 @@ async fn failures(blocks: Vec<Block>) -> Vec<String> {
 // ---- where they run ----
 
 /// A directory, a home, and the programs that the reader has.
-struct Place(TempDir);
+pub(crate) struct Place(TempDir);
 
 impl Place {
-    fn new(with: &[String]) -> Self {
+    pub(crate) fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         for directory in ["bin", "home", "work"] {
             fs::create_dir(place.path().join(directory)).unwrap();
         }
         let built = env!("CARGO_BIN_EXE_leasehold");
         symlink(built, place.path().join("bin/leasehold")).unwrap();
-        for name in with {
-            let program = place.path().join("work").join(name);
-            fs::write(&program, format!("#!/bin/sh\necho {name}\n")).unwrap();
-            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        }
         Self(place)
+    }
+
+    /// A file in it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Makes a program in it.
+    pub(crate) fn install(&self, name: &str, script: &str) {
+        let program = self.path(name);
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     fn command(&self, text: &str) -> Command {
@@ -402,6 +485,9 @@ impl Place {
             .args(["-c", text])
             .env("PATH", path)
             .env("HOME", self.0.path().join("home"))
+            .env("LEASEHOLD_SYSTEM_CONFIG", "/dev/null")
+            .env_remove("LEASEHOLD_CONFIG")
+            .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_STATE_HOME")
             .env_remove("XDG_RUNTIME_DIR")
             .current_dir(self.0.path().join("work"));
@@ -410,17 +496,17 @@ impl Place {
 }
 
 /// Real servers, by the names that the pages give them.
-struct Servers(BTreeMap<&'static str, RedisServer>);
+pub(crate) struct Servers(BTreeMap<&'static str, RedisServer>);
 
 impl Servers {
-    fn named_in(text: &str) -> Self {
+    pub(crate) fn named_in(text: &str) -> Self {
         let named = HOSTS
             .into_iter()
             .filter(|host| with_port(text, host, 0) != text);
         Self(named.map(|host| (host, as_recommended())).collect())
     }
 
-    fn in_place_of_their_names(&self, text: &str) -> String {
+    pub(crate) fn in_place_of_their_names(&self, text: &str) -> String {
         let servers = self.0.iter();
         servers.fold(text.to_owned(), |text, (host, server)| {
             with_port(&text, host, server.port())

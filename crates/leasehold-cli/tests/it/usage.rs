@@ -251,6 +251,7 @@ async fn completions_and_manual_come_from_the_definitions() {
         "break",
         "resize",
         "init",
+        "config",
         "completions",
     ] {
         let page = run(&["man", subcommand]).await.stdout;

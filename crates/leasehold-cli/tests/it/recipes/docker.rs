@@ -1,0 +1,154 @@
+//! Entrypoints of images, run as process 1 of a PID namespace with the variables of the image.
+#![allow(
+    clippy::print_stderr,
+    reason = "what is left out on a machine is said there"
+)]
+
+use std::fs;
+
+use leasehold_testkit::process::{Process, Signal};
+use rustix::process::{Pid, kill_process};
+
+use super::{Fleet, Machine, blocks, started};
+
+/// What a Dockerfile says about the process that is started.
+#[derive(Default)]
+struct Image {
+    variables: Vec<(String, String)>,
+    programs: Vec<String>,
+    entrypoint: Vec<String>,
+    command: Vec<String>,
+}
+
+impl Image {
+    fn parse(text: &str) -> Self {
+        let mut image = Self::default();
+        let lines = text
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
+        for line in lines {
+            let (instruction, rest) = line.split_once(' ').expect("an instruction");
+            let words = || serde_json::from_str(rest).expect("the form with brackets");
+            match instruction {
+                "FROM" => {}
+                "STOPSIGNAL" => assert_eq!(rest, "SIGTERM"),
+                "COPY" => {
+                    let from = rest
+                        .strip_suffix(" /usr/local/bin/")
+                        .expect("to the programs");
+                    image.programs = from.split(' ').map(str::to_owned).collect();
+                }
+                "ENV" => {
+                    let (name, value) = rest.split_once('=').expect("NAME=VALUE");
+                    let value = value.trim_matches('"');
+                    image.variables.push((name.to_owned(), value.to_owned()));
+                }
+                "ENTRYPOINT" => image.entrypoint = words(),
+                "CMD" => image.command = words(),
+                other => panic!("a new instruction: {other}"),
+            }
+        }
+        image
+    }
+
+    /// `docker run` with these variables.
+    fn start(&self, machine: &Machine<'_>, variables: &[(&str, &str)]) -> Process {
+        let apart = "unshare --fork --pid --mount-proc --kill-child".split(' ');
+        let user = ["--user", "--map-root-user"].into_iter();
+        let user = user.filter(|_| !rustix::process::geteuid().is_root());
+        let words = apart.chain(user).map(str::to_owned);
+        let words = words.chain([self.entrypoint.clone(), self.command.clone()].concat());
+        let given = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let variables: Vec<_> = self.variables.iter().cloned().chain(given).collect();
+        Process::spawn(machine.command(&words.collect::<Vec<_>>(), &variables))
+    }
+}
+
+const STORE: (&str, &str) = ("LEASEHOLD_STORE", "redis://host/");
+
+/// Sends it to process 1 of the container.
+fn stop(container: &Process) {
+    let pid = container.pid();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let first = children.trim().parse().expect("one child");
+    kill_process(Pid::from_raw(first).unwrap(), Signal::TERM).unwrap();
+}
+
+fn images() -> Vec<Image> {
+    let blocks = blocks("dockerfile");
+    let images: Vec<_> = blocks
+        .iter()
+        .map(|block| Image::parse(&block.text))
+        .collect();
+    for image in &images {
+        assert!(
+            image.programs.contains(&image.entrypoint[0]),
+            "it is in the image"
+        );
+        assert!(
+            image.programs.contains(&image.command[0]),
+            "it is in the image"
+        );
+    }
+    images
+}
+
+#[tokio::test]
+async fn an_entrypoint_is_process_1_and_passes_signals_on() {
+    for image in images() {
+        let (fleet, name) = (Fleet::of(STORE.1), &image.command[0]);
+        let machines = [fleet.machine(), fleet.machine()];
+        machines
+            .iter()
+            .for_each(|machine| machine.install_job(name));
+        let first = image.start(&machines[0], &[STORE]);
+        let token = started(&first, name).await;
+        let second = image.start(&machines[1], &[STORE]);
+        second.stderr().wait_for("(position 1)").await;
+        stop(&first);
+        assert!(started(&second, name).await > token);
+        assert_eq!(first.finish().await.code(), Some(143));
+        machines[1].release(name).await;
+        assert_eq!(second.finish().await.code(), Some(0));
+    }
+}
+
+#[tokio::test]
+async fn what_a_program_leaves_behind_is_reaped() {
+    let script = "#!/bin/sh\ncat /proc/1/comm\norphan=$(sh -c ': & echo $!')\n\
+                  while [ -e /proc/$orphan ]; do sleep 0.02; done\necho reaped\n";
+    for image in images() {
+        let fleet = Fleet::of(STORE.1);
+        let machine = fleet.machine();
+        machine.install(&image.command[0], script);
+        let ended = image.start(&machine, &[STORE]).finish().await;
+        assert_eq!(
+            (ended.code(), &*ended.stdout),
+            (Some(0), "leasehold\nreaped\n"),
+            "{ended:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_container_without_a_store_does_not_run() {
+    for image in images() {
+        let fleet = Fleet::of(STORE.1);
+        let machine = fleet.machine();
+        machine.install_job(&image.command[0]);
+        let ended = image.start(&machine, &[]).finish().await;
+        assert_eq!(
+            (ended.code(), &*ended.stdout),
+            (Some(64), ""),
+            "{}",
+            ended.stderr
+        );
+        assert!(
+            ended.stderr.contains("the store is empty"),
+            "{}",
+            ended.stderr
+        );
+    }
+}

@@ -216,7 +216,7 @@ pub(super) fn capabilities(name: &'static str) -> Capabilities {
     can
 }
 
-/// The time of day: what stands for the time of a step where no server says it.
+/// The wall clock, used as the time of a step if no server reports one.
 pub(super) fn wall() -> StoreTime {
     StoreTime(u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX))
 }

@@ -21,7 +21,7 @@ pub(crate) struct Server {
     pub(crate) run_id: String,
     /// What must be acknowledged, if anything must.
     pub(crate) demand: Option<Demand>,
-    /// What gated scripts are told, where a client asks for them.
+    /// The arguments of scripts with a quarantine, if the client uses it.
     pub(crate) gate: Option<Gate>,
     /// What a Sentinel said about it.
     pub(crate) named: Option<Named>,

@@ -160,7 +160,7 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
     }
 }
 
-/// What keeps the server from writing what it should.
+/// Findings about writes to disk that fail.
 pub(super) fn disk(facts: &Facts) -> Vec<Finding> {
     let failing = [
         ("rdb_last_bgsave_status", "its last snapshot failed"),
@@ -228,7 +228,7 @@ pub(super) fn replicas(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Whether a primary that is cut off goes on granting.
+/// Whether a primary that is cut off keeps granting.
 pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
     if let Restart::Quarantine(quarantine) = &facts.restart {
         return restart::isolation(facts, quarantine);

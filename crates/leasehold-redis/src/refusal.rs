@@ -148,7 +148,7 @@ fn inner_code<'a>(code: &'a str, detail: &str) -> &'a str {
 /// How much of what a server says is passed on: it goes to logs and terminals.
 const LONGEST: usize = 300;
 
-/// What a server says, as far as it is shown.
+/// The text of a server, shortened and made safe to show.
 pub(super) fn tame(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
@@ -260,7 +260,7 @@ fn refused(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
     StoreError::new(ErrorKind::Refused, message).with_hint(hint)
 }
 
-/// Something that is not ours stands at the key.
+/// The key contains something that is not leasehold's.
 pub(super) fn foreign(found: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
@@ -322,7 +322,7 @@ pub(super) fn damaged() -> StoreError {
     .with_hint("inspect it, and delete it when nobody holds the key")
 }
 
-/// Nobody answered, and nothing can have been carried out.
+/// There is no connection, so nothing can have been carried out.
 pub(super) fn no_connection(last: Option<&StoreError>) -> StoreError {
     let Some(last) = last else {
         return StoreError::new(

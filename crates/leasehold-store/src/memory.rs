@@ -64,7 +64,7 @@ struct Shared {
 #[derive(Default)]
 struct Kept {
     queues: HashMap<Key, Queue>,
-    /// Of all keys, so that those which nobody uses need not be kept.
+    /// The last token of all keys, so that idle keys need not be kept.
     last_token: Token,
     audit: Option<KeptLog>,
 }

@@ -58,7 +58,7 @@ pub struct Leader {
     pub since: SystemTime,
     /// How long its lease lives without another renewal, counted from when the store was read.
     pub expires_in: Duration,
-    /// What tells one leader's claim from another's, where there are no terms.
+    /// The arrival number of the leader's claim, which distinguishes leaders without terms.
     pub(crate) arrival: Arrival,
 }
 

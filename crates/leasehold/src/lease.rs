@@ -350,7 +350,7 @@ impl<K: LeaseKind> Lease<K> {
 }
 
 impl<K: LeaseKind> Lease<K> {
-    /// Releases it after the work that was done under it; an error if it was lost meanwhile.
+    /// Releases it after the work; an error if it was lost before.
     ///
     /// No answer to the release changes nothing about the work: the lease was valid to its end.
     pub(crate) async fn give_back<T>(self, done: T) -> Result<T, Error> {

@@ -160,7 +160,7 @@ impl Observers {
         self.0.push(Arc::new(observer));
     }
 
-    /// Whether anybody wants to hear of it.
+    /// Whether there is an observer for it.
     pub(crate) fn hear(&self, fact: &Fact) -> bool {
         !self.0.is_empty() || level(fact) <= LevelFilter::current()
     }

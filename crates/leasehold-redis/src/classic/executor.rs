@@ -19,8 +19,7 @@ use crate::connection::rights::Sending;
 use crate::connection::step::{Failure, Way, run};
 use crate::lock::lock;
 
-/// How often a transaction is begun anew because somebody changed the key
-/// meanwhile.
+/// How often a transaction is repeated because another client changed the key in between.
 const TRIES: usize = 16;
 
 /// The way to one server.

@@ -193,8 +193,7 @@ pub(super) fn check_claim(claim: &Claim) -> Result<(), StoreError> {
 /// Refuses what a renewal cannot change.
 pub(super) fn check_renew(renew: &Renew) -> Result<(), StoreError> {
     let why = if renew.rotate.is_some() {
-        "its record cannot store a former claim id, so ids cannot be replaced and leases cannot be \
-         handed over"
+        "its record cannot store a former claim id, so there is no rotation and no hand-over"
     } else if renew.downgrade {
         "its record stores one holder, so there are no readers"
     } else if renew.note.is_some() {
@@ -217,7 +216,7 @@ pub(super) fn capabilities(name: &'static str) -> Capabilities {
     can
 }
 
-/// The time of day: what stands for the time of a step where no server says it.
+/// The wall clock, used as the time of a step if no server reports one.
 pub(super) fn wall() -> StoreTime {
     StoreTime(u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX))
 }

@@ -13,7 +13,7 @@ pub(in super::super) const ACL: &str = "ACL SETUSER <name> on ><password> resetc
 /// What goes instead of `+evalsha +script|load` where scripts are not to be allowed.
 const WITHOUT_SCRIPTS: &str = "+watch +unwatch +multi +exec";
 
-/// What the caller of a step that was not taken is told.
+/// The error for the caller of a step that was not taken.
 pub(in super::super) fn of(failure: Failure) -> StoreError {
     failure.or(of_server)
 }
@@ -35,7 +35,7 @@ pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
     }
 }
 
-/// Something that is no lock of this layout stands at the key.
+/// The key contains something that is not a lock of this layout.
 pub(super) fn foreign(found: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
@@ -50,7 +50,7 @@ pub(super) fn foreign(found: &str) -> StoreError {
     )
 }
 
-/// A record of the native layout stands at the key.
+/// The key contains a record of the native layout.
 pub(super) fn native() -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,

@@ -25,13 +25,13 @@
 use leasehold_core::{Arrival, Capacity, Inbox, Key, Proof, StoreTime, Token};
 use leasehold_store::Push;
 
-/// The name of a client that cannot hear what comes to `inbox`.
+/// The inbox name of a client that cannot receive pushes.
 pub(crate) fn deaf(inbox: &Inbox) -> Inbox {
     // A dash more is still a name.
     Inbox::new(format!("{DEAF}{}", inbox.as_str())).unwrap_or_else(|_| inbox.clone())
 }
 
-/// Whether the client of this inbox hears.
+/// Whether the client of this inbox can receive pushes.
 pub(crate) fn is_heard(inbox: &Inbox) -> bool {
     !inbox.as_str().starts_with(DEAF)
 }

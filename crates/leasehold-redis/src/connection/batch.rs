@@ -48,7 +48,7 @@ struct Line {
     senders: usize,
 }
 
-/// Sends this over `wire`, with whatever else waits there.
+/// Sends this over `wire`, together with other waiting requests.
 pub(super) async fn send(wire: &Arc<Connection>, work: Work) -> RedisResult<Value> {
     let (answer, answered) = oneshot::channel();
     let full = {

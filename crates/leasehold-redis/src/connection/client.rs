@@ -66,7 +66,7 @@ pub(crate) fn with_password_of(client: &Client, file: &Path) -> Result<Client, S
     Client::open(info.clone().set_redis_settings(login)).map_err(unusable)
 }
 
-/// How we speak to a server, whoever has said where it is.
+/// The client's settings of a connection, wherever the address comes from.
 pub(crate) fn ours(
     info: &redis::ConnectionInfo,
     response_timeout: Duration,

@@ -28,7 +28,7 @@ pub(crate) struct Target {
     cluster: AtomicBool,
     /// Whether it is reached as one node of a cluster.
     of_cluster: bool,
-    /// Where pushes would be heard: asked for at connect, if anybody wants to know.
+    /// The channel of pushes, to check at connect whether they are received.
     channel: Option<String>,
     /// Whether it keeps votes instead of locks.
     pub(super) votes: bool,
@@ -44,7 +44,7 @@ enum Place {
     Any(Box<dyn Fn() -> Vec<Address> + Send + Sync>),
 }
 
-/// Hears the pushes of a connection, which has these signals; called on its own task.
+/// Receives the pushes of a connection, which has these signals; called on its own task.
 pub(crate) type Hearing = Arc<dyn Fn(&PushInfo, &Arc<Signals>) + Send + Sync>;
 
 /// A connection, and what is at its other end.
@@ -103,7 +103,7 @@ impl Target {
         }
     }
 
-    /// The same, and it is found out whether pushes are heard on this channel.
+    /// Also checks whether pushes are received on this channel.
     pub(crate) fn hearing(mut self, channel: &str) -> Self {
         // In the classic layout nobody is told anything.
         self.channel = (!self.is_classic()).then(|| channel.to_owned());

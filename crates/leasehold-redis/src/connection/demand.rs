@@ -135,7 +135,7 @@ impl Demand {
 }
 
 impl Acknowledge {
-    /// What is asked of a primary that had so many replicas when we connected.
+    /// The demand on a primary that had this number of replicas at connect.
     pub(crate) fn demand(&self, connected: u32) -> Demand {
         let (disk, replicas) = match self.by {
             AcknowledgedBy::Replicas(replicas) => (false, replicas),

@@ -76,7 +76,7 @@ impl Gate {
     }
 }
 
-/// Where a server remembers what it knows of itself.
+/// The key of the server's marker.
 pub(crate) fn marker_key(prefix: &str) -> String {
     format!("{prefix}boot")
 }

@@ -43,18 +43,17 @@ pub(crate) struct ConnectionManager {
     pub(super) epochs: AtomicU64,
     pub(super) subscribing: tokio::sync::Mutex<()>,
     reconnecting: Mutex<Option<AbortHandle>>,
-    /// Whether the connection has stood before: what was pushed meanwhile is lost.
+    /// Whether there was a connection before: pushes in between are lost.
     stood: AtomicBool,
     /// Whether this client has asked for locks, and not only looked.
     claims: AtomicBool,
     /// A Sentinel has named a primary: the pause before the next try is over.
     named: Arc<Notify>,
-    /// The task that hears of fail-overs.
+    /// The task that watches for fail-overs.
     looking_out: Mutex<Option<AbortHandle>>,
 }
 
-/// Told on the connection's own task: `true` when the connection stands, `false`
-/// when it is lost.
+/// Called on the connection's own task: `true` when it is connected, `false` when it is lost.
 pub(crate) type Observer = Box<dyn Fn(bool) + Send + Sync>;
 
 /// Whether an error will not go away by waiting.
@@ -122,12 +121,12 @@ impl ConnectionManager {
         })
     }
 
-    /// Whether the connection stands, as far as is known.
+    /// Whether it is connected, as far as is known.
     pub(crate) fn is_up(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(_))
     }
 
-    /// The connection, if it stands.
+    /// The connection, if it is up.
     pub(crate) fn current(&self) -> Option<Arc<Connection>> {
         match &*self.state.borrow() {
             State::Up(wire) => Some(Arc::clone(wire)),
@@ -154,7 +153,7 @@ impl ConnectionManager {
         self.inbox.name()
     }
 
-    /// Whether this client hears pushes, as far as is known.
+    /// Whether this client receives pushes, as far as is known.
     pub(crate) fn hears(&self) -> bool {
         self.inbox.hears()
     }
@@ -169,7 +168,7 @@ impl ConnectionManager {
         self.claims.store(true, Ordering::Relaxed);
     }
 
-    /// What was given up on its way, on whatever connection.
+    /// The abandoned requests of all connections.
     pub(crate) fn abandoned(&self) -> &Arc<AbandonedRequests> {
         &self.flights
     }

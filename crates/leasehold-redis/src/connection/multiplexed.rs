@@ -115,7 +115,7 @@ impl Connection {
         self.signals.epoch.load(Ordering::Acquire)
     }
 
-    /// What scripts are told of this server.
+    /// The arguments of scripts about this server.
     pub(crate) fn terms(&self) -> Terms<'_> {
         let parted = self.has_parted();
         Terms {

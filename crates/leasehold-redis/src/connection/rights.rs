@@ -78,8 +78,8 @@ pub(crate) enum MissingPermission {
 impl MissingPermission {
     /// What is missing, what that costs, and what would do, with `<prefix>` in it.
     const fn about(self) -> (&'static str, &'static str, &'static str) {
-        let deaf = "clients are not notified of their grants and poll instead; a dead waiter \
-         delays the others by its waiter TTL";
+        let deaf = "clients poll for their grants; a dead waiter delays the others by its waiter \
+         TTL";
         let scripts = "add +evalsha +script|load to the user's ACL rule";
         match self {
             Self::Resp3 => (
@@ -109,8 +109,8 @@ impl MissingPermission {
             ),
             Self::Info => (
                 "INFO is forbidden",
-                "version, role, memory policy and restarts of the server are unknown; a dead \
-                 waiter delays the others by its waiter TTL",
+                "version, role, memory policy and restarts are unknown; a dead waiter delays \
+                 others by its waiter TTL",
                 "add +info to the user's ACL rule",
             ),
         }
@@ -129,12 +129,12 @@ impl MissingPermission {
     }
 }
 
-/// What has been said, so that it is said once.
+/// The missing permissions that were already logged.
 #[derive(Debug, Default)]
 pub(crate) struct ReportedMissing(Mutex<Vec<MissingPermission>>);
 
 impl ReportedMissing {
-    /// Says in the log what is missing, unless it has been said.
+    /// Logs missing permissions, each once.
     pub(crate) fn say(&self, rights: &Rights, url: &str, prefix: &str) {
         let mut said = lock(&self.0);
         for missing in &rights.missing {
@@ -148,7 +148,7 @@ impl ReportedMissing {
     }
 }
 
-/// What a server lets us do.
+/// The permissions of the client at a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rights {
     pub(crate) sending: Sending,
@@ -159,7 +159,7 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// Whether pushes can be heard and sent.
+    /// Whether pushes can be received and sent.
     pub(crate) fn push(&self) -> bool {
         let needed = [
             MissingPermission::Resp3,
@@ -170,7 +170,7 @@ impl Rights {
     }
 }
 
-/// What to find out.
+/// What to check at a server.
 pub(crate) struct Question<'a> {
     pub(crate) prefix: &'a str,
     /// Which commands the scripts run.
@@ -178,11 +178,11 @@ pub(crate) struct Question<'a> {
     /// Whether transactions do what the scripts do, where these are forbidden.
     pub(crate) does_without: bool,
     pub(crate) resp3: bool,
-    /// The channel on which pushes would be heard, if any would.
+    /// The channel of pushes, if there is one.
     pub(crate) channel: Option<&'a str>,
 }
 
-/// What was found out.
+/// The result of the check.
 pub(crate) struct Findings {
     /// The fields of `INFO`; none where it is forbidden.
     pub(crate) info: HashMap<String, String>,
@@ -190,7 +190,8 @@ pub(crate) struct Findings {
     pub(crate) rights: Result<Rights, StoreError>,
 }
 
-/// Asks a server, in one round trip unless it forbids what we should like best.
+/// Checks the permissions at a server, in one round trip; falls back to EVAL where EVALSHA is
+/// denied.
 pub(crate) async fn find(
     connection: &mut MultiplexedConnection,
     question: &Question<'_>,
@@ -284,7 +285,7 @@ impl Question<'_> {
     }
 }
 
-/// Whether scripts may do what they must; halfway through they could not go back.
+/// Whether scripts may run all their commands: a script cannot roll back if a command is denied.
 pub(crate) fn allowed(answer: &Value, prefix: &str) -> Result<(), StoreError> {
     let Value::Array(forbidden) = answer else {
         // It cannot say now, or not at all.
@@ -383,7 +384,7 @@ fn is_definite(code: &str) -> bool {
     )
 }
 
-/// What cannot be made safe where nobody says which process of a server answers.
+/// The error of a feature that needs the run id of the server process.
 pub(crate) fn no_run_id(what: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Unsupported,

@@ -21,7 +21,7 @@ pub(crate) struct Server {
     pub(crate) run_id: String,
     /// What must be acknowledged, if anything must.
     pub(crate) demand: Option<Demand>,
-    /// What gated scripts are told, where a client asks for them.
+    /// The arguments of scripts with a quarantine, if the client uses it.
     pub(crate) gate: Option<Gate>,
     /// What a Sentinel said about it.
     pub(crate) named: Option<Named>,
@@ -117,8 +117,7 @@ fn warn_of_eviction(maxmemory: &str, maxmemory_policy: &str, url: &str) {
         tracing::warn!(
             %url,
             maxmemory_policy,
-            "this server may evict locks when its memory is full, and grant them twice; set \
-             maxmemory-policy to noeviction, or use a separate server for locks"
+            "this server may evict locks and grant them twice; set maxmemory-policy to noeviction"
         );
     }
 }

@@ -165,8 +165,8 @@ fn layout(facts: &Facts) -> Option<Finding> {
     facts.classic.then(|| {
         Finding::new(Severity::Note, "layout", found)
             .meaning(
-                "there are no fencing tokens, so a paused holder cannot be fenced; waiters have no \
-                 order, and are not notified when a lock becomes free",
+                "there are no fencing tokens, no order among waiters, and no notification of a \
+                 free lock",
             )
             .remedied("leave out layout=classic once all clients use leasehold")
     })

@@ -37,8 +37,8 @@ pub(super) fn grants(vote: Vote) -> Finding {
         )
         .meaning("it refuses clients with these settings")
         .remedied(
-            "use the same max_ttl and quarantine in all clients; leasehold init -S URL moves the \
-             server to new ones",
+            "use the same max_ttl and quarantine in all clients; leasehold init -S URL changes the \
+             server's",
         ),
     }
 }
@@ -55,8 +55,8 @@ pub(super) fn isolation(facts: &Facts, quarantine: &Quarantine) -> Option<Findin
         return Some(
             finding
                 .meaning(
-                    "a primary that is cut off keeps granting after a replica was promoted, \
-                     without limit: no quarantine is long enough",
+                    "a primary that is cut off keeps granting after a fail-over: no quarantine is \
+                     long enough",
                 )
                 .remedied("set min-replicas-to-write to the number of replicas"),
         );
@@ -71,8 +71,8 @@ pub(super) fn isolation(facts: &Facts, quarantine: &Quarantine) -> Option<Findin
     Some(
         Finding::new(Severity::Warning, "isolation", found)
             .meaning(
-                "a primary that is cut off keeps granting for that time, and its leases may \
-                 outlast the quarantine of the promoted replica",
+                "a primary that is cut off grants for that time; its leases may outlast the new \
+                 one's quarantine",
             )
             .remedied(format!(
                 "choose a quarantine of {} s or more, or a shorter lag",

@@ -32,7 +32,7 @@ pub(super) struct View {
     stuck: Option<String>,
 }
 
-/// A Sentinel, and what it says if it can be asked.
+/// A Sentinel, and its answers if it can be reached.
 pub(super) type Asked = (String, Result<View, StoreError>);
 
 /// Asks each Sentinel of the URL, and judges what all say.
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// What is complained of, of all and of each, by its first words.
+    /// Findings, grouped by the first words of their message.
     fn complaints(views: &[View]) -> Vec<(Severity, String)> {
         let asked: Vec<Asked> = (views.iter().cloned())
             .map(|view| ("s".to_owned(), Ok(view)))

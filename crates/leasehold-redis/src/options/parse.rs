@@ -188,7 +188,7 @@ fn host(url: &Url) -> Result<String, Invalid> {
     }
 }
 
-/// A host as it is connected to. What would end it in a URL is in no host's name.
+/// Returns the host name to connect to. Characters that would end it in a URL are refused.
 pub(crate) fn host_name(host: &Host<&str>) -> Result<String, Invalid> {
     let Host::Domain(name) = host else {
         let text = host.to_string();

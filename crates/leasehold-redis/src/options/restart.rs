@@ -148,7 +148,7 @@ impl Restart {
     }
 }
 
-/// Refuses times that exclude nobody.
+/// Refuses times with which exclusion would not hold.
 pub(crate) fn check_times(max_ttl: Duration, quarantine: Duration) -> Result<(), Invalid> {
     let day = Duration::from_secs(24 * 3600);
     let bounds = Duration::from_millis(100)..=day;

@@ -234,7 +234,7 @@ impl Inner {
 
     // ---- leaving ----
 
-    /// A bid came to nothing: what it has got is given back, everywhere.
+    /// Releases the votes of a failed acquisition at all servers.
     pub(super) fn give_up(self: &Arc<Self>, key: &Key, claim: &Claim, sent: Moment) {
         let token = match self.claims.look(key, &claim.id) {
             Known::Here(entry) => entry.token,
@@ -263,8 +263,8 @@ impl Inner {
         tokio::spawn(Arc::clone(self).leave(key.clone(), part, farewell, told));
     }
 
-    /// A claim leaves: every server is told until it has confirmed it, or the
-    /// votes have lapsed.
+    /// Releases a claim: repeats it at every server until it is confirmed, or the votes have
+    /// expired.
     pub(super) fn part(self: &Arc<Self>, key: &Key, id: &ClaimId) -> PendingRelease {
         let now = clock::now();
         let (told, parting) = PendingRelease::new();

@@ -166,13 +166,11 @@ impl RedlockStore {
             Some(false) => Ok(answer(Reply::Absent, wall())),
             None => {
                 let (all, needed) = (inner.size.servers(), inner.size.quorum());
-                Err(StoreError::new(
-                    ErrorKind::Unavailable,
-                    format!(
-                        "fewer than {needed} of {all} servers confirmed the release within \
-                         {limit:?}; it is repeated in the background until the claim expires"
-                    ),
-                ))
+                let message = format!(
+                    "fewer than {needed} of {all} servers confirmed the release within {limit:?}"
+                );
+                Err(StoreError::new(ErrorKind::Unavailable, message)
+                    .with_hint("it is repeated in the background until the claim expires"))
             }
         }
     }

@@ -77,7 +77,7 @@ pub struct Fenced {
     pub seen: Token,
 }
 
-/// Compares: what every fence does, in one step with what it protects.
+/// The comparison that every fence makes, in one step with the access.
 fn check(token: Token, seen: Token) -> Result<(), Fenced> {
     if token < seen || token.is_none() {
         return Err(Fenced { token, seen });

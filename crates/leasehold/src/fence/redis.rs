@@ -265,7 +265,7 @@ impl Register {
         self.read(Token(0), step.invoke(connection))
     }
 
-    /// A step that takes a token: none is refused before anybody is asked.
+    /// A step with a token. [`Token::NONE`] is refused without a request.
     fn fenced(
         &self,
         verb: &str,

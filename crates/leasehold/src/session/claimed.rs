@@ -190,7 +190,8 @@ impl Claimed {
         changed
     }
 
-    /// Releases it now. If no answer comes, or the future is dropped, the background goes on.
+    /// Releases it now. If no answer arrives, or the future is dropped, the release continues in
+    /// the background.
     ///
     /// Says whether the lease was held up to then.
     pub(crate) async fn release(&mut self) -> Result<bool, StoreError> {
@@ -264,7 +265,7 @@ impl Drop for Driving<'_> {
     }
 }
 
-/// A change that somebody waits for.
+/// A change for whose result a caller waits.
 struct Wanted<'a> {
     claimed: &'a Claimed,
     change: Option<ChangeId>,

@@ -104,9 +104,9 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Session {
-    /// Does what makes claims, unless the client is closed before or meanwhile. Then
-    /// `work` is dropped, which gives back what it has claimed; and so is what it has
-    /// come to, since the registry gives back all that is held.
+    /// Runs `work`, which makes claims, unless the client is closed before or during it. Then
+    /// `work` is dropped, which releases its claims. Its result is dropped too, since the
+    /// registry releases all held claims.
     pub(crate) async fn while_open<T>(
         self: &Arc<Self>,
         work: impl Future<Output = T>,

@@ -20,7 +20,7 @@ pub(crate) struct Looks {
     watch: Watch,
     session: Arc<Session>,
     key: Key,
-    /// Pushes are only hints, which anybody may send: they make it look so often at most.
+    /// Limits how often pushes cause a read, since anybody may send them.
     hints: HintLimit,
     /// Pauses while the store cannot be asked.
     failing: Option<Backoff>,

@@ -64,14 +64,14 @@ use watches::Watches;
 pub(crate) struct Session {
     pub(crate) store: Arc<dyn LockStore>,
     pub(crate) settings: Settings,
-    /// Of a lock that was told nothing else.
+    /// The default settings of claims.
     pub(crate) terms: Arc<Terms>,
     registry: Mutex<Registry>,
     /// The registry's, for those who make claims.
     key_hasher: RandomState,
     /// How many claims were made.
     numbers: AtomicU64,
-    /// The client is shut down: whatever is granted from now on is to leave.
+    /// The client is shut down: claims granted from now on must be released.
     shut: AtomicBool,
     teller: Teller,
     /// When the watchdog means to wake next; zero while none runs.

@@ -52,5 +52,5 @@ pub(crate) const LOOK_AFTER_LAPSE: Duration = Duration::from_millis(20);
 /// a push per change until then.
 pub(super) const WATCH_TTL: Duration = Duration::from_secs(60);
 
-/// Where the store tells of no changes, a watcher looks so often.
+/// How often a watcher polls a store without pushes.
 pub(super) const WATCH_LOOK: Duration = Duration::from_secs(1);

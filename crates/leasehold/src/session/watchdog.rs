@@ -77,7 +77,7 @@ struct Watchdog {
     in_flight: InFlight,
     opening: FuturesUnordered<BoxFuture<'static, Listened>>,
     inbox: Option<Box<dyn Listening>>,
-    /// Whether the store tells anybody anything.
+    /// Whether the store pushes.
     pushes: bool,
     listen_after: Moment,
     deafness: Deafness,
@@ -151,7 +151,7 @@ impl Watchdog {
         more
     }
 
-    /// Sends what a claim wants sent, and which nobody else drives.
+    /// Sends the request of a claim that no other task drives.
     fn see_to(&mut self, claim: &Arc<LiveClaim>) {
         let session = &self.session;
         let in_flight = &self.in_flight;

@@ -12,8 +12,8 @@ use crate::options::restart::Restart;
 pub(in super::super) const NOTHING: &str = "Nothing: locks cannot be used here.";
 
 /// What is promised on a cluster.
-pub(in super::super) const CLUSTER: &str = "Exclusion while a lease is valid, until a primary loses \
-     data or a replica is promoted, as long as the nodes' clocks agree and are not stepped \
+pub(in super::super) const CLUSTER: &str = "Exclusion while a lease is valid, until a primary \
+     loses data or a replica is promoted, as long as the nodes' clocks agree and are not stepped \
      forward. Fencing: tokens keep rising in all these cases, unless the clock of a new primary is \
      behind by more than the fail-over took.";
 

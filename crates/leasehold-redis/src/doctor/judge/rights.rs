@@ -118,8 +118,7 @@ pub(super) fn acknowledged(trial: &Trial, facts: &Facts) -> Option<Finding> {
         ),
         _ => note(
             "while one of these replicas is away, no lock is granted",
-            "run one replica more than must acknowledge, if availability matters more than grants \
-             surviving a fail-over",
+            "run one replica more than must acknowledge, if availability matters more than safety",
         ),
     }
 }

@@ -140,8 +140,8 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
             let fsync = fsync.map_or(String::new(), |fsync| format!(", appendfsync {fsync}"));
             Finding::new(Severity::Note, check, format!("append-only file{fsync}"))
                 .meaning(
-                    "a crash of the machine can lose the grants of the last seconds, and another \
-                     client may be granted the same lock; tokens keep rising",
+                    "a machine crash can lose the grants of the last seconds: two clients can \
+                     hold; tokens keep rising",
                 )
                 .remedied(
                     "set appendfsync always, or check fencing tokens where the lock protects \
@@ -150,8 +150,8 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
         }
         _ if snapshots => Finding::new(Severity::Warning, check, "snapshots only")
             .meaning(
-                "a restart loses the locks granted since the last snapshot, and restores those \
-                 held then, until their TTL ends",
+                "a restart loses the locks granted since the last snapshot, and brings back \
+                 earlier ones",
             )
             .remedied("set appendonly yes, or check fencing tokens where the lock protects data"),
         _ => Finding::new(Severity::Warning, check, "none")
@@ -160,7 +160,7 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
     }
 }
 
-/// What keeps the server from writing what it should.
+/// Findings about writes to disk that fail.
 pub(super) fn disk(facts: &Facts) -> Vec<Finding> {
     let failing = [
         ("rdb_last_bgsave_status", "its last snapshot failed"),
@@ -228,7 +228,7 @@ pub(super) fn replicas(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Whether a primary that is cut off goes on granting.
+/// Whether a primary that is cut off keeps granting.
 pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
     if let Restart::Quarantine(quarantine) = &facts.restart {
         return restart::isolation(facts, quarantine);
@@ -244,8 +244,8 @@ pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
                  promoted",
             )
             .remedied(
-                "set min-replicas-to-write to the number of replicas that may be promoted, and \
-                 min-replicas-max-lag to a few seconds",
+                "set min-replicas-to-write to the number of replicas, and min-replicas-max-lag to \
+                 a few seconds",
             ),
     )
 }
@@ -281,8 +281,8 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
     Some(
         Finding::new(Severity::Warning, check, found)
             .meaning(
-                "one of the two clocks is not synchronised; a step of the server's clock ends \
-                 leases early or prolongs them",
+                "one of the two clocks is not synchronised; a step of it ends leases early or \
+                 prolongs them",
             )
             .remedied(
                 "synchronise both clocks with a time service that slews and never steps them",

@@ -30,9 +30,9 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// The inbox of a client.
 pub(super) struct SubscriptionNode {
     pub(super) inbox: Arc<OwnInbox>,
-    /// Those who listen; none while nobody does.
+    /// The receiver of pushes, if there is one.
     sink: Mutex<Option<Arc<dyn PushSink>>>,
-    /// The connection on which pushes are heard.
+    /// The connection on which pushes are received.
     link: Mutex<Option<Arc<ConnectionManager>>>,
 }
 
@@ -45,14 +45,14 @@ impl SubscriptionNode {
         }
     }
 
-    /// Zero while nobody listens, or can.
+    /// Zero while the client is not subscribed.
     pub(super) fn epoch(&self) -> u64 {
         let link = lock(&self.link);
         let wire = link.as_ref().and_then(|link| link.current());
         wire.map_or(0, |wire| wire.epoch())
     }
 
-    /// Makes every claim ask where it stands, if anybody listens.
+    /// Makes every claim ask the store, if the client is subscribed.
     pub(super) fn reset(&self) {
         let sink = lock(&self.sink).clone();
         if let Some(sink) = sink {
@@ -60,7 +60,7 @@ impl SubscriptionNode {
         }
     }
 
-    /// The map has changed: a node that is not on it hears nothing.
+    /// Handles a changed map: a node that is not on it receives nothing.
     pub(super) fn check(&self, cluster: &Cluster) {
         let link = lock(&self.link).clone();
         let wire = link.and_then(|link| link.current());

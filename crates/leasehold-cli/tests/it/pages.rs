@@ -432,7 +432,8 @@ fn goes_on(command: &str) -> bool {
     let elects = command.contains("leasehold elect ") && !command.contains(" --once");
     let watches = command.contains("leasehold ls --watch");
     let serves = command.contains("leasehold serve");
-    elects || watches || serves || command.contains("leasehold hold ")
+    let holds = command.contains("leasehold hold ") && !command.contains(" --detach");
+    elects || watches || serves || holds
 }
 
 /// What has failed: where, what, and what it said.

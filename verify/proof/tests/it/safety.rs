@@ -81,8 +81,8 @@ fn nothing_is_promised_without_a_test() {
     let mut promises = false;
     for line in prose(&page).lines() {
         match line {
-            "Promised:" | "Promised, beside that:" => promises = true,
-            "## The command" | "## Giving a lease away" | "## Who is in line" => promises = true,
+            "Promised:" | "Also promised:" => promises = true,
+            "## The command" | "## Giving a lease away" | "## Order of waiters" => promises = true,
             _ if line.starts_with('#') => promises = false,
             _ if promises && line.starts_with("- ") => items.push(line.to_owned()),
             _ if promises && line.starts_with("  ") => {

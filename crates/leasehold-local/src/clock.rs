@@ -12,7 +12,7 @@ use leasehold_core::StoreTime;
 use leasehold_store::clock::{now, wall};
 use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, StoreError};
-use rustix::fs::{OFlags, Stat, fstat, ftruncate};
+use rustix::fs::{FlockOperation, OFlags, Stat, fstat, ftruncate};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -57,16 +57,21 @@ fn checksum(anchor: u64, boot: &str) -> String {
 }
 
 impl Clock {
+    /// The clock of this boot, if its anchor was set, as a rule long ago.
+    pub(super) fn of_this_boot(directory: &Directory) -> Result<Option<Self>, StoreError> {
+        let machine = SinceBoot::of_this_process()?;
+        Ok(Self::find(directory, machine).ok().flatten())
+    }
+
     /// Finds the anchor of this boot, or sets it.
     pub(super) fn open(directory: &Directory) -> Result<Self, StoreError> {
-        let machine = SinceBoot::of_this_process()?;
-        let failed = |name, errno| directory.failed_at(name, "write to", errno);
-        // As a rule it was set long ago.
-        if let Ok(Some(found)) = Self::find(directory, machine) {
+        if let Some(found) = Self::of_this_boot(directory)? {
             return Ok(found);
         }
+        let machine = SinceBoot::of_this_process()?;
+        let failed = |name, errno| directory.failed_at(name, "write to", errno);
         // Not the directory itself: another user who may read it could lock it.
-        let locked = directory.lock_file(LOCK);
+        let locked = directory.lock_file(LOCK, FlockOperation::LockExclusive);
         let _alone = locked.map_err(|errno| failed(LOCK, errno))?;
         if let Some(found) = Self::find(directory, machine)? {
             return Ok(found);
@@ -245,8 +250,13 @@ mod tests {
     fn all_processes_of_a_boot_have_one_anchor() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::open(place.path().join("d")).unwrap();
+        assert_eq!(Clock::of_this_boot(&directory).unwrap(), None);
         let first = Clock::open(&directory).unwrap();
         assert_eq!(Clock::open(&directory).unwrap(), first);
+        assert_eq!(
+            Clock::of_this_boot(&directory).unwrap(),
+            Some(first.clone())
+        );
         assert!(first.now() <= first.now());
         let off = wall().as_micros().abs_diff(u128::from(first.now().0));
         assert!(off < 5_000_000, "looks like the wall clock");

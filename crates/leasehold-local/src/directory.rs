@@ -168,12 +168,15 @@ impl Directory {
         }
     }
 
-    /// Opens the file `name`, made if need be, and locks it, however long that takes. The lock
-    /// lasts as long as any descriptor of it.
-    pub(super) fn lock_file(&self, name: &str) -> Result<OwnedFd, Errno> {
+    /// Opens the file `name`, made if need be, and locks it: `lock` says whether that may wait. The
+    /// lock lasts as long as any descriptor of it.
+    ///
+    /// # Errors
+    /// `WOULDBLOCK` if it may not wait, and another process has the lock.
+    pub(super) fn lock_file(&self, name: &str, lock: FlockOperation) -> Result<OwnedFd, Errno> {
         loop {
             let file = self.file(name, OFlags::RDWR | OFlags::CREATE)?;
-            retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
+            retry_on_intr(|| flock(&file, lock))?;
             // Whoever sweeps may have come between.
             if file::stands_at(&file, self, name)? {
                 return Ok(file);

@@ -130,6 +130,7 @@ impl Inner {
         Self::open_in(Directory::open(path)?, retention, audit)
     }
 
+    /// Sweeps, too. Waits while others hold its locks.
     fn open_in(
         directory: Directory,
         retention: Duration,
@@ -137,12 +138,38 @@ impl Inner {
     ) -> Result<Arc<Self>, StoreError> {
         let directory = Arc::new(directory);
         let audit = audit.map(|limit| Log::open(&directory, limit));
-        let inbox = Inbox::from_random(random_u64());
-        let inner = Arc::new(Self {
-            clock: Clock::open(&directory)?,
-            session: Session::open(directory.clone(), inbox)?,
+        let clock = Clock::open(&directory)?;
+        let session = Session::open(directory.clone(), new_inbox())?;
+        let inner = Self::of(directory, clock, session, retention, audit.transpose()?)?;
+        sweep::sweep(&inner);
+        Ok(inner)
+    }
+
+    /// Opens it without an audit log and without sweeping, by some 30 system calls. Nothing where
+    /// it would have to wait: the clock of this boot is not set, or another process has the lock.
+    fn open_at_once(path: PathBuf, retention: Duration) -> Result<Option<Arc<Self>>, StoreError> {
+        let directory = Arc::new(Directory::open_for(path, None)?);
+        let Some(clock) = Clock::of_this_boot(&directory)? else {
+            return Ok(None);
+        };
+        let Some(session) = Session::open_at_once(directory.clone(), new_inbox())? else {
+            return Ok(None);
+        };
+        Self::of(directory, clock, session, retention, None).map(Some)
+    }
+
+    fn of(
+        directory: Arc<Directory>,
+        clock: Clock,
+        session: Session,
+        retention: Duration,
+        audit: Option<Log>,
+    ) -> Result<Arc<Self>, StoreError> {
+        Ok(Arc::new(Self {
+            clock,
+            session,
             directory,
-            audit: audit.transpose()?,
+            audit,
             retention,
             subscription: Subscription::default(),
             watcher: Arc::default(),
@@ -150,9 +177,7 @@ impl Inner {
             outbox: inbox::outbox().map_err(|error| {
                 StoreError::new(ErrorKind::Refused, "there are no more sockets").with_source(error)
             })?,
-        });
-        sweep::sweep(&inner);
-        Ok(inner)
+        }))
     }
 
     /// What a step knows of the store.
@@ -187,6 +212,15 @@ impl LocalStore {
     pub async fn open(options: LocalOptions) -> Result<Self, StoreError> {
         options.check()?;
         let (path, _) = options.place()?;
+        // Who is in a group may be asked of another process.
+        let at_once = match (options.audit, &options.group) {
+            (None, None) => Inner::open_at_once(path.clone(), options.retention)?,
+            _ => None,
+        };
+        if let Some(inner) = at_once {
+            sweep::on_opening(&inner).await?;
+            return Ok(Self::of(inner));
+        }
         let inner = blocking(move || {
             let directory = Directory::open_for(path, options.group.as_deref())?;
             Inner::open_in(directory, options.retention, options.audit)
@@ -324,6 +358,10 @@ impl Records for LocalStore {
     fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         self.inner.session.lifeline().into_iter().collect()
     }
+}
+
+fn new_inbox() -> Inbox {
+    Inbox::from_random(random_u64())
 }
 
 /// A look that removes the dead first, if there are any and nobody is in the way.

@@ -38,11 +38,23 @@ pub(crate) struct Cli {
 
 /// Reads the arguments.
 ///
+/// Building all subcommands takes longer than taking a lock. So only the one that was named is
+/// built; all are built for help and errors.
+pub(crate) fn parse(
+    arguments: impl IntoIterator<Item = impl Into<OsString>>,
+) -> Result<Cli, clap::Error> {
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    match Cli::command().try_get_matches_from(&arguments) {
+        Ok(matches) => Cli::from_arg_matches(&matches),
+        Err(_) => parse_with_all_usages(arguments),
+    }
+}
+
+/// Reads the arguments with all subcommands built, so that help and errors are complete.
+///
 /// What an error shows of the usage is the same as in the help: clap would show what was typed as
 /// if it had to be.
-pub(crate) fn parse(
-    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-) -> Result<Cli, clap::Error> {
+fn parse_with_all_usages(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     let mut all = Cli::command();
     all.build();
     let all = all.mut_subcommands(|mut command| {
@@ -55,6 +67,7 @@ pub(crate) fn parse(
 
 /// The subcommands, each in its own file.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     Run(RunArgs),
     Hold(HoldArgs),

@@ -114,53 +114,39 @@ async fn a_grace_time_that_is_too_long_is_named_with_its_place() {
 #[tokio::test]
 async fn a_run_within_a_run_has_the_outer_ones_store() {
     let server = RedisServer::builder().password("hunter2").start();
+    let url = format!("redis://{}/", server.address());
     let place = Place::new();
     write(&place.path("password"), "hunter2\n");
-    let other = place.path("other");
-    write(
-        &place.user(),
-        &format!(
-            "store = 'redis://{}/'\nuser = 'nobody'\npassword-file = '{}'\n\
-             [profile.other]\nstore = 'local:{}'\n",
-            server.address(),
-            place.path("wrong").display(),
-            other.display()
-        ),
-    );
-    let right = place.path("password");
+    write(&place.path("wrong"), "hunter3\n");
+    let (right, wrong) = (place.path("password"), place.path("wrong"));
+    let (right, wrong) = (right.display(), wrong.display());
+    let other = format!("local:{}", place.path("other").display());
     let script = "\"$BIN\" run inner -- sh -c 'echo $LEASEHOLD_STORE' && \
         \"$BIN\" run --profile other inner -- sh -c 'echo $LEASEHOLD_STORE' && \
         \"$BIN\" config";
-    let mut command = place.command(&[
-        "run",
-        "--user",
-        "default",
-        "--password-file",
-        right.to_str().unwrap(),
-        "outer",
-        "--",
-        "sh",
-        "-c",
-        script,
-    ]);
-    command.env("BIN", env!("CARGO_BIN_EXE_leasehold"));
-    let ended = Process::run(command).await;
-    assert_eq!(ended.code(), Some(0), "{}{}", ended.stdout, ended.stderr);
-    let lines: Vec<_> = ended.stdout.lines().collect();
-    assert!(
-        lines[0].contains(&server.address().to_string()),
-        "{}",
-        ended.stdout
-    );
-    assert_eq!(lines[1], format!("local:{}", other.display()));
-    let has = |words: &[&str]| {
-        let same = |line: &&str| line.split_whitespace().eq(words.iter().copied());
-        assert!(lines.iter().any(same), "{words:?} in {}", ended.stdout);
-    };
-    has(&["user", "default", "LEASEHOLD_STORE_FILE"]);
-    has(&[
-        "password-file",
-        right.to_str().unwrap(),
-        "LEASEHOLD_STORE_FILE",
-    ]);
+    // Also what the file has for whatever store.
+    for (in_file, typed) in [
+        (format!("store = '{url}'\n"), None),
+        (String::new(), Some(url)),
+    ] {
+        let login = format!("user = 'nobody'\npassword-file = '{wrong}'\n");
+        let profile = format!("[profile.other]\nstore = '{other}'\n");
+        write(&place.user(), &(in_file + &login + &profile));
+        let mut command = place.command(&["run", "--user", "default"]);
+        command.arg(format!("--password-file={right}"));
+        command.args(typed.map(|url| format!("--store={url}")));
+        command.args(["outer", "--", "sh", "-c", script]);
+        command.env("BIN", env!("CARGO_BIN_EXE_leasehold"));
+        let ended = Process::run(command).await;
+        let said = &ended.stdout;
+        assert_eq!(ended.code(), Some(0), "{said}{}", ended.stderr);
+        let lines: Vec<_> = said.lines().collect();
+        assert!(lines[0].contains(&server.address().to_string()), "{said}");
+        assert_eq!(lines[1], other);
+        for (key, value) in [("user", "default"), ("password-file", &right.to_string())] {
+            let words = [key, value, "LEASEHOLD_STORE_FILE"];
+            let has = |line: &&str| line.split_whitespace().eq(words);
+            assert!(lines.iter().any(has), "{words:?} in {said}");
+        }
+    }
 }

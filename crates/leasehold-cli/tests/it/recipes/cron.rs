@@ -168,6 +168,11 @@ async fn without_the_store_cron_has_a_line_to_mail() {
             "redis://127.0.0.1:1/".to_owned(),
         );
         variables.push(nobody);
+        // Asks for a moment, and not for minutes.
+        let job = Job {
+            command: job.command.replace("--retry-for 5m", "--retry-for 300ms"),
+            input: String::new(),
+        };
         let ended = job.start_with(&machine, &variables).finish().await;
         assert_eq!(
             (ended.code(), &*ended.stdout),

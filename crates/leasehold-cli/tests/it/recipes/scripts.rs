@@ -1,12 +1,18 @@
 //! Scripts of the recipes, where several run at once. `pages.rs` runs each alone.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails with the message"
+)]
 
 use std::fs;
 use std::time::Duration;
 
-use leasehold_testkit::process::{Finished, Process};
+use leasehold_testkit::process::{Finished, Process, Signal};
 use tokio::time::sleep;
 
 use super::{Fleet, Machine, program, started};
+use crate::pages::pages;
 
 const STORE: &str = "redis://host/";
 
@@ -114,39 +120,57 @@ async fn a_deploy_needs_a_token_and_hands_it_on() {
 }
 
 #[tokio::test]
-async fn steps_of_a_job_have_one_lock() {
+async fn the_jobs_of_a_pipeline_have_one_lock() {
     let fleet = Fleet::of(STORE);
-    let machine = machine(&fleet, "deploy.md", &["lock.sh", "unlock.sh"], &[]);
+    let machine = machine(&fleet, "deploy.md", &[], &["upload"]);
+    let page = pages()
+        .into_iter()
+        .find(|page| page.name == "docs/recipes/deploy.md");
+    let blocks = page.unwrap().blocks();
+    let jobs = blocks
+        .iter()
+        .find(|block| block.text.contains("--detach"))
+        .unwrap();
+    let jobs: Vec<_> = jobs.text.lines().skip(1).collect();
+    let [hold, renew, work, release] = &*jobs else {
+        panic!("{jobs:?}")
+    };
     let try_it = "leasehold run -n deploy/production -- true";
-    for lost in [false, true] {
-        // The job lives as long as its steps.
-        let job = shell(&machine, "./lock.sh && cat lock.token && exec sleep 600");
-        let token = job.stdout().wait_for("").await;
-        assert!(token.parse::<u64>().is_ok(), "{token}");
-        assert_eq!(run(&machine, try_it).await.code(), Some(75));
-        let end = match lost {
-            true => "leasehold break --yes deploy/production",
-            false => "./unlock.sh",
+    for broken in [false, true] {
+        for job in [hold, renew, work] {
+            let done = run(&machine, job).await;
+            assert_eq!(done.code(), Some(0), "{done:?}");
+            assert_eq!(run(&machine, try_it).await.code(), Some(75));
+        }
+        let status = match broken {
+            true => 79,
+            false => 0,
         };
-        assert_eq!(run(&machine, end).await.code(), Some(0));
-        // The next step sees it.
-        while machine.place.path("work/lock.token").exists() {
-            sleep(Duration::from_millis(20)).await;
+        if broken {
+            let line = "leasehold break --yes deploy/production";
+            assert_eq!(run(&machine, line).await.code(), Some(0));
+            assert_eq!(run(&machine, renew).await.code(), Some(status));
         }
-        while run(&machine, try_it).await.code() != Some(0) {
-            sleep(Duration::from_millis(20)).await;
-        }
-        assert_eq!(run(&machine, "./unlock.sh").await.code(), Some(0));
+        assert_eq!(run(&machine, release).await.code(), Some(status));
+        assert_eq!(run(&machine, try_it).await.code(), Some(0));
     }
 }
 
 #[tokio::test]
-async fn a_first_step_without_the_lock_fails() {
+async fn a_script_holds_its_lock_from_a_line_on_until_it_is_killed() {
     let fleet = Fleet::of(STORE);
-    let machine = machine(&fleet, "deploy.md", &["lock.sh"], &[]);
-    let failed = run(&machine, "LEASEHOLD_STORE= ./lock.sh").await;
-    assert_eq!(failed.code(), Some(64), "{failed:?}");
-    assert!(failed.stderr.contains("the store is empty"), "{failed:?}");
+    let given = ["report.sh"];
+    let machine = machine(&fleet, "shell.md", &given, &["collect", "write"]);
+    machine.install_job("publish");
+    let script = shell(&machine, "exec ./report.sh");
+    let token = started(&script, "publish").await;
+    assert!(token > 0);
+    let try_it = "leasehold run -n report -- true";
+    assert_eq!(run(&machine, try_it).await.code(), Some(75));
+    script.signal(Signal::KILL);
+    while run(&machine, try_it).await.code() != Some(0) {
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]
